@@ -1,6 +1,6 @@
 """Enums of the codes, bits and states of the protocol (sections 3, 5, 6, 11, 12).
 
-Members have the other columns of the specification's table as attributes, so each code is defined only once.
+Enum members have the other columns of the specification's table as attributes, so each code is defined only once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Definition of the fields of a payload and of the layout of a message.
 
-Each field is defined once, in the message class (:func:`wire`). Documentation, C header and schema are generated from
-there.
+Each field is defined once, in its message class (:func:`wire`); documents, C header and schema come from there.
 """
 
 from __future__ import annotations

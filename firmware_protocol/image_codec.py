@@ -123,7 +123,7 @@ class ImageReader:
         end = self._offset + size
         if end > len(self._data):
             raise ImageError(
-                self._offset, f"{what} needs {size} bytes, {len(self._data) - self._offset} are left", point
+                self._offset, f"{what} needs {size} bytes, but {len(self._data) - self._offset} are left", point
             )
         piece = self._data[self._offset : end]
         self._offset = end

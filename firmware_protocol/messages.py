@@ -1,4 +1,4 @@
-"""One frozen class per message; a request names its reply. CONFIG and refusals are in :mod:`~firmware_protocol.config`.
+"""One frozen class per message; each request names its reply class. CONFIG, refusals: :mod:`~firmware_protocol.config`.
 
 Every class encodes itself with the layout of the same name (:mod:`firmware_protocol.layouts`), which defines units,
 ranges and meanings of the fields. Special wire values for "none" are ``None`` here; counts are array lengths.
@@ -275,7 +275,7 @@ class ReadbackRequest(Message):
     count: int = wire(4, "u16", "codes", "1..n_dac-start", "codes wanted", default=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Check the fields as in every message; without CODES, ``start`` and ``count`` are ignored."""
+        """Check the fields as in every message; without the flag CODES, ``start`` and ``count`` are ignored."""
         return super().out_of_range() if self.rb_flags & ReadbackFlag.CODES else None
 
 
@@ -335,7 +335,7 @@ class FaultListReply(Message):
     records: tuple[FaultRecord, ...] = wire(12, "fault[count]", "", "", "fault records, ascending id", default=())
 
     def encode(self) -> bytes:
-        """Return the payload, with records of version 1."""
+        """Return the payload, with fault records in the format of protocol version 1."""
         values = dict(vars(self), count=len(self.records), record_size=FaultRecord.layout.fixed_size)
         return pack_fixed(self.layout, values) + b"".join(record.encode() for record in self.records)
 

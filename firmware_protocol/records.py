@@ -40,7 +40,7 @@ def ring_capacity(sweep_ring: int, n_selected: int) -> int:
         n_selected: Values per record, at least 1.
     """
     if n_selected < 1:
-        raise ValueError("a record needs at least one value")
+        raise ValueError("a record needs at least one value: select a monitor")
     return sweep_ring // n_selected
 
 
@@ -57,7 +57,7 @@ def max_elements(message: type[Message], mtu: int, row: int = 1) -> int:
     """
     array = message.layout.array
     if array is None:
-        raise ValueError(f"{message.layout.name} has no array")
+        raise ValueError(f"message {message.layout.name} has no array")
     room = max_payload(mtu) - message.layout.fixed_size
     return max(0, room // (ELEMENT_SIZES[array.element] * row)) if row else 0
 
@@ -191,7 +191,7 @@ class RecordTrack:
         return lost
 
     def acknowledgement(self) -> tuple[int, int]:
-        """Return ``(up_to, credit_limit)`` for the next SWEEP_ACK."""
+        """Return the fields ``(up_to, credit_limit)`` of the next SWEEP_ACK request."""
         return self.contiguous_end, (self.contiguous_end + self.window) % (1 << 32)
 
     def _add(self, records: range) -> None:

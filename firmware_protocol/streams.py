@@ -1,8 +1,7 @@
 """Rules for the credit of a telemetry stream, for board and host (section 9); no clock, no queue.
 
 A credit limit is an absolute event number: event k is sent only if the limit is newer than k. A lost or repeated
-renewal is therefore harmless. The board numbers events and counts discarded records; the host counts events lost on the
-way.
+renewal is therefore harmless. The board numbers events and counts discarded records; the host counts lost events.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class EventCredit:
             ValueError: There is no credit; discard the oldest record instead.
         """
         if not self.can_send():
-            raise ValueError(f"no credit: event {self.next_event} needs a limit newer than {self.credit_limit}")
+            raise ValueError(f"no credit for event {self.next_event}: the host's limit is {self.credit_limit}")
         number = self.next_event
         self.next_event = (number + 1) % _U32
         return number

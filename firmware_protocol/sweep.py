@@ -215,7 +215,7 @@ class SweepImage:
 
 
 def image_refusal(error: ImageError | ChannelError) -> Refusal:
-    """Return the board's reply to a piece that completes a wrong image (protocol section 10.2)."""
+    """Return the board's reply to the last piece of an image that is wrong (protocol section 10.2)."""
     if isinstance(error, ChannelError):
         return Refusal(Status.BAD_CHANNEL, error.channel, error.point, limit=error.channels)
     return Refusal(Status.BAD_VALUE, index=error.point, value=error.offset)

@@ -61,7 +61,7 @@ class Breakdown:
 
 
 def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[Breakdown, ...]:
-    """Return the monitors that stay dark from some setting on until the end of the run."""
+    """Return the monitors that went dark during the run and stayed dark until its end."""
     dark = ~(observations.reading_ma > _DARK_SIGMA * noise.floor_ma) & ~observations.saturated
     deaths = []
     for port, column in zip(observations.monitors, dark.T, strict=True):
@@ -121,14 +121,14 @@ def find_dead_heater(
 
 
 def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
-    """Return by how much the robust cost decreases when other observations replace the readings."""
+    """Return by how much the robust cost of a fit decreases when corrected observations replace the original ones."""
     judge = _SettingCosts(model, parameters, likelihood)
     cost = judge.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
     return float(judge.cost.sum() - cost.sum())
 
 
 class _SettingCosts:
-    """Robust cost of every setting, calculated with all heaters and with one heater assumed dead."""
+    """Robust cost (outliers damped) of every setting, calculated with all heaters and with one assumed dead."""
 
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
@@ -145,7 +145,7 @@ class _SettingCosts:
         return cost
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
-        """Return the robust cost of the chosen settings, predicted with the given parameters."""
+        """Return the robust cost of the chosen settings if the mesh has the given parameters."""
         return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
@@ -188,7 +188,7 @@ class _SettingCosts:
 
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
-    """Return the robust cost of every sixth setting, with extra noise because the model is not exact."""
+    """Return the robust cost (outliers damped) of every sixth setting, with added noise for the model's errors."""
     few = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
     residual = few.residual(model.predict(parameters, few.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
@@ -234,9 +234,9 @@ def find_better_law(
     heaters: NominalHeaters,
     dead: Collection[int] = (),
 ) -> MeshParameters | None:
-    """Return parameters with another law for the heater with the worst misfit; ``None`` if no law explains more.
+    """Return the parameters with a better law for the heater with the worst misfit; ``None`` if there is no better law.
 
-    The sweep of a heater with a weak signal may have found the law of a neighbouring fringe.
+    If the signal of a heater is weak, its sweep may have given a law that is wrong by one fringe.
 
     Args:
         model: Model of the mesh.

@@ -255,7 +255,7 @@ def excess_db(
     noise: NoiseModel,
     min_mw: float = 1e-4,
 ) -> float:
-    """Return the rms error of the predicted powers in dB after subtraction of noise and of each setting's drift.
+    """Return the rms error of the predicted powers in dB, without the contributions of noise and drift.
 
     Args:
         drift: Measured deviation of each setting in power and common phase.
@@ -334,7 +334,7 @@ def _without_small_drift(trajectory: Real, most: float) -> Real:
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Find frequency jumps of single sources while the phases of all other sources stay constant: time and phase."""
+    """Return time and phase of the frequency jump of a source if the phases of all other sources stay constant."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.measures_phase]
@@ -364,8 +364,8 @@ def _temperature(drift: Drift) -> Real:
     """Fit the phase of all PUCs due to temperature for every setting, with a free frequency for each source.
 
     The trajectory is piecewise linear, plus the deviation that neighbouring settings have in common. A phase
-    proportional to the heat of a setting is crosstalk and not temperature: the chosen settings at the end of a run heat
-    less.
+    proportional to the heat of a setting is crosstalk, not drift, and is removed: the settings chosen at the end of a
+    run heat the chip less than the random ones.
     """
     # The number of instants grows with the number of settings, up to a limit that prevents fitting noise.
     knots = int(np.clip(drift.measures_phase.sum() // _SETTINGS_PER_KNOT, _MIN_KNOTS, _MAX_KNOTS))
@@ -399,7 +399,7 @@ def _temperature(drift: Drift) -> Real:
 
 
 def _smooth(values: Real, taken_s: Real) -> Real:
-    """Return running medians of the values; the window is shorter at the ends of each run of consecutive settings."""
+    """Return running medians of the values; the window never extends over a long pause between two settings."""
     half = _WINDOW // 2
     smooth = np.empty(len(values))
     edges = [0, *(np.flatnonzero(np.diff(taken_s) > _APART_S) + 1).tolist(), len(values)]

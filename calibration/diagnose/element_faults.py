@@ -160,7 +160,7 @@ def mark_unseen_pucs(
     sources: Sequence[int],
     monitors: Sequence[int],
 ) -> tuple[Defect, ...]:
-    """Return the defects; PUCs without light are reported as unseen, not as stuck or as without heaters.
+    """Return the defects; PUCs that get no light are reported as unseen, not as stuck or with dead heaters.
 
     Args:
         defects: Defects found.

@@ -137,7 +137,7 @@ class Bound:
 
     @cached_property
     def _unobservable(self) -> Real:
-        """Unobservable combinations, ``(P - rank, P)``, of parameters scaled by the root of their own information."""
+        """Unobservable combinations, ``(P - rank, P)``; each parameter is scaled by the root of its information."""
         from scipy.linalg import eigh
 
         scale = scale_of(self.information)
@@ -165,7 +165,7 @@ def plan_bound(
         noise: Noise of a reading.
         prior: Prior whose information is added to that of the readings; ``None`` for readings alone.
         free: Groups of unknown parameters, or a mask of shape ``(size,)``.
-        drift: Quantities that may differ from setting to setting.
+        drift: Quantities (power, common phase) that may drift from setting to setting.
     """
     mask = free if isinstance(free, np.ndarray) else model.space.free(free)
     # Predicted readings are used, so that a plan has a bound before it is measured. Saturated readings are ignored.
@@ -188,7 +188,7 @@ def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likeli
         fit: The fit.
         model: Model of the fit, with its source ports and monitor ports.
         max_ma: Shape ``(2E,)``; largest current of every heater, 0 for heaters that stay off.
-        likelihood: Source of the noise of a reading and of the quantities that may differ from setting to setting.
+        likelihood: Supplies the noise of a reading and the quantities that may drift from setting to setting.
     """
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
@@ -199,9 +199,9 @@ def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likeli
 
 
 def _remove_single_parameters(rows: Real) -> None:
-    """Remove single-parameter directions from all other directions, in place.
+    """Remove parameters that are unobservable by themselves from all other unobservable combinations, in place.
 
-    A parameter with hardly any information has the largest coefficient in its own unit and would hide all others.
+    Such a parameter has the largest coefficient in its own unit and would hide all others.
     """
     for _ in range(len(rows) if rows.shape[1] > 1 else 0):
         size = np.sort(np.abs(rows), axis=1)

@@ -84,8 +84,8 @@ class DiagnosedFit:
         exchanged: Pairs of heaters whose channels are exchanged.
         trajectories: Drift during the run; ``None`` if drift was not tested.
         deaths: Heaters that failed during the run, with the setting of each failure.
-        followed: Number of drift corrections since the last settings were added.
-        rough: Whether the fit did not converge because its start was too far away for full steps.
+        followed: Number of drift corrections since settings were last added to the fit.
+        rough: Whether the fit did not converge because its start was too far from the solution for full steps.
         physics: Additional physics that the fit includes.
         gains: By name of an additional effect, the gain in log evidence when the fit added it.
         refused: Names of effects that were added on trial but explained less than predicted.
@@ -147,7 +147,7 @@ class FaultDiagnosis:
         swept_sigma: By heater, the size of its effect in its sweep, in units of noise.
         heaters: Expected heaters of the chip.
         likelihood: The readings to explain.
-        whole: All settings of the run. The likelihood contains only the last ones, without reference settings.
+        whole: All settings of the run. The likelihood contains only the last part of them, without reference settings.
         done: Function called after every step of a fit.
         trying: Function called with a description of the cause that is tested.
         scored: Cache of the last effect scores with their fit, because several steps need the same scores.
@@ -250,7 +250,7 @@ class FaultDiagnosis:
         return replace(now, fit=self._fit(*given, near=True, known=now.fit, convergence_sigma=CONVERGED_SIGMA))
 
     def _score_needed_rows(self, now: DiagnosedFit) -> Scores:
-        """Score all effects for a fit that explains its readings; ``chosen`` holds the effects that the fit needs."""
+        """Score all physical effects for a fit that explains its readings; ``chosen`` holds those that it needs."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         return replace(scores, chosen=needed_rows(me.model.space, now.fit, scores.chosen))
@@ -279,7 +279,7 @@ class FaultDiagnosis:
         return self.scored[key][1]
 
     def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
-        """Return the scores of the effects to add next; empty if none is required or the work limit is reached."""
+        """Return the scores of the physical effects to add next; empty if none is needed or the work limit is hit."""
         if self.model.work.is_used_up or now.exchanged:
             return ()
         return self._scores(now).chosen
@@ -294,9 +294,9 @@ class FaultDiagnosis:
         return now
 
     def _add_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
-        """Add effects and fit again; if that does not help, return the old fit with these effects marked as refused."""
+        """Add physical effects and refit; if the fit is no better, return the old fit with them marked as refused."""
         self.trying(" and ".join(ROWS[row.name].words for row in rows))
-        _log.info("adding %s; model discrepancy without: %.3g", "; ".join(map(str, rows)), now.fit.discrepancy)
+        _log.info("adding to the fit: %s; field error so far %.3g", "; ".join(map(str, rows)), now.fit.discrepancy)
         physics = self._estimate_widths(now)
         for row in rows:
             physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
@@ -315,11 +315,11 @@ class FaultDiagnosis:
         return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
 
     def _reweight(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
-        """Return a likelihood with less weight on readings that depend on unfitted pair crosstalk."""
+        """Return a likelihood with less weight on readings that depend on crosstalk which the model does not fit."""
         return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
 
     def _estimate_widths(self, now: DiagnosedFit) -> Physics:
-        """Return the physical effects of a fit, with prior widths estimated from the fitted values."""
+        """Return the additional physical effects of a fit, with prior widths estimated from the fitted values."""
         physics = now.physics
         for name, width in now.physics.widths.items() if now.fit.certified else ():
             physics = physics.having(name, fitted_prior_width(self.model.space, now.fit, name, width))
@@ -360,7 +360,7 @@ class FaultDiagnosis:
         return now
 
     def _try_other_branches(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Try fits with one source phase moved by half a turn per PUC; return the fit with the best posterior."""
+        """Refit with the phase of one source moved by half a turn per PUC; return the fit with the best posterior."""
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all():
             return now
@@ -380,9 +380,9 @@ class FaultDiagnosis:
         return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
-        """If a fit of the first settings includes drift, extrapolate this drift to all settings of the run.
+        """If the previous fit, of fewer settings, includes drift, determine the drift of all settings of the run.
 
-        Phases of a fit are known to a few milliradians. Continuing drift is corrected before it misleads the next fit.
+        Drift that continued is thus corrected before it misleads the next fit.
         """
         now = replace(before, followed=0)
         if now.trajectories is None:
@@ -411,12 +411,12 @@ class FaultDiagnosis:
             if rows and sum(row.gain for row in rows) > max(others):
                 return self._add_rows(now, rows)
             if death is not None and (trajectories is None or death.gain > self._drift_gain(now, trajectories)):
-                _log.info("assuming %s; model discrepancy without: %.3g", death, now.fit.discrepancy)
+                _log.info("assuming for the next fit: %s; field error so far %.3g", death, now.fit.discrepancy)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
         if trajectories is not None and (
             trajectories.moved if now.trajectories is None else trajectories.differs(now.trajectories)
         ):
-            _log.info("correcting drift of the run; model discrepancy without: %.3g", now.fit.discrepancy)
+            _log.info("correcting drift for the next fit; relative field error so far %.3g", now.fit.discrepancy)
             return self._follow_trajectories(now, trajectories)
         if now.rough:  # the start may not have been near enough: fit with damping from the start
             return now
@@ -436,7 +436,7 @@ class FaultDiagnosis:
         )
 
     def _drift_gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
-        """Return the decrease of the misfit after correction for these drift trajectories."""
+        """Return by how much correction for the given drift trajectories decreases the misfit."""
         other = self._corrected_observations(replace(now, trajectories=trajectories))
         return cost_reduction(self.model, now.fit.parameters, now.likelihood, other)
 
@@ -501,7 +501,7 @@ class FaultDiagnosis:
         return replace(now, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
 
     def _try_exchanged_channels(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with two heater channels exchanged, if this explains more than two dead heaters do."""
+        """Return the fit with two heater channels exchanged, if this fits better than assuming both heaters dead."""
         # If two heaters look dead although their sweeps showed clear effects, their channels are probably exchanged.
         odd = [d.number for d in now.deaths if self.swept_sigma[d.number] > _SWEPT_ALIVE_SIGMA]
         for one, other in itertools.combinations(sorted(odd), 2):
@@ -546,7 +546,7 @@ class FaultDiagnosis:
                 least, best = cost, (found, ((one, other),))
         if best is None:
             return now
-        _log.info("exchanging channels of heaters %s; discrepancy without: %.3g", best[1][0], now.fit.discrepancy)
+        _log.info("exchanging channels of heaters %s; field error so far %.3g", best[1][0], now.fit.discrepancy)
         fit = replace(now.fit, parameters=best[0])
         case = DiagnosedFit(fit, self._readings_of_live_monitors, dead, exchanged=best[1])
         again = self._correct_causes(self._refit(case))
@@ -592,7 +592,7 @@ def _positions_in_run(whole: Observations, part: Observations) -> NDArray[np.int
 
 
 def _replace_end(whole: Observations, part: Observations) -> Observations:
-    """Return the settings of the whole run, with the fitted settings at the end replaced by corrected versions."""
+    """Return all settings of the run; those that were fitted (at its end) are replaced by corrected versions."""
     places = _positions_in_run(whole, part)
     currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
     currents[places], reading[places] = part.currents_ma, part.reading_ma

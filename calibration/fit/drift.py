@@ -205,7 +205,7 @@ class Health:
 
     Attributes:
         readings: Number of compared readings.
-        chi2_per_reading: Mean squared residual, correlations included.
+        chi2_per_reading: Mean squared residual, weighted with the full covariance of the readings.
         but_temperature: Mean squared residual after fitting the chip temperature, which does not affect switching.
         worst_sigma: Largest residual.
         worst_at: Monitor and source port of the largest residual.
@@ -230,7 +230,7 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
         model: Model of the mesh.
         likelihood: Readings with their noise.
         posterior: Parameters of the fit or record, with their covariance.
-        drift: Allowed changes: source power, and for ``Health.but_temperature`` also the chip temperature.
+        drift: Changes that are tolerated: source power, and for ``Health.but_temperature`` also the chip temperature.
 
     Raises:
         CalibrationError: No monitor receives light.
@@ -267,7 +267,7 @@ class _ComparedReadings:
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals that results from noise and from the given parameter covariance."""
+        """Return the covariance of the residuals due to noise and to the given covariance of the parameters."""
         covariance: Real = np.eye(len(self.residual)) + self.slope @ spread @ self.slope.T
         return covariance
 
@@ -297,12 +297,12 @@ def _chi2_at_best_temperature(
         model: Model of the mesh.
         likelihood: Readings with their noise.
         vector: Parameter vector of the fit or record.
-        spread: Covariance of all changes except the temperature change, shape ``(size, size)``.
+        spread: Covariance of all parameter changes except those due to temperature, shape ``(size, size)``.
         warmed: Change of the parameters for one sigma of temperature.
     """
 
     def at(rise: float) -> tuple[float, float]:
-        """Return χ² per reading at a given temperature change, and the Newton step from there."""
+        """Return χ² per reading at a given temperature change, and the next Newton step of the temperature."""
         found = _compared(model, likelihood, model.space.unpack(vector + rise * warmed))
         along = found.slope @ warmed
         turned = np.linalg.solve(found.covariance(spread), np.column_stack([found.residual, along]))
@@ -323,5 +323,5 @@ def _chi2_at_best_temperature(
 
 
 def _chi2(residual: Real, covariance: Real) -> float:
-    """Return the mean squared residual of the compared readings, correlations included."""
+    """Return the mean squared residual of the compared readings, weighted with their full covariance."""
     return float(residual @ np.linalg.solve(covariance, residual)) / max(len(residual), 1)

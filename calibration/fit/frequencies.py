@@ -1,12 +1,12 @@
 """Search for the frequencies of sources with separate lasers, because a fit cannot resolve two ambiguities.
 
 A PUC delays light by 11.25 ps. For two sources 6 GHz (0.05 nm) apart, the phase of every loop of six PUCs therefore
-differs by 2.6 rad. A fit cannot start with so large an error. But there is only one unknown per source, and a scan
+differs by 2.6 rad, too much for the start of a fit. But there is only one unknown per source, its frequency, and a scan
 finds it once the mesh is known at one frequency.
 
 Paths between two ports differ by an even number of PUCs. An additional phase of half a turn in every PUC therefore only
 changes the sign of the field. A source whose frequency is wrong by 1/(2τ) = 44 GHz looks almost the same. Only the
-phase difference of the arms (a few mrad/nm) and the stated frequency of the source tell the two apart.
+phase difference of the arms (a few mrad/nm) and the stated frequency of the source tell the right frequency from it.
 """
 
 from __future__ import annotations

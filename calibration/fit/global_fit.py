@@ -1,8 +1,8 @@
 """Global fit of all parameters of a mesh to all readings by maximum likelihood.
 
 The fit takes Gauss-Newton steps with exact derivatives and damps steps that do not lower the cost
-(Levenberg-Marquardt). Calculating the information matrix takes four fifths of the time of a round. The matrix is
-therefore kept while the point stays within a standard error or two of where the matrix was calculated. The slope is
+(Levenberg-Marquardt). Calculating the information matrix takes four fifths of the time of a round (one step). It is
+therefore kept while the fit stays within one or two standard errors of the point where it was calculated. The slope is
 exact in every round and corrects the matrix (BFGS).
 
 Far from the solution, errors of the model exceed the noise. Readings are then weighted with a model discrepancy
@@ -162,7 +162,7 @@ class _FitState:
         discrepancy: Model discrepancy η used for the reading weights of ``equations``.
         curvature: Shape ``(P, P)``; information and prior, corrected by later changes of the slope.
         gathered: Shape ``(size,)``; point at which the information was calculated, possibly by another fit.
-        taken_over_sigma: Distance in standard errors to the other fit's ``gathered`` point when its matrix was adopted.
+        taken_over_sigma: Distance in standard errors from ``point`` to ``gathered`` when its matrix was adopted.
     """
 
     point: Real
@@ -232,7 +232,7 @@ class GlobalFit:
             start: Start point.
             rounds: Maximum number of rounds.
             near: Whether the start is at or near the end of another fit; then all steps are full steps.
-            known: A fit of the first settings, if its information matrix is still valid at the start point.
+            known: A fit of the first part of the settings, if its information matrix is still valid at the start point.
             allow_near_information: Whether the returned information may come from a point near the end. This is enough
                 for a fit that is continued. For final errors call :meth:`stated`, because the information about some
                 parameters changes strongly where they are near zero.
@@ -272,7 +272,7 @@ class GlobalFit:
         return result if allow_near_information else self.stated(result)
 
     def stated(self, fit: FitResult) -> FitResult:
-        """Return a fit with its information matrix calculated at the end point, or close enough to it."""
+        """Return the fit with an information matrix that was calculated at its end point, or close enough to it."""
         if fit.information_distance_sigma < _NEAR_SIGMA:
             return fit
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
@@ -312,7 +312,7 @@ class GlobalFit:
         return _FitState(point, equations, discrepancy, equations.information + self._prior_information, point)
 
     def _after(self, here: _FitState, step: _FitStep, *, recalculate: bool) -> _FitState:
-        """Return the state of the fit after a step, with a new information matrix if necessary or requested."""
+        """Return the state of the fit after a step; calculate a new information matrix if necessary or requested."""
         # The discrepancy never rises (docs/decisions/0006); otherwise the fit could run in circles.
         discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
         off = (step.point - here.gathered)[self._free]
@@ -359,10 +359,10 @@ class GlobalFit:
             # changed.
             if tried == _MAX_IN_VAIN and here.gathered is not here.point:
                 return self._step(self._gathered(here.point, here.discrepancy), _DAMPING_NEAR)
-        raise AssertionError("the step search did not end although damping grew without limit")
+        raise AssertionError("no step lowered the cost, although the damping was increased without limit")
 
     def _shortening(self, step: Real) -> float:
-        """Return the factor that shortens a step so that no phase and no power level changes too much at once."""
+        """Return the factor by which to shorten a step so that no phase and no power level changes too much at once."""
         space = self._model.space
         # Derivatives are valid within about 0.4 rad only.
         full = np.zeros(space.size)
@@ -416,7 +416,7 @@ def _stalled(history: list[Round]) -> bool:
 
 
 def _rms(step: Real, curvature: Real) -> float:
-    """Return the root mean square of a step, in standard errors."""
+    """Return the rms length of a step over all parameters, each in units of its standard error."""
     return float(np.sqrt(np.maximum(step @ curvature @ step, 0.0) / max(len(step), 1)))
 
 

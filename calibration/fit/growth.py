@@ -1,6 +1,6 @@
 """Selection of additional physics: scores of all effects in the table ``PHYSICS`` from one pass over the data.
 
-How much better an additional effect would explain the readings can be predicted without another fit. The prediction
+The gain from an additional effect can be predicted without another fit. The prediction
 uses the slope of the likelihood and the information for the effect's parameters at the end of the fit, after
 elimination of the fitted parameters. The evidence of an effect whose parameters have a prior width s around zero is
 
@@ -117,7 +117,7 @@ def pair_directions(
 ) -> PairDirections:
     """Return the best-determined directions of pair crosstalk for a fit that includes other directions.
 
-    Additional settings determine other combinations of pairs than the first settings do.
+    The directions depend on the settings, so they are found anew after settings were added.
 
     Args:
         model: Model of the mesh that was fitted.
@@ -140,7 +140,7 @@ def pair_directions(
 
 
 def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
-    """Return a likelihood with fewer settings, evenly spaced over the run, within the limits of time and memory."""
+    """Return a likelihood with fewer settings, evenly spaced over the run, to limit computing time and memory."""
     settings, monitors = likelihood.target_ma.shape
     sizes = (size_of(ROWS[name], model.mesh, len(model.space.sources), monitors) for name in small)
     each = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
@@ -149,9 +149,9 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the parameter errors per relative deviation of each heater law from its three-term form, ``(P, 2E)``.
+    """Return the parameter errors if each heater law deviates from its three terms by its own size, ``(P, 2E)``.
 
-    The three terms absorb only part of the deviation; their fitted standard errors do not show the rest.
+    The three fitted terms absorb only a part of such a deviation, and their standard errors do not include the rest.
     """
     errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
     for name in LAW_TERMS:

@@ -42,7 +42,7 @@ class Tail:
 
     Attributes:
         covariance: Shape ``(P, P)``; resulting covariance of the fitted parameters.
-        as_noise: Shape ``(P,)``; part of these variances that the reading weights already include.
+        as_noise: Shape ``(P,)``; part of these variances that the weights of the readings already include.
     """
 
     covariance: Real
@@ -55,7 +55,7 @@ class Pairs:
     Args:
         model: Model of the mesh that was fitted.
         fit: The fit.
-        pass_: Settings with derivatives by the fitted parameters and by those of effects with few parameters.
+        pass_: Settings with their derivatives by the fitted parameters and by the parameters of small effects.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
@@ -72,7 +72,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of the readings, ``(N·M, c)``, for c combinations of pair crosstalk, ``(2E, W, c)``."""
+        """Return the change of the readings, ``(N·M, c)``, for c combinations of heater-waveguide crosstalk."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -137,7 +137,7 @@ class Pairs:
     def _extended_equations(
         self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
-        """Return the normal equations of the known parameters and of further ones with the given derivatives."""
+        """Return the normal equations of the known parameters and of additional ones with the given derivatives."""
         across: list[Real] = []
         inner: list[Real] = []
         all_slopes: list[Real] = []
@@ -149,7 +149,7 @@ class Pairs:
         return _halved_equations(halves, across, inner, all_slopes)
 
     def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
-        """Return the normal equations with further parameters, treating all other pair crosstalk as noise."""
+        """Return the normal equations with the given pair combinations as parameters, and all other pairs as noise."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
@@ -201,7 +201,7 @@ class Pairs:
     def _score_without_directions(
         self, seen: NDArray[np.float32], whole: Real, known: NDArray[np.float32], here: float
     ) -> RowScore | None:
-        """Return a score without directions if the likelihood slopes of the pairs are no larger than noise explains.
+        """Return a score without pair combinations if the likelihood slopes of the pairs are no larger than from noise.
 
         Score test of a variance (Rao 1948); its traces are estimated with random directions (Hutchinson 1989).
         """
@@ -269,7 +269,7 @@ class Pairs:
         return Tail(covariance, as_noise)
 
     def _parameter_shift(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
-        """Return the shift of the fitted parameters when c directions are not modelled, ``(P, c)``, divided by √c."""
+        """Return the parameter shift due to each of c random pair combinations over √c (for a mean), ``(P, c)``."""
         count = directions.shape[2]
         along = np.asarray(known.T @ self._light(directions), np.float64)
         following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
@@ -279,7 +279,7 @@ class Pairs:
 def _halved_equations(
     main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
 ) -> HalvedEquations:
-    """Return the normal equations of both halves of the settings, assembled from blocks of information."""
+    """Return the normal equations of both halves of the settings, assembled from the blocks of their matrices."""
 
     def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = (each[np.ix_(chosen, chosen)] for each in inner)
@@ -289,7 +289,7 @@ def _halved_equations(
 
 
 def _elimination_matrix(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the matrix that eliminates known parameters from readings of shape ``(N·M,)``, shape ``(P, N·M)``.
+    """Return the matrix, ``(P, N·M)``, that removes the part explained by known parameters from readings, ``(N·M,)``.
 
     Args:
         whole: Shape ``(P, P)``; information of the known parameters, prior included.

@@ -2,9 +2,9 @@
 
 First, :func:`guess_passive_phases` estimates all passive phases at once. With everything else random, the mean power at
 a monitor varies with the differential phase ψ of each PUC as -D/2·cos(ψ + α), where D is the dependence of the mean
-light on the PUC's bar fraction. A regression of the readings, weighted by the PUC's D over all sources and monitors, on
-cos ψ and sin ψ gives α. Each PUC acts as a modulator with its own random code, and every reading is used for all PUCs.
-The sign of D distinguishes bar from cross.
+light on the PUC's bar fraction. For each PUC, a regression of the readings on cos ψ and sin ψ, weighted by D over all
+sources and monitors, gives α. Every reading serves all PUCs, because each PUC modulates the light with its own random
+code. The sign of D distinguishes bar from cross.
 
 Then :class:`PhaseSearch` finds all phases. The amplitudes at the monitors in some hundred random settings outnumber the
 unknown phases a hundredfold, so the cost has hardly any false minima. Damped Gauss-Newton steps on new random subsets
@@ -174,7 +174,7 @@ class SearchPlan:
         steps: Maximum number of steps from one start.
         patience: Number of steps in which a search with much unexplained light must reduce it by a fifth, or end.
         starts: Maximum number of starts.
-        unexplained: Fraction of the light that the ideal model may leave unexplained.
+        unexplained: Fraction of the light that the ideal model may leave unexplained at the right minimum.
         plausible: Unexplained fraction below which the global fit is a better use of time than another start. A single
             heater law that is wrong by 7 % leaves 0.5 % from every start.
         source_phase_rad: Spread of the common phase per PUC between sources with their own lasers; 0 for a single
@@ -335,7 +335,7 @@ class PhaseSearch:
         """Extend a search result for the first source by the best phase of each other laser.
 
         Args:
-            corrected: Search result for the light of the first source.
+            corrected: Search result from the light of the first source alone.
             levels: Initial power levels of all sources and sensitivities of all monitors.
         """
         # Monitor levels are known from this result; source levels are relative to them.
@@ -350,7 +350,7 @@ class PhaseSearch:
         return replace(found, source_phase_rad=turned - turned[0])
 
     def _drawn_point(self, passive_rad: Real) -> Real:
-        """Return a start point: the given passive phases, random phases of the joints, and equal sources."""
+        """Return a start point: the given passive phases, random phases of the waveguide joints, and equal sources."""
         drawn = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
         return np.concatenate([passive_rad, drawn, np.zeros(self._n_sources)])
 
@@ -368,8 +368,8 @@ class PhaseSearch:
 
         A laser phase that is wrong by a sixth of a turn per PUC leaves the light around a cell of six PUCs unchanged,
         and all other loops settle at a compromise between the lasers. Half of all starts end with one laser in such a
-        wrong minimum, with ten times the unexplained light. On a large mesh some starts end with two groups of lasers
-        and even more.
+        wrong minimum, with ten times as much unexplained light. On a large mesh some starts end with two groups of
+        lasers in different minima, with even more unexplained light.
         """
         if not self._plan.source_phase_rad or self._n_sources == 1:
             return found
@@ -392,7 +392,7 @@ class PhaseSearch:
         return found
 
     def _with_lasers_moved(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Return the search result after moving laser phases to neighbouring minima while this explains more light."""
+        """Move laser phases to neighbouring minima as long as this explains more light; return the search result."""
         mesh = self._model.mesh
         enough = min(self._plan.plausible, _MIN_UNEXPLAINED_PER_PUC * mesh.n_pucs)
         if not mesh.faces or not enough < found.unexplained < _MAX_ONE_LASER_UNEXPLAINED:
@@ -455,14 +455,14 @@ class PhaseSearch:
         )
 
     def _scale(self, levels: Levels) -> tuple[Real, ...]:
-        """Return the square roots of the levels of sources, monitors, and second ports (if any)."""
+        """Return the square roots of source powers, monitor sensitivities, and second-port powers (if any)."""
         second: list[Real] = []
         if self._model.has_second.any():
             second = [np.sqrt(self._model.has_second if levels.second is None else levels.second)]
         return np.sqrt(levels.source), np.sqrt(levels.monitor), *second
 
     def _has_stalled(self, costs: list[float]) -> bool:
-        """Return whether a search no longer improves; a search with much unexplained light is allowed more steps."""
+        """Return whether a search no longer improves. A search with much unexplained light is stopped later."""
         for patience, limit in ((_AVERAGED_STEPS, self._plan.unexplained), (self._plan.patience, np.inf)):
             if len(costs) >= 2 * patience:
                 before, now = np.mean(costs[-2 * patience : -patience]), np.mean(costs[-patience:])
@@ -476,8 +476,8 @@ class PhaseSearch:
         """Improve all phases by one step on a subset of the settings.
 
         Returns:
-            New phases, square roots of the levels, mean squared residual, and for each phase the mean squared residual
-            of the readings that depend on it.
+            New phases, square roots of the power levels, mean squared residual, and for each phase the mean squared
+            residual of the readings that depend on it.
         """
         size = len(point)
         matrix, slope = np.zeros((size, size)), np.zeros(size)
@@ -513,7 +513,7 @@ class PhaseSearch:
         return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0), misfit
 
     def _drawn_monitors(self, n: int) -> NDArray[np.int64]:
-        """Draw the monitors to use in n settings, shape ``(n, k)``.
+        """Draw the k monitors that a step uses for each of n settings, shape ``(n, k)``.
 
         All settings of a step use the same monitors, because the field is calculated for these monitors only.
         """
@@ -541,10 +541,10 @@ class PhaseSearch:
         return amplitude, derivative, by_second
 
     def _scanned(self, point: Real, scale: tuple[Real, ...]) -> Real:
-        """Return the point after a scan of each source's phase per PUC, which finds its best value.
+        """Scan the phase per PUC of each source, and return the point with the best value for every source.
 
-        A shift by a sixth of a turn leaves every loop around one cell unchanged, so neighbouring minima must be
-        compared.
+        The light around a cell of six PUCs does not change if the phase shifts by a sixth of a turn, so several minima
+        are compared.
         """
         phases = len(point) - self._n_sources
         spread = self._plan.source_phase_rad

@@ -159,7 +159,7 @@ class Pass:
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return, for half of the settings, information on fitted parameters, cross terms with effects, and slopes."""
+        """Return for half of the settings: information of fitted parameters, cross terms with effects, slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -223,7 +223,7 @@ class Selection:
         self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
 
     def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return information and slope of some effect parameters after elimination of the fitted parameters."""
+        """Return information matrix and slope for some effect parameters after elimination of the fitted parameters."""
         first, second = self._gram.inner(chosen)
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
@@ -234,7 +234,7 @@ class Selection:
         return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
-        """Select the effects to add, one by one: among those with the largest gains, the fastest one to compute."""
+        """Select the effects to add, one by one: of those with the largest gains, the one fastest to compute."""
         (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
         places = {name: place for name, place in self._place_among_asked.items() if name not in excluded}
@@ -301,14 +301,14 @@ def parameter_numbers(place: slice) -> NDArray[np.int64]:
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
-    """Return the expected squared width for a log-uniform prior up to the largest width (assumed)."""
+    """Return the expected squared prior width; up to the largest, its logarithm is uniform beforehand (assumed)."""
     allowed = widths <= largest
     weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
     return float((weight * widths**2).sum() / weight.sum())
 
 
 def _excluded_effect(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
-    """Return ``excluded_effect`` of :class:`RowScore`: the errors from leaving effect parameters at zero."""
+    """Return ``excluded_effect`` of :class:`RowScore`: the errors of the fitted parameters if an effect is left out."""
     known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (known @ (slope / share))
     return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
@@ -326,12 +326,12 @@ def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return which half (0 or 1) every setting belongs to, by its number in the order of the run."""
+    """Return the half (0 or 1) of every setting; stretches of consecutive settings go to the halves in turn."""
     return settings // _STRETCH % 2
 
 
 def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[Real, Real]:
-    """Return trial prior widths, from far below to above the largest allowed one, and the log evidence of each."""
+    """Return trial prior widths and the log evidence of each; the widths extend beyond the largest allowed one."""
     values, vectors = np.linalg.eigh(0.5 * (information + information.T))
     values, along = np.maximum(values, 0.0), (vectors.T @ slope) ** 2
     widths = largest * np.logspace(-_DECADES, 0.5, _WIDTHS)

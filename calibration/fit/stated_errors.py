@@ -1,10 +1,10 @@
 """Standard errors that remain valid where the model is incomplete, and reasons for which a fit is not certified.
 
 The covariance of a fit is correct for a chip that obeys the model. Two kinds of unmodelled effects increase it. First,
-every effect in the table ``PHYSICS`` that is not fitted contributes with the width that the readings allow; pairwise
-crosstalk contributes in the directions that are not fitted. Second, unknown effects cause residuals that are correlated
-within settings or monitors: the errors are increased by the excess scatter of the likelihood slopes (sandwich
-estimator). docs/decisions/0021-stated-errors.md compares the methods.
+every effect in the table ``PHYSICS`` that is not fitted contributes with a size (prior width) estimated from the
+readings; pairwise crosstalk contributes in the combinations that are not fitted. Second, unknown effects cause
+residuals that are correlated within settings or monitors: the errors are increased by the excess scatter of the
+likelihood slopes (sandwich estimator). docs/decisions/0021-stated-errors.md compares the methods.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class StatedErrors:
 def needed_rows(
     space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore], by: float = _HARMLESS
 ) -> tuple[RowScore, ...]:
-    """Return the effects whose omission increases the errors of a parameter group by more than a given factor."""
+    """Return the effects that increase the errors of a parameter group by more than a given factor if left out."""
     return tuple(row for row in rows if _error_growth(space, fit, row) > by)
 
 

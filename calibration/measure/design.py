@@ -1,9 +1,9 @@
 """Choice of settings to measure: cheap random ones, or those with the most information per second of hardware time.
 
-Most heaters are off in a setting. Passive phases are those of cold heaters; readings with warm heaters determine them
-only through the heater laws (on 72 PUCs with a third of the accuracy). Consecutive settings differ in some heaters
-only: writing few channels is faster than writing all, and a few changed heaters already change the light of a
-recirculating mesh completely.
+Most heaters are off in a setting. Passive phases are those without heat; readings with warm heaters determine them only
+through the heater laws (on 72 PUCs three times less accurately). Consecutive settings differ in some heaters only:
+writing few channels is faster than writing all, and a few changed heaters already change the light of a recirculating
+mesh completely.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Designer:
         self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the positions of a group's wanted parameters among the free parameters."""
+        """Return the positions, among the free parameters, of those in a group that the design shall determine."""
         place = self._model.space.group(name)
         inside = (self._free >= place.start) & (self._free < place.stop)
         return np.flatnonzero(inside if wanted is None else inside & wanted[self._free])
@@ -252,7 +252,7 @@ class Designer:
     def _best_step(
         self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
-        """Return a source's candidate with the most information per second, its derivatives, and its duration."""
+        """Return the candidate setting of a source with the most information per second, its derivatives and time."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
         rows = self._rows(walk.with_light(steps, np.full(tries, source)))
@@ -261,7 +261,7 @@ class Designer:
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
-        """Return the source with the most information per second until the next change; switching time counts."""
+        """Return the source that gives the most information per second until its next change, switching included."""
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
@@ -298,7 +298,7 @@ class Designer:
         return gains
 
     def _add_information(self, rows: Single) -> None:
-        """Add one setting with derivatives ``rows`` to the covariance root R: R·(1 + FᵀF)^-1/2 with F = rows·R."""
+        """Update the covariance root R for one more setting with derivatives ``rows``: R·(1 + FᵀF)^-1/2, F = rows·R."""
         felt = rows @ self._root
         # The root is updated and never recalculated: a covariance that shrinks over many decades would lose digits.
         squares, u = np.linalg.eigh(felt.astype(np.float64) @ felt.T)
@@ -308,7 +308,7 @@ class Designer:
 
 
 def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
-    """Return information on the free parameters, ``(P, P)``, as if the mean frequency of the sources were known.
+    """Return the information matrix of the free parameters, ``(P, P)``, as if the mean source frequency were known.
 
     An error of the mean frequency shifts all loop phases alike; with several lasers only differences are observable.
     """
@@ -320,7 +320,7 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
 def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
     """Return the root R of a covariance R·Rᵀ; R stays accurate while the covariance shrinks by many decades.
 
-    Unobservable combinations (phases are known modulo a turn) get a large but finite variance that no setting reduces.
+    Combinations that no setting can determine keep a large but finite variance: every phase is known modulo a turn.
     """
     # An unobservable phase is still known modulo a turn; an infinite variance would hide everything else.
     whole = modulo_a_turn(information, phases)

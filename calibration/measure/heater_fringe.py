@@ -244,7 +244,7 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
 def _initial_guesses(
     traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
 ) -> list[Real]:
-    """Return start points: the best grid values of ρ2, each with the best denominator terms D, E for every sweep."""
+    """Return start points: the best values of ρ2 on a grid, with the best denominator terms D, E of every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2, bending = (
         grid.ravel() for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / most), _BENDING_GRID, indexing="ij")

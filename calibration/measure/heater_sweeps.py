@@ -1,8 +1,9 @@
 """Sweep of every heater while all other heaters keep arbitrary constant currents (the background).
 
 A heater can be measured without knowledge of any PUC (:mod:`calibration.measure.heater_fringe`), so heaters may be
-swept in any order. They are grouped by the nearest source. The last current of a heater stays on as background for the
-next heater, and the last reading is its first. Heaters whose law remains uncertain are swept again with other sources.
+swept in any order. They are grouped by the nearest source. The last current of a heater stays on in the next sweep,
+whose first reading is the last reading of the sweep before. Heaters with an uncertain law are swept again with other
+sources.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class ModuleSource:
         return power_dbm
 
     def frequency_hz(self) -> float:
-        """Return the frequency to which the module was tuned, otherwise that of its nominal wavelength."""
+        """Return the frequency to which the module was tuned, or its nominal frequency if it was not tuned."""
         if self._tuned_hz is not None:
             return self._tuned_hz
         return frequency_hz_from_wavelength_m(self._module.identify().wavelength_nm * 1e-9)
@@ -188,7 +188,7 @@ class SwitchedSource:
         """Lead the light to the input, and switch the source on.
 
         Raises:
-            BusyError: The output of the switch belongs to another input of the switch.
+            BusyError: The switch output is connected to another switch input.
             VerifyError: The switch does not make the connection.
         """
         for part in switch_passages(self._path):
@@ -228,7 +228,7 @@ def switch_passages(path: InputPath) -> tuple[InlineDevice, ...]:
 
 
 def are_alternatives(path: InputPath, other: InputPath) -> bool:
-    """Return whether the light of a source reaches only one of two inputs at a time, depending on a switch."""
+    """Return whether a switch leads the light of one source to either of two inputs, but not to both at a time."""
     exits = {(part.device, part.channel): part.exit_port for part in switch_passages(path)}
     return any(
         exits.get((part.device, part.channel), part.exit_port) != part.exit_port for part in switch_passages(other)

@@ -43,7 +43,7 @@ class LogbookEntry:
         answer: Answer of the bench.
         at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
-        spent_s: Duration of the settings without source changes, by the clock of the bench; ``None`` if not recorded.
+        spent_s: Duration of a batch without the source change, by the clock of the bench; ``None`` if not recorded.
     """
 
     kind: Kind
@@ -121,9 +121,9 @@ def _unpacked(document: Mapping[str, Any]) -> Real:
 
 
 def times_s(entries: Sequence[LogbookEntry]) -> Real:
-    """Return the time of every setting of a run, by the clock of the bench.
+    """Return the time in s of every setting since the start of the run, by the clock of the bench.
 
-    A batch without a recorded duration gets all the time since the previous entry.
+    Settings of a batch are evenly spaced. A batch without a recorded duration started at the previous entry.
     """
     times, before_s = [], entries[0].at_s if entries else 0.0
     for entry in entries:
@@ -144,7 +144,7 @@ class HardwareTimes:
 
     Attributes:
         write_one_s: Write of one channel.
-        write_all_s: Write of ``all_channels``; the time grows linearly between the two.
+        write_all_s: Write of ``all_channels``; between one and all channels the time grows linearly.
         all_channels: Channels of the full write.
         settle_s: Five thermal time constants.
         read_s: Read of all monitors.
@@ -162,7 +162,7 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return hardware times with the given wait in s after every setting; ``None`` for the default wait."""
+        """Return the published step durations with another wait in s after a setting; ``None`` for the default wait."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
@@ -231,14 +231,14 @@ class Logbook:
         probe: Access to the mesh.
         times: Duration of the steps.
         before: Answers of an interrupted run, which are replayed before the bench is used.
-        keep: Called with every new answer, for a journal.
+        keep: Called with every new entry, to store it in a journal.
 
     Attributes:
         probe: Access to the mesh.
         times: Duration of the steps.
         keep: Called with every new answer; may be replaced at any time.
-        light_db: By source, its power increase since the interrupted run; new readings are scaled to the old
-            power.
+        light_db: By source, the increase of its power in dB since the interrupted run; new readings are scaled to the
+            old power.
         stages: Effort of each stage.
         entries: All requests and answers.
     """
@@ -470,7 +470,7 @@ class Logbook:
         return DARK if self._wanted is None else self._wanted
 
     def _light_up(self) -> None:
-        """Switch the light to the source of the next readings."""
+        """Switch the light to the source selected for the next readings."""
         if not self._lit_known or self._lit != self._wanted:
             self._light(self._wanted)
 
@@ -497,14 +497,14 @@ class Logbook:
         )
 
     def _seconds(self, changed: int, *, moved: bool) -> float:
-        """Return the duration of one setting; a repeated setting takes only the time of a read."""
+        """Return the duration of one setting; if heaters and light are unchanged, only the read takes time."""
         still = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
         return float(still) + moved * self.times.input_change_s
 
     def observations(self, first: int = 0, last: int | None = None) -> Observations:
         """Return the stored settings and readings in time order; settings without light have source -1.
 
-        Frequencies are relative to the first tuned frequency of each source.
+        The frequency of the light is relative to the frequency to which its source was first tuned.
         """
         batches = [entry for entry in self.entries if entry.kind == "settings"]
         width, monitors = 2 * self.probe.mesh.n_pucs, self.probe.monitors
@@ -518,7 +518,7 @@ class Logbook:
         return taken[slice(first, last)]
 
     def _detunings_hz(self) -> list[float]:
-        """Return the frequency of every batch of settings relative to the first tuned frequency of its source."""
+        """Return the frequency offset of every batch of settings from the first tuned frequency of its source."""
         first_hz: dict[int, float] = {}
         now_hz: dict[int, float] = {}
         result = []

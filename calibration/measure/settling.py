@@ -1,10 +1,10 @@
 """Measurement of the settling time of the heaters with light: two waits are compared, then a time constant is fitted.
 
-All heaters are stepped at once by a fraction of a radian. First the module finds a wait after which the light has
-changed and no longer changes. Then readings at shorter waits are fitted with one time constant. Heat follows the drive
-as a first-order low-pass. Whatever the optics do, a reading is therefore a power series in exp(-wait/tau) with the same
-tau for every monitor. A controller that executes sweeps keeps the wait to a microsecond; otherwise the time of writing
-and reading is added to every wait, which changes the coefficients but not tau.
+All heaters are stepped at once by a fraction of a radian. First, a wait is found after which the light no longer
+changes. Then readings at shorter waits are fitted with one time constant. Heat follows the drive as a first-order
+low-pass. Whatever the optical response, a reading is therefore a power series in exp(-wait/tau) with the same tau for
+every monitor. A controller that executes sweeps keeps each wait exact to a microsecond. Otherwise the time for writing
+and reading is added to every wait; this changes the coefficients but not tau.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
     Args:
         mesh: The mesh, with light.
-        steps_ma: Currents of every step, shape ``(n, 2 n_pucs)``; see :func:`step_currents_ma`.
+        steps_ma: Currents before and after the steps, shape ``(n, 2 n_pucs)``; see :func:`step_currents_ma`.
 
     Returns:
         The time constant in s; ``None`` if the light was already settled at every reading, or never changed.
@@ -94,7 +94,7 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
-    """Return a wait in s after which the light stays constant for four times as long; ``None`` if it never changed."""
+    """Return a wait in s after which the light stays constant for four such waits; ``None`` if it never changed."""
     still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
     good = np.isfinite(still).all(axis=0)
     noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))

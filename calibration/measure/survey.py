@@ -74,8 +74,8 @@ class Survey:
 def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.bool_] | None = None) -> Survey:
     """Measure without light, then every source with a few sets of heater currents (backgrounds).
 
-    The first background is the reference setting with all heaters off, the others are random. A source or monitor is
-    dead only if it is dark on some extra backgrounds as well.
+    The first background is the reference setting with all heaters off, the others are random. A source or monitor
+    counts as dead only if it is also dark on some additional backgrounds.
 
     Args:
         logbook: Access to the mesh.
@@ -141,7 +141,7 @@ def _judged(
     Args:
         probe: The mesh.
         seen: Largest reading above the dark level, in mA; one row per source (ascending), one column per monitor.
-        within: Which monitors any source can reach.
+        within: Which monitors light from at least one source can reach.
         noise: Noise of the readings.
         level_ma: Dark level of the monitors.
 
@@ -194,7 +194,7 @@ def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.flo
 def dark_noise_ma(dark: NDArray[np.float64]) -> float:
     """Return the noise of dark monitors from readings of shape ``(n, M)``.
 
-    Converters without negative codes clip half of the noise; the mean square is then half the variance.
+    A converter without negative codes clips half of the noise; the mean square of its readings is half the variance.
     """
     if (dark == 0.0).mean() > _CUT_SHARE:
         return float(np.sqrt(2.0 * np.nanmedian((dark**2).mean(axis=0))))
@@ -288,7 +288,7 @@ def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float
 def reference_changes(
     entries: Sequence[LogbookEntry], sources: Sequence[int], noise: NoiseModel, ignored_columns: Sequence[int] = ()
 ) -> list[ReferenceChange]:
-    """Return the largest change of each reference setting since its first reading; one per source and frequency.
+    """Return, for each source and frequency, the largest change of the reference setting since its first reading.
 
     Args:
         entries: Entries of the logbook.
@@ -323,7 +323,7 @@ def noise_of(entries: Sequence[LogbookEntry], step_ma: float) -> NoiseModel | No
 
 
 def _repeated(entries: Sequence[LogbookEntry]) -> list[list[LogbookEntry]]:
-    """Return groups of consecutive single-setting entries with identical currents and source."""
+    """Return the groups of consecutive readings of one setting (same currents, same source) among logbook entries."""
     groups: list[list[LogbookEntry]] = []
     for entry in entries:
         if entry.kind == "settings" and len(entry.currents_ma) == 1:

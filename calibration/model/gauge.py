@@ -1,8 +1,8 @@
-"""Observable part of the joint phases, and comparison of two sets of joint phases (docs/calibration.md, 1.2).
+"""Observable part of the waveguide joint phases, and comparison of two sets of joint phases (docs/calibration.md, 1.2).
 
 Power meters cannot detect a phase χ per PUC that is added to the joints at its end A and subtracted from those at its
-end B, because light passes one joint at each end. These directions are the columns of the signed incidence matrix G.
-Only loop phases remain observable: sums of joint phases along integer vectors v with v·G = 0.
+end B, because light passes one joint at each end. The joint-phase changes for χ in one PUC form a column of the signed
+incidence matrix G. Only loop phases remain observable: sums of joint phases along integer vectors v with v·G = 0.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the observable joint phases, ``(J, N_loop)``: the complement of the gauge."""
+    """Return an orthonormal basis of the observable combinations of waveguide joint phases, shape ``(J, N_loop)``."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
@@ -98,7 +98,7 @@ def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float6
 
 
 def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return the phase per PUC and joint, modulo half a turn, that explains most of a joint-phase difference.
+    """Return the phase per PUC and waveguide joint, modulo half a turn, that explains most of a joint-phase difference.
 
     A change of frequency or temperature shifts the phase of a loop of six PUCs six times as far as that of one PUC, so
     it is subtracted before loop phases are wrapped.
@@ -117,7 +117,7 @@ def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) ->
 
 
 def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return the rms difference of joint phases per loop, √(Σ r² / N_loop), without unobservable parts."""
+    """Return √(Σ r² / N_loop) of a joint-phase difference r without its unobservable parts, for N_loop loops."""
     residual = gauge_fixed_difference(mesh, difference_rad)
     return float(np.sqrt((residual**2).sum() / len(loop_basis(mesh))))
 
@@ -149,7 +149,7 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice with shorter vectors: subtract multiples of the others until none shrinks."""
+    """Return a basis of the same lattice with shorter vectors: subtract them from each other while any shrinks."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

@@ -1,4 +1,4 @@
-"""Thermal part of the mesh model: from currents to phases of arms and joints, with derivatives."""
+"""Thermal part of the mesh model: from currents to phases of arms and waveguide joints, with derivatives."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Heated:
         own_rad: Shape ``(N, 2E)``; phase of every arm by its own heater, from the three terms of the law.
         by_own: Shape ``(N, 2E)`` or one number; derivative of an arm's phase by ``own_rad``.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and all others.
-        joint_rad: Shape ``(N, J)``; phase of every joint by heat.
+        joint_rad: Shape ``(N, J)``; phase of every waveguide joint by heat.
         driven_ma: Shape ``(N, 2E)``; heater currents as set.
         late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings (see ``Observations.late``), or ``None``.
     """
@@ -82,12 +82,12 @@ class Heating:
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
-        """Return the phases of arms and joints in N settings.
+        """Return the phases of arms and waveguide joints in N settings.
 
         Args:
             parameters: Parameter values at which to evaluate.
             currents_ma: Shape ``(N, 2E)``.
-            late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings.
+            late: Shape ``(N, 2E, T, 3)``; slow heat left by earlier settings.
         """
         square = self._flowing_ma(parameters, currents_ma) ** 2
         powers = np.stack([square, square**2, square**3])
@@ -113,14 +113,14 @@ class Heating:
         return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
-        """Convert derivatives by phases into derivatives by the heater laws, heat factors and crosstalk kernel.
+        """Convert derivatives by phases to derivatives by heater laws, heat factors (per heater) and crosstalk kernel.
 
         Args:
             parameters: Parameter values at which to evaluate.
             heated: Result of :meth:`phases` at this point, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms; the result has
                 their precision.
-            joint: Shape ``(N, M, J)``; derivatives by the phases of the joints.
+            joint: Shape ``(N, M, J)``; derivatives by the phases of the waveguide joints.
 
         Returns:
             By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
@@ -153,7 +153,7 @@ class Heating:
             parameters: Parameter values at which to evaluate.
             heated: Result of :meth:`phases` at this point, for N settings.
             arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
-            joint: Shape ``(N, M, J)``; derivatives by the phases of the joints.
+            joint: Shape ``(N, M, J)``; derivatives by the phases of the waveguide joints.
         """
         own: dict[str, Real] = {}
         if "slow_heat_share" in names and heated.late is not None:
@@ -179,7 +179,7 @@ class Heating:
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return derivatives of own phases by the parameters of shared return lines, shape ``(N, 2E, 2T)``."""
+        """Return derivatives of phases (by own heaters) by the parameters of shared return lines, ``(N, 2E, 2T)``."""
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
@@ -206,7 +206,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the relative increase of crosstalk along directions of the die, shape ``(N, M, 2)``."""
+        """Return derivatives by the relative increase of crosstalk along both axes of the die, shape ``(N, M, 2)``."""
         alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
             _by_crosstalk_factor(
@@ -217,7 +217,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return the thermal coupling of all pairs at amplitude 1, its derivative by decay length, and the floor."""
+        """Return the crosstalk of all pairs at amplitude 1, its derivative by decay length, and that of the floor."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -228,13 +228,13 @@ class Heating:
 
 
 def _by_own(arm: Slopes, heated: Heated) -> Slopes:
-    """Return derivatives by own phases, ``(N, M, 2E)``, from derivatives by phases of arms, without crosstalk."""
+    """Convert derivatives by phases of arms to derivatives by the phases from their own heaters, ``(N, M, 2E)``."""
     slopes = heated.by_own
     return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
 
 
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
-    """Return own phases ``(N, 2E)`` with deviations from the three-term law, and derivatives by these deviations.
+    """Return the phases of arms by their own heaters, including deviations from the three-term law, and derivatives.
 
     The relative deviation is zero without current, linear between the points, and constant beyond the last point.
     """
@@ -253,7 +253,7 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 
 
 def _law_point_weights(own_rad: Real) -> Real:
-    """Return the interpolation weight of each law point at given own phases; the points are an additional last axis.
+    """Return the interpolation weight of each law point (last axis) at given phases of arms by their own heaters.
 
     The weight is 1 at its point and 0 at the neighbouring points.
     """
@@ -263,7 +263,7 @@ def _law_point_weights(own_rad: Real) -> Real:
 
 
 def _by_crosstalk_factor(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-    """Return derivatives by a factor on crosstalk, ``(N, M)``, from derivatives by phases of arms and joints."""
+    """Return derivatives by a common factor on all crosstalk, ``(N, M)``, from derivatives by phases."""
     kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
     warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
     found: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]

@@ -1,9 +1,9 @@
 """Likelihood of readings: noise, saturation, outliers, drifting light, and model discrepancy.
 
-Two measures allow a fit from a distant start. First, readings with large residuals get less weight (Huber). Second, a
-predicted field is assumed to have an error of η times the typical field at that monitor. Without this model
-discrepancy, dark readings would mislead the fit while the parameters are wrong: σ² = noise² + 2·η²·p·m + η⁴·p², where p
-is the typical and m the measured photocurrent. η is estimated from the residuals and falls to zero with them.
+Two features let a fit converge from a distant start. First, readings with large residuals get less weight (Huber).
+Second, a predicted field is assumed to have an error of η times the typical field at that monitor. The variance is then
+σ² = noise² + 2·η²·p·m + η⁴·p², with the typical photocurrent p and the measured one m. This model discrepancy keeps
+dark readings from misleading the fit at first. η is estimated from the residuals and falls to zero.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ value, but not with 2e-4. Three-term heater laws are wrong by 1e-4. Drive steps 
 
 
 def with_model_error(noise: NoiseModel) -> NoiseModel:
-    """Return the noise of readings combined with the error of the model."""
+    """Return the noise of readings with the error of the model added, as a fit uses it."""
     return replace(noise, relative=float(np.hypot(noise.relative, MODEL_ERROR)))
 
 

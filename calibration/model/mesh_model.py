@@ -71,7 +71,7 @@ class _SettingLight:
         detuning_hz: Shape ``(n, 1)``; frequency of the light above the reference.
         cells: The unit cells.
         elements: Shape ``(4E, n)``; elements of the PUC transfer matrices T.
-        joints: Shape ``(n, 1, J)``; transmission of the joints.
+        joints: Shape ``(n, 1, J)``; transmission of the waveguide joints.
         heated: Effect of the heaters.
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
         linear: Shape ``(n, M)``; photocurrents proportional to the light, in mA.
@@ -294,7 +294,7 @@ class MeshModel:
         return scale
 
     def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
-        """Return the relative power at the first port and, if any source has one, at the second port."""
+        """Return the relative power at the first port of each setting's source and, if any has one, at the second."""
         first = np.ones((len(number), 1))
         if not self.space.seconds:
             return [first]
@@ -424,7 +424,7 @@ class MeshModel:
         return lights
 
     def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
-        """Return the photocurrents and their derivatives, summed over all incoherent lights."""
+        """Return the photocurrents and their derivatives, summed over light that does not interfere."""
         linear = functools.reduce(np.add, [light.linear for light in lights])
         number = lights[0].number
         return Response.of(parameters.extra_physics, linear, number, self._scale(parameters, number))
@@ -439,7 +439,7 @@ class MeshModel:
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield each power-level parameter of first or second ports, with the settings that depend on it."""
+        """Yield each parameter for the power at a first or second port, with the settings that depend on it."""
         yield self.space.groups["source_db"].start + number, np.arange(len(number))
         if nth:
             rows = np.flatnonzero(self._second_number[number] >= 0)
@@ -520,7 +520,7 @@ class MeshModel:
         }
 
     def _into_joints(self, light: _SettingLight, waves: Waves) -> tuple[Waves, Waves]:
-        """Return the waves from cells into the first and second ends of the joints, ``(n, K, J)``."""
+        """Return the waves from cells into the first and second ends of the waveguide joints, ``(n, K, J)``."""
         joints = light.joints.astype(waves.dtype)
         one, other = (waves[..., ends] / joints for ends in self.mesh.joints.T)
         if (sent := light.cells.joint_reflection) is None:
@@ -531,7 +531,7 @@ class MeshModel:
         return (other - second * one) / both, (one - first * other) / both
 
     def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
-        """Yield derivatives by facet or joint reflections, by group, ``(n, K, size)``: real, then imaginary parts."""
+        """Yield derivatives by reflections at facets and at joints, ``(n, K, size)``: real parts, then imaginary."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
             lit, felt = (
@@ -545,7 +545,7 @@ class MeshModel:
             yield "joint_reflection", _parts(np.concatenate([first, second], axis=-1))
 
     def _by_pair(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return the derivatives of a weighted sum of readings by phases of waveguides and heat, shape ``(W, 2E)``."""
+        """Return the derivatives of a weighted sum of readings by the crosstalk of all pairs, shape ``(W, 2E)``."""
         by_pair: Slopes = self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
         return by_pair
 
@@ -615,13 +615,13 @@ def _amplitudes(reflection: Real | None) -> Complex | None:
 
 
 def _parts(by_amplitude: Waves) -> Slopes:
-    """Return derivatives by real and imaginary parts of reflections from derivatives by their complex amplitudes."""
+    """Convert derivatives by complex reflection amplitudes to derivatives by their real and imaginary parts."""
     parts: Slopes = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
     return parts
 
 
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
-    """Return the waves in the upper and lower arms that entered through end A, and those that entered through end B.
+    """Return the waves in both arms (upper, lower): first those that entered at end A, then those at end B.
 
     Args:
         cells: Unit cells.

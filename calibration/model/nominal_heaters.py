@@ -1,4 +1,4 @@
-"""Expected heaters of a chip, which set the scale of everything that is known about heaters before any light."""
+"""Expected heaters of a chip: the scale for all figures about heaters that are assumed before measurements."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _RESISTANCE_SPREAD = 0.1
 class NominalHeaters:
     """Expected resistance and efficiency of the heaters of a chip.
 
-    Published figures of one chip apply to another chip relative to its heaters: the rise of resistance per phase, and
-    the crosstalk per phase of the heater's own arm. The defaults are the heaters of the published chip.
+    Two published figures of one chip hold for other heaters per radian of phase: the rise of the resistance, and the
+    crosstalk. The defaults are the heaters of the published chip.
 
     Attributes:
         ohm: Cold resistance.

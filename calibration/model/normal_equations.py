@@ -127,7 +127,7 @@ class WhiteRows:
         settings: Indices of the settings.
         rows: Shape ``(n, M, P)``; whitened derivatives in single precision.
         misfit: Shape ``(n, M)``; whitened residuals.
-        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and joints.
+        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and waveguide joints.
         heat_mw: Shape ``(n, 2E)``; heat of every heater.
     """
 
@@ -144,7 +144,7 @@ def white_rows(
     likelihood: Likelihood,
     wanted: NDArray[np.int64],
 ) -> Iterator[WhiteRows]:
-    """Yield whitened residuals and derivatives around a point, with noise only, some settings at a time.
+    """Yield residuals and derivatives at a point in units of reading noise (whitened), in blocks of settings.
 
     Args:
         model: Model of the mesh.
@@ -162,7 +162,7 @@ def white_rows(
 
 
 def information_of(block: Real) -> Real:
-    """Return the information of whitened rows of shape ``(..., P)``, in double precision for any precision of the rows.
+    """Return the information matrix of whitened derivatives, ``(..., P)``, always summed in double precision.
 
     For unobservable combinations large terms cancel; single-precision rounding would exceed the prior information.
     """
@@ -180,7 +180,7 @@ def equations_with(
     free: NDArray[np.bool_],
     discrepancy: float = 0.0,
 ) -> NormalEquations:
-    """Return the normal equations around a point, with the information matrix of another point nearby.
+    """Return the normal equations at a point, with an information matrix that was calculated at a nearby point.
 
     This takes a fraction of the time of :func:`normal_equations`, with the same slope.
 
@@ -203,9 +203,9 @@ def equations_with(
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, discrepancy: float) -> float:
-    """Return half the weighted sum of squared residuals for other predictions, with the weights of the equations.
+    """Return half the sum of squared residuals for other predictions, weighted as in the given normal equations.
 
-    This upper bound of the robust cost equals it at the point, so a step that lowers the bound lowers the robust cost.
+    It is an upper bound of the robust cost, equal at the equations' point: a step that lowers it lowers the cost.
     """
     root = np.sqrt(weight(likelihood.residual(about.reading_ma, discrepancy)))
     drift = about.drift_ma * (root / likelihood.sigma_ma(discrepancy))[..., None]
@@ -231,7 +231,7 @@ def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likeliho
 def _weighed(
     reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:
-    """Return the weighted residuals of some settings, and the weights for the derivatives of their readings."""
+    """Return the weighted residuals of some settings, and the weights to apply to the derivatives of their readings."""
     residual = likelihood.residual(reading_ma, discrepancy, settings)
     root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
     return root * residual, root / likelihood.sigma_ma(discrepancy, settings)

@@ -16,9 +16,9 @@ def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], 
     """Return the slow heat left by earlier settings (``Observations.late``), shape ``(N, 2E, T, 3)``.
 
     Args:
-        currents_ma: Shape ``(N, 2E)``; heaters were off before the first setting.
+        currents_ma: Shape ``(N, 2E)``; currents of all settings. Heaters were off before the first one.
         taken_s: Shape ``(N,)``; time of each reading.
-        wait_s: Time in s for which a setting has been driven when it is read; before, the previous setting was driven.
+        wait_s: Time in s from the drive of a setting to its reading; until the drive, the previous setting was on.
     """
     powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
     before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))
@@ -50,8 +50,8 @@ class Observations:
         saturated: Shape ``(N, M)``; which readings were saturated.
         detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
         late: Shape ``(N, 2E, T, 3)``; slow heat left by earlier settings, ``None`` for settings at rest. The values are
-            the second, fourth and sixth powers of the currents in mA, averaged over time with each of
-            :data:`SLOW_TAUS_S`, minus the present values; in single precision.
+            the second, fourth and sixth powers of the currents in mA, averaged over the past with each of the T time
+            constants :data:`SLOW_TAUS_S`, minus the present values; in single precision.
     """
 
     currents_ma: NDArray[np.float64]
@@ -87,7 +87,7 @@ class Observations:
         """Return the settings of both observations in one. Raises ``ValueError`` unless both have the same monitors."""
         # Different monitors would mix up columns silently.
         if self.monitors != other.monitors:
-            raise ValueError(f"readings of monitors {self.monitors} and {other.monitors} cannot be joined")
+            raise ValueError(f"readings of different monitors, {self.monitors} and {other.monitors}, cannot be joined")
         return Observations(
             np.concatenate([self.currents_ma, other.currents_ma]),
             np.concatenate([self.source, other.source]),

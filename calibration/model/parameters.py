@@ -26,7 +26,7 @@ class MeshParameters(ChipParameters):
     ``(M,)``; ``monitor_leak``, shape ``(2(M - 1),)``: from the previous monitor, then from the next;
     ``background_share``, shape ``(S·M,)``: light that bypasses the mesh, relative to that of the source;
     ``facet_reflection``, shape ``(2p,)`` for p ports: real, then imaginary part of a field; ``joint_reflection``, shape
-    ``(4J,)``: the same for the first, then the second end of every joint, in the gauge of the joint phases;
+    ``(4J,)``: the same for the first, then the second end of every waveguide joint, in the gauge of the joint phases;
     ``port_ripple_db``, shape ``(S·M,)``: power at a monitor with the light of a source, relative to the mean.
     """
 

@@ -1,4 +1,4 @@
-"""Table of physical effects that a chip may have in addition to the basic model, and the effects that a fit includes.
+"""Table of all physical effects beyond the basic model that a chip may have, and the selection in a fit.
 
 A fit starts without these effects. Each adds independent parameters around zero with a common prior width. This width
 is estimated from the readings (:mod:`calibration.fit.growth`), up to the largest width of any known chip. The formulas
@@ -128,8 +128,8 @@ class PairDirections:
 
     Attributes:
         curve_rad_per_mw: Shape ``(W, 2E)``, W arms and joints; crosstalk kernel over distance, 0 for own arms.
-        vectors: Shape ``(2E, W, K)``; orthonormal directions of the relative deviations, in single precision. Heaters
-            come first, as in all products with their heat.
+        vectors: Shape ``(2E, W, K)``; K orthonormal directions (combinations) of the relative deviations of all pairs,
+            in single precision.
     """
 
     curve_rad_per_mw: Real
@@ -141,12 +141,12 @@ class PairDirections:
         return int(self.vectors.shape[2])
 
     def deviation_rad_per_mw(self, along: Real) -> Real:
-        """Return the crosstalk deviation from the kernel, shape ``(W, 2E)``, for coordinates of shape ``(K,)``."""
+        """Return the crosstalk deviation from the kernel, ``(W, 2E)``, for deviations along the K directions."""
         deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32)).T
         return deviation
 
     def along(self, deviation_rad_per_mw: Real) -> Real:
-        """Return the coordinates of a crosstalk deviation along the directions, shape ``(K,)``."""
+        """Return the components of a crosstalk deviation along the K directions, shape ``(K,)``."""
         curve = self.curve_rad_per_mw
         relative = np.divide(deviation_rad_per_mw, curve, out=np.zeros_like(curve), where=curve > 0.0)
         along: Real = np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
@@ -154,12 +154,12 @@ class PairDirections:
 
     @cached_property
     def _by_heat(self) -> NDArray[np.float32]:
-        """Shape ``(2E, W·K)``; derivatives of phases by the coordinates per mW of every heater."""
+        """Shape ``(2E, W·K)``; derivatives of phases by the deviations along directions, per mW of every heater."""
         weighed: NDArray[np.float32] = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
         return weighed.reshape(len(weighed), -1)
 
     def phases(self, heat_mw: Real) -> NDArray[np.float32]:
-        """Return derivatives of the phases of arms and joints by the coordinates at N settings, shape ``(N, W, K)``."""
+        """Return derivatives of phases of arms and joints by the K crosstalk combinations, ``(N, W, K)``."""
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
@@ -177,7 +177,7 @@ class PairDirections:
         return variance
 
     def summed(self, by_pair: Real) -> Real:
-        """Return derivatives by the coordinates, shape ``(K,)``, from derivatives by pairs, ``(W, 2E)``."""
+        """Convert derivatives by crosstalk of single pairs, ``(W, 2E)``, to derivatives by directions, ``(K,)``."""
         felt = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)
         summed: Real = np.tensordot(felt, self.vectors, axes=2).astype(np.float64)
         return summed

@@ -40,7 +40,7 @@ class ParameterSpace:
         monitors: Port of every monitor.
         seconds: By port of a source, the second port that it feeds with incoherent light, in the order of
             ``MeshParameters.second_db``. Entries of other sources are ignored.
-        physics: Physics beyond the basic model.
+        physics: Physical effects beyond the basic model.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Linear algebra of symmetric parameter matrices, each scaled to a unit diagonal.
 
 Parameter units from rad to Hz span twenty decades. Only scaling distinguishes a badly determined parameter from one
-with a small unit. Factors are Cholesky factors; eigenvalues take ten times as long and are used only if one may be
-zero.
+with a small unit. Matrices are factored by Cholesky's method; eigenvalues take ten times as long and are used only
+where an eigenvalue may be zero.
 """
 
 from __future__ import annotations

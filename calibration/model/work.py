@@ -55,7 +55,7 @@ def pairs_work(heaters: int, waveguides: int, monitors: int, parameters: int) ->
 
 
 def chosen_work(parameters: int) -> float:
-    """Return the computational work per reading to choose a setting by its information on ``parameters`` parameters."""
+    """Return the work per reading of choosing a setting by its information about ``parameters`` parameters."""
     return 90.0 + 3.9e-4 * parameters**2
 
 
@@ -71,7 +71,7 @@ def usual_work(readings: int, parameters: int) -> float:
 
 @dataclass
 class FitWork:
-    """Counter of predicted readings, shared by all models of a run.
+    """Counter of computational work, in predicted readings, shared by all models of a run.
 
     Attributes:
         spent: Work so far, in predicted readings; expensive operations count as several.
@@ -89,15 +89,15 @@ class FitWork:
         return MOST * usual_work(readings, parameters) - OTHERWISE * float(readings)
 
     def reaches(self, work: float) -> bool:
-        """Return whether the limit still allows this additional work and the end of the run."""
+        """Return whether the work limit allows the given work and still leaves enough for the end of the run."""
         return work <= self.left
 
     @property
     def left(self) -> float:
-        """Work that is still allowed now, including that reserved for the end of the run."""
+        """Work that may still be done now, including the reserve for the end of the run."""
         return self.share * self.allowed - self.spent
 
     @property
     def is_used_up(self) -> bool:
-        """Whether only the reserve for the end of the run is left."""
+        """Whether the only work left is the reserve for the end of the run."""
         return self.spent >= self.share * (1.0 - ENDING) * self.allowed

@@ -72,8 +72,8 @@ class Comparison:
 
     Attributes:
         groups: One difference per parameter group.
-        chi2_per_dof: Mean squared difference of independent parameter combinations, in units of both covariances: about
-            1 for two independent records of an unchanged mesh. ``None`` if a record has no covariance.
+        chi2_per_dof: Mean squared difference of independent parameter combinations relative to both covariances: about
+            1 for independent records of an unchanged mesh. ``None`` if a record has no covariance.
         notes: Limits of the comparison, one sentence each.
     """
 
@@ -83,14 +83,14 @@ class Comparison:
 
     @property
     def worst_rms_sigma(self) -> float | None:
-        """Largest rms difference of a group in units of the standard errors; ``None`` without standard errors."""
+        """Largest rms difference among parameter groups, in standard errors; ``None`` without standard errors."""
         return max((group.rms_sigma for group in self.groups if group.rms_sigma is not None), default=None)
 
 
 def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comparison:
     """Compare two records of one mesh.
 
-    Passive phases are compared modulo 2π, joint phases through loop phases (docs/calibration.md, 1.2).
+    Passive phases are compared modulo 2π, waveguide joint phases through loop phases (docs/calibration.md, 1.2).
 
     Raises:
         CalibrationError: The records belong to different meshes, or the crosstalk of a record is not a function of
@@ -142,7 +142,7 @@ def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
 def _without_different_ports(
     first: CalibrationRecord, second: CalibrationRecord, notes: list[str]
 ) -> tuple[CalibrationRecord, CalibrationRecord]:
-    """Return two records, without sources and covariance if the two have different sources or monitors."""
+    """Return two records; if they have different sources or monitors, remove their sources and covariances."""
     ends = [(space.sources, space.seconds, space.monitors) for space in map(space_from_record, (first, second))]
     # Levels of other ports cannot be compared, and a covariance cannot be reduced without its columns.
     if ends[0] == ends[1]:
@@ -210,7 +210,7 @@ def _group(
 
 
 def _chi2(difference: Real, variance: Real) -> float | None:
-    """Return the squared difference of two records, in units of its covariance, per independent combination."""
+    """Return the squared parameter difference of two records relative to its covariance, per degree of freedom."""
     free = np.flatnonzero((np.diag(variance) > 0.0) & np.isfinite(difference))
     if not len(free):
         return None

@@ -58,10 +58,10 @@ def loop_reach_hz() -> float:
 
 
 def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
-    """Return the age of a record in s at which one of its switch states is expected to exceed the allowed leakage.
+    """Return the age of a record in s at which the worst of its switch states is expected to leak more than allowed.
 
-    Passive phases follow a random walk, and so does the phase of a heater at half a turn, through its resistance. The
-    largest of E normal deviations is about the quantile 1 - 1/(2E).
+    Passive phases drift in a random walk, and so does the phase of a heater driven to π, as its resistance drifts. The
+    largest of E normally distributed deviations is about the quantile 1 - 1/(2E).
     """
     drift = drift or DriftModel()
     # The phase of a heater at half a turn changes by π times the relative change of its resistance.

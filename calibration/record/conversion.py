@@ -58,9 +58,9 @@ class Origin(Device):
         created_utc: Date and time; now if not given.
         unknown_pucs: PUCs without a passive phase, with the reason.
         puc_notes: Problems of other PUCs.
-        launched_dbm: Power that the module at each source's port reports; required for the input loss.
+        launched_dbm: By source port, the launch power that the module reports; required for the input loss.
         output_loss_db: By port, the loss from mesh into fibre, and its standard error.
-        heater_residual_sigma: Rms residual by heater.
+        heater_residual_sigma: By heater, the rms residual of its sweeps in units of noise.
         monitor_dark_ma: Monitor readings without light, by port; 0 if not given.
         monitor_floor_ma: Additive noise of monitor readings; ``None`` if unknown.
         conditions: Conditions of the calibration.
@@ -108,7 +108,7 @@ def build_record(
         parameters: Fitted parameters.
         origin: Contents of the record besides the parameters.
         covariance: Shape ``(size, size)``; covariance of the parameters, 0 for fixed ones.
-        bound: Rank, parameters set by the prior, and unobservable combinations.
+        bound: Supplies the rank, the parameters set by the prior, and the unobservable combinations.
     """
     variance = np.zeros(space.size) if covariance is None else np.diag(covariance)
     sigma = np.sqrt(np.where(variance > 0.0, variance, np.nan))  # fixed parameters have no standard error
@@ -169,8 +169,8 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
     crosstalk = record.crosstalk
     if crosstalk is not None and crosstalk.differential_rad_per_mw:
         raise CalibrationError(
-            "the crosstalk of this record is a matrix, which the mesh model does not support",
-            hint="Calibrate again. Records of schema version 1 have no crosstalk kernel.",
+            "the crosstalk of this record is a matrix, but the mesh model needs a function of distance",
+            hint="Calibrate again: records of schema version 1 do not contain this function.",
         )
     sources = [record.port(port) for port in space_from_record(record).sources]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
@@ -204,7 +204,7 @@ def covariance_from_record(record: CalibrationRecord) -> Real:
 
 
 def origin_from_record(record: CalibrationRecord) -> Origin:
-    """Return a record's contents besides the parameters, without its date, for a record that is derived from it."""
+    """Return the contents of a record besides parameters and date, as the start of a record derived from it."""
     heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
     residuals = {number: one.residual_sigma for number, one in enumerate(heaters) if one.residual_sigma is not None}
     reach = {number: one.law.max_ma for number, one in enumerate(heaters) if one.law is not None}
@@ -321,7 +321,7 @@ class _Writer:
         )
 
     def joints(self) -> JointsEntry:
-        """Return the record entry of the joints."""
+        """Return the record entry of the waveguide joints."""
         sigma = self._sigma[self._space.groups["loops"]]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)

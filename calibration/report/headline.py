@@ -1,4 +1,4 @@
-"""Head of a calibration report: a verdict, six key figures, missed goals and faults."""
+"""Start of a calibration report: a verdict, six key figures, missed goals and faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CERTIFICATE = "fit certified"
 
 @dataclass(frozen=True)
 class Headline:
-    """Verdict, key figures and misses of one calibration.
+    """Verdict, key figures, missed goals and faults of one calibration.
 
     Attributes:
         verdict: One or two sentences.
@@ -37,7 +37,7 @@ class Headline:
 
 
 def headline(record: CalibrationRecord) -> Headline:
-    """Return verdict, key figures, misses and faults of a calibration record."""
+    """Return verdict, key figures, missed goals and faults of a calibration record."""
     judged = {metric.name: metric for metric in metrics(record)}
     misses = tuple(_miss(metric) for name, metric in judged.items() if metric.ok is False and name != _CERTIFICATE)
     certified, reason = _certificate(record)

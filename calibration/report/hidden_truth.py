@@ -26,8 +26,8 @@ class TruthReport:
     """Errors of a record against the hidden truth.
 
     Attributes:
-        phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases against the true phases at rest, which
-            include heaters stuck at a current. With several source frequencies, phases refer to the mean frequency.
+        phase_error_rad: Shape ``(n,)``; error (-π … π) of the passive phases. True phases include the heat of heaters
+            stuck at a current. With several source frequencies, phases refer to the mean frequency.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
         cross_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to cross.
@@ -181,7 +181,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
 
 
 def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
-    """Return the passive phases of upper arms without interference as phases of the joints behind them, ``(J,)``."""
+    """Convert passive phases of cells whose arms do not interfere to phases of the joints behind them, ``(J,)``."""
     phases = np.zeros(4 * mesh.n_pucs)
     # The upper arm ends at rail L of end B.
     phases[2::4] = np.where(mesh.interferes, 0.0, passive_phase_rad)
@@ -203,7 +203,7 @@ def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:
 
 
 def true_laws(bench: Bench, max_ma: Real) -> Real:
-    """Return the three-term fit to the true law of every heater up to a current, shape ``(2E, 3)``."""
+    """Return three-term fits to the true laws of all heaters, between zero and ``max_ma``, shape ``(2E, 3)``."""
     # The law of the emulator is deliberately not a polynomial; the nearest three terms are the best possible fit.
     share = np.linspace(0.0, 1.0, _POINTS)[1:]
     phases = np.array([own_phase_rad(bench, np.sqrt(part) * max_ma) for part in share])

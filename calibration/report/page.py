@@ -68,7 +68,7 @@ class Page:
         title: Heading of the page.
         summary: First paragraphs.
         sections: Sections of the page.
-        lead: Blocks between the first paragraphs and the sections.
+        lead: Text, tables and pictures between the first paragraphs and the sections.
     """
 
     title: str

@@ -184,7 +184,7 @@ def _log_scale(axes: Axes, low: float, high: float) -> None:
 
 
 def _one_two_five(low: float, high: float) -> list[float]:
-    """Return axis ticks at 1, 2 and 5 times a power of ten in an interval; if fewer than two, the interval's ends."""
+    """Return axis ticks in an interval at 1, 2 and 5 times powers of ten; its ends if there are fewer than two."""
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks = [each for decade in decades for each in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
     inside = [tick for tick in ticks if low <= tick <= high]
@@ -217,7 +217,7 @@ def extinction(found: Sequence[Extinction | None]) -> Figure:
 
 @_styled
 def heater_power(p_pi_mw: Mapping[int, float]) -> Figure:
-    """Return a plot of the power for π of every heater, over the PUC and as a histogram."""
+    """Return a plot of the power for π of every heater, by PUC number and as a histogram."""
     figure = _figure(2.8)
     left, right = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
     bins = np.linspace(*_padded(list(p_pi_mw.values())), 21)
@@ -240,7 +240,7 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 
 @_styled
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
-    """Return a plot of the phase of every arm for π on every other heater, as a matrix and over their distance.
+    """Return a plot of the phase that each heater at π adds to every other arm, as a matrix and over the distance.
 
     Args:
         rad_per_pi: Shape ``(2E, 2E)``; arm (row) by heater (column).

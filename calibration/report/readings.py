@@ -229,7 +229,7 @@ class Readings:
         )
 
     def ranked_sweeps(self) -> list[tuple[str, Sweep]]:
-        """Return example sweeps with a word for the rank of their misfit: worst two, three in between, and best."""
+        """Return six example sweeps with a word for the rank of their misfit: two worst, three in between, one best."""
         ranked = sorted(self.sweeps, key=self._rms_of, reverse=True)
         last = len(ranked) - 1
         chosen = {round(share * last): name for name, share in _RANKS} if ranked else {}
@@ -280,7 +280,7 @@ def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
 
 
 def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return first setting and end (exclusive) of each segment between edges."""
+    """Return the first setting and the end (exclusive) of each segment between the given edges."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

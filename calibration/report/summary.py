@@ -51,7 +51,7 @@ def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def calibration_text(record: CalibrationRecord) -> str:
-    """Return verdict, key figures, misses and faults of a calibration as lines for a terminal or Markdown."""
+    """Return verdict, key figures, missed goals and faults of a calibration as lines for a terminal or Markdown."""
     from calibration.report.headline import headline
 
     return headline(record).text()
@@ -96,7 +96,7 @@ def write_report(
         out_path: ``.html`` for one self-contained document, ``.md`` for Markdown with pictures in ``NAME-pictures/``.
         truth: Comparison with the hidden truth of an emulated bench, to be included.
         plots: Whether to include plots; without plots or matplotlib there are tables and maps of the mesh only.
-        over: Type of existing file that may be overwritten; pictures are overwritten only if this program made them.
+        over: Kind of existing file that the report may overwrite; only pictures of this program are overwritten.
 
     Raises:
         ConfigError: The suffix is wrong, or the file cannot be written.

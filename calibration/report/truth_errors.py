@@ -80,7 +80,7 @@ def phase_errors(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the phase error of every heater at the current of one turn, in units of its stated error, ``(2E,)``."""
+    """Return the phase error of every heater at its current for 2π, in units of its stated error, ``(2E,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
@@ -95,19 +95,20 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
 
 
 def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
-    """Return the Cramér-Rao bound of the fitted settings: all parameters unknown, emulated noise, no drift."""
+    """Return the Cramér-Rao bound of the fitted settings, with all parameters free, emulated noise and no drift."""
     space = space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
     noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
     typical = bench.model.mesh_section.typical
     heaters = NominalHeaters(record.heater_ohm, typical.p_pi_min_mw, typical.p_pi_max_mw)
-    prior = default_prior(model.space, truth, heaters).anchored("source_detuning_hz", model.space, 1e5)
+    prior = default_prior(model.space, truth, heaters, typical.puc_loss_db)
+    prior = prior.anchored("source_detuning_hz", model.space, 1e5)
     return plan_bound(model, truth, fitted, noise, prior, FREE_WITH_MODULES)
 
 
 def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
-    """Return the rms bounds of passive and loop phases from the Cramér-Rao covariance of all parameters."""
+    """Return the smallest possible rms errors of passive and loop phases from the Cramér-Rao covariance in mrad."""
     fixed = project_out_common_phase(space)
     loops = fixed @ bound[space.groups["loops"], space.groups["loops"]] @ fixed
     passive = np.diag(bound)[space.groups["passive_phase_rad"]]
@@ -120,7 +121,7 @@ def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
 def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
     """Return how far the extinction ratios of all bar and cross states fall short of those the couplers allow.
 
-    ``extinction_short_db`` is the largest shortfall, counting up to the best published extinction;
+    ``extinction_short_db`` is the largest shortfall, with allowed values cut to the best published extinction;
     ``extinction_within_1_db`` is the fraction of states within 1 dB of the allowed value.
     """
     report = compare(bench, record)

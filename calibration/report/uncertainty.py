@@ -37,7 +37,7 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def cell_loops(mesh: MeshTopology) -> Real:
-    """Return which joints form the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
+    """Return which waveguide joints form the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
 
     The sum of joint phases around a cell is observable at the ports (docs/calibration.md, 1.2).
     """
@@ -74,7 +74,7 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
 def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     """Return the standard error of the loop phase of each cell, without the phase common to all PUCs.
 
-    The result is empty without a covariance of the loops. A cell whose loop has only the common phase is left out.
+    The result is empty without a covariance of the loops. A cell whose loop phase is entirely common phase is left out.
     """
     factor = loop_factor(record)
     if factor is None:

@@ -35,9 +35,10 @@ from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
+from calibration.model.device_under_test import PUC_LOSS_DB
 from calibration.model.gauge import has_visible_phase
 from calibration.model.heating import Heating
-from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLight
+from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
@@ -75,11 +76,11 @@ class BootstrapPlan:
         random_settings: Number of random settings. By default the smallest number with which the search usually
             succeeds: 70 readings per phase; more if a large mesh is searched with one laser first. Further settings for
             the fit are chosen later (:mod:`calibration.run.planning`).
-        portions: Maximum number of portions of random settings; each adds a third while the phases explain too little.
-            More settings are cheaper than more starts of the search, so only the last search makes all its starts.
+        portions: Maximum number of portions of random settings. While the phases found explain too little light, a
+            third more settings are added and the search repeated. Only the last search makes all its starts.
         changed: Number of heaters that change from setting to setting.
         off_share: Fraction of the heaters that are off in each setting.
-        source_rounds: Number of times that every source is used.
+        source_rounds: Number of times that the random settings cycle through all sources.
         search: Settings of the phase search.
     """
 
@@ -139,7 +140,7 @@ class Bootstrap:
         channels: Drive channel of every heater, for messages; by default the heater number.
         seconds: Second ports of sources, as in :class:`calibration.model.space.ParameterSpace`.
         progress: Function called after every step.
-        found: Function called with heater and fit after every sweep.
+        found: Function called after every sweep with the heater and its fitted law.
     """
 
     def __init__(
@@ -251,12 +252,12 @@ class Bootstrap:
         return tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
 
     def _search_plan(self, portion: int) -> SearchPlan:
-        """Return the plan of the phase search after a given portion of random settings, counted from 0."""
+        """Return the plan of the phase search that follows a given portion of random settings, counted from 0."""
         plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
     def _most_searched(self, survey: Survey) -> float:
-        """Return the computational work after which the phase search begins no further start."""
+        """Return the computational work after which the phase search begins no further search from another start."""
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
         return MAX_SEARCH_WORK * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
@@ -281,7 +282,7 @@ class Bootstrap:
                 self._progress("random settings", int((turn <= stretch).sum()), count)
 
     def usual_settings(self, survey: Survey) -> int:
-        """Return the number of random settings that a run needs if its first phase search succeeds."""
+        """Return the number of random settings that a run measures if its first phase search succeeds."""
         alone = self._plan.search.one_laser_first
         return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
@@ -300,7 +301,7 @@ class Bootstrap:
         return MeshParameters(
             passive_phase_rad=np.zeros(n_pucs),
             heater_law=laws,
-            loss_db=TYPICAL_LOSS_DB * self._mesh.loss_share,
+            loss_db=PUC_LOSS_DB * self._mesh.loss_share,
             coupler_common_rad=np.zeros(n_pucs),
             coupler_difference_rad=np.zeros(n_pucs),
             joint_phase_rad=np.zeros(len(self._mesh.joints)),
@@ -379,7 +380,7 @@ def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool =
     Args:
         mesh: The mesh.
         monitors: Number of monitors.
-        one_laser_first: Whether the search starts with one laser.
+        one_laser_first: Whether the phase search starts with the light of one laser.
     """
     phases = mesh.n_pucs + len(mesh.joints)
     each = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER

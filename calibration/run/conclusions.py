@@ -113,6 +113,6 @@ def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ..
 
 
 def stuck_at(defect: Defect) -> str:
-    """Return the record note of a stuck PUC."""
+    """Return the note about a stuck PUC for the record."""
     at = "" if defect.coupling is None else f"; it is stuck at a coupling of {defect.coupling:.4f}"
     return f"no heater has any effect on the light{at}"

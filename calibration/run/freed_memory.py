@@ -27,8 +27,8 @@ _running: list[object] = []
 def keep_freed_memory() -> Iterator[None]:
     """Keep up to 1 GiB of freed memory, in arrays of up to 64 MiB, during a ``with`` block.
 
-    The memory is returned to the system after the last such block. Without ``mallopt`` in the C library, nothing is
-    done.
+    The memory is returned to the system at the end of the last such block. Without ``mallopt`` in the C library this
+    does nothing.
     """
     library, me = _c_library(), object()
     with _guard:

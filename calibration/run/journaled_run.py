@@ -63,7 +63,7 @@ def header_of(
     command: str = "",
     heater_tau_s: float | None = None,
 ) -> JournalHeader:
-    """Return device, plan and seed of a run, for its journal.
+    """Return the journal header of a run: its device, plan and seed.
 
     Args:
         run: The run, before any measurement.
@@ -229,7 +229,7 @@ def calibrate(
         progress: Function called after every step.
         resume: Continue the run of the journal at this path.
         command: The command line, for the record's provenance.
-        wavelengths_nm: Further wavelengths for which the record shall hold.
+        wavelengths_nm: Further wavelengths in nm; the record then holds for the range that they span.
         goal: Required accuracy of the phases, and limits of the effort; the default goal if not given.
         judge: Function that returns problems of the record, one sentence each; they are stored in the record.
         over: Type of existing file that the record may overwrite; journal and raw readings overwrite only files of this
@@ -312,7 +312,7 @@ def _run(
     wavelengths_nm: Sequence[float],
     goal: Goal,
 ) -> Calibration:
-    """Prepare the calibration procedure of a bench without running it."""
+    """Prepare the calibration of a bench, and return it without running it."""
     squares: list[float] = []
 
     def found(heater: int, fit: HeaterFit) -> None:

@@ -113,7 +113,7 @@ def jobs_for(
 def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> None:
     """Raise an error if two benches use the same device, because two calibrations at once would conflict.
 
-    The check also applies to emulated benches, so that a trial with the emulator behaves like the real run.
+    The check also applies to emulated benches, so that a trial with the emulator fails like the real run.
 
     Raises:
         ConfigError: Two benches share a device; the message names files and devices.

@@ -67,10 +67,10 @@ class Goal:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Accuracy of the phases after a fit, now and in the limit of many settings.
+    """Accuracy of the phases after a fit, and the accuracy that many more settings could reach.
 
     Attributes:
-        sigma: Shape ``(size,)``; standard errors at the mean frequency of the sources, 0 for fixed parameters.
+        sigma: Shape ``(size,)``; standard errors with phases at the sources' mean frequency; 0 for fixed parameters.
         limit: Shape ``(size,)``; standard errors after an infinite number of settings.
         wanted: Shape ``(size,)``; which phases an infinite number of settings would determine to the goal.
     """
@@ -260,7 +260,7 @@ def shortfall(
 def light_change_s(entries: Sequence[LogbookEntry]) -> float:
     """Return the average time in s that a source change has taken on this bench, without the settings themselves.
 
-    The value is calculated from journal entries, so a resumed run finds the same value.
+    The value is calculated from journal entries, so a resumed run calculates the same value.
     """
     taken = [entry for entry in entries if len(entry.currents_ma)]
     spent = [
@@ -302,7 +302,7 @@ def designer_after(
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
-    """Return the standard errors, shape ``(size,)``, for an information matrix and the prior of a fit."""
+    """Return the standard errors, ``(size,)``, that an information matrix and the prior of a fit give together."""
     whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
     sigma = np.zeros(space.size)
     sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(whole)), 0.0))
@@ -316,7 +316,7 @@ def _named(space: ParameterSpace, sigma: Real) -> str:
 
 
 def _phase_name(space: ParameterSpace, index: int) -> str:
-    """Return the name of a phase: its PUC, or for a loop the joint that contributes most."""
+    """Return the name of a phase: its PUC, or for a loop the waveguide joint that contributes most."""
     loops = space.group("loops")
     if not loops.start <= index < loops.stop:
         return f"PUC {index - space.group('passive_phase_rad').start}"

@@ -1,4 +1,4 @@
-"""Complete calibration procedure: bootstrap, global fit, fibres, verification, record.
+"""Complete calibration procedure: bootstrap (start point), global fit, fibre losses, verification, record.
 
 All random choices come from one seed: the same bench, seed and readings give the same record.
 """
@@ -68,7 +68,7 @@ class Calibration:
         device: The device under test.
         seed: Seed of all random choices.
         progress: Function called after every step.
-        found: Function called with heater and fit after every sweep.
+        found: Function called after every sweep with the heater and its fitted law.
         plan: Measurement plan; chosen for the device if not given.
         goal: Required accuracy of the phases, and limits of the effort.
         before: Answers of an interrupted run with the same plan, seed and bench, which replace new measurements.
@@ -151,7 +151,7 @@ class Calibration:
         return self.record()
 
     def _stages(self) -> None:
-        """Run bootstrap, global fit, fibres, further wavelengths and verification."""
+        """Run the stages: bootstrap, global fit, fibre losses, further wavelengths, verification."""
         self._tune()
         self._start = self._bootstrap.run()
         self.residual("search_unexplained_share", self._start.search.unexplained)
@@ -247,7 +247,7 @@ class Calibration:
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Measure and fit until the phases reach the goal; return bootstrap result with all readings, and fit."""
+        """Measure and fit until the phases reach the goal; return the start with all readings added, and the fit."""
         if not diagnosed.certified:
             return start, diagnosed
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
@@ -442,7 +442,7 @@ class Calibration:
         return found
 
     def _present_conditions(self) -> Conditions:
-        """Return the conditions of the record. If sources were tuned, its wavelength is that at which phases hold."""
+        """Return the conditions for the record; if sources were tuned, with the wavelength at which phases hold."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
@@ -499,7 +499,7 @@ def first_fit(
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:
     """Return whether a fit may have ended in a false minimum.
 
-    A fit that explains its readings almost completely only lacks physical effects; a new search would not help.
+    If the fit explains its readings almost completely, it only lacks physical effects, and a new search is useless.
     """
     return not fit.certified and (not fit.converged or fit.discrepancy > _RIGHT_VALLEY)
 
@@ -507,7 +507,7 @@ def _may_be_in_wrong_valley(fit: FitResult) -> bool:
 def _better(
     now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from another start point; return it and its fit, or the present ones if they explain the readings better."""
+    """Fit from another start point. Return the better start point, new or present, and its fit."""
     found = diagnosis.begin(other.parameters)
     found = diagnosis.settle(found) if settled else found
     return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now

@@ -1,9 +1,9 @@
 """Check and renewal of a bench's record after some time (docs/calibration.md, 6).
 
-Three groups of settings are measured, in about two seconds of hardware time. The first two show whether the record
-still predicts readings within its errors: the reference setting with all heaters off, for every source, and a few pure
-states (all PUCs in bar or cross, as in routing). The third, random settings, renews the record. The pure states are not
-used for the renewal, so they also check the renewed record.
+Three groups of settings are measured, in about two seconds of hardware time. The first group is the reference setting
+(all heaters off) with every source. The second is a few pure states: every PUC in bar or cross, as in routing. These
+two show whether the record still predicts readings within its errors. The third group, random settings, renews the
+record. The pure states are not used for the renewal, so they also check the renewed record.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class RecordChange:
         passive_worst_rad: Largest change of a passive phase.
         worst_puc: PUC with the largest change.
         loops_rms_rad: Rms change of the loop phases, in rad.
-        temperature_k: Change of the chip temperature, from the phase common to all joints.
+        temperature_k: Change of the chip temperature, from the phase common to all waveguide joints.
         resistance_rms: Rms relative change of the heater resistances.
         source_rms_db: Rms change of the power of the sources.
     """
@@ -242,7 +242,7 @@ class DriftRun:
         )
 
     def seen(self, first: int, last: int) -> Observations:
-        """Return measured settings with the readings of monitors that the record contains."""
+        """Return the measured settings, with readings only of those monitors that the record contains."""
         ports = self._model.space.monitors
         dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
         return select_monitors(self.logbook.observations(first, last), ports, dark_ma)
@@ -327,7 +327,7 @@ class DriftRun:
             self.logbook.switch_everything_off()
 
     def _health(self, known: Posterior, first: int) -> Health:
-        """Compare the measured check settings from number ``first`` on with a posterior."""
+        """Compare the readings of the check settings, from number ``first`` on, with predictions of a fit or record."""
         seen = self._likelihood(self.seen(first, self._held_out))
         return check_health(self._model, seen, known, self.drift)
 

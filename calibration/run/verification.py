@@ -198,9 +198,9 @@ def verify(
 ) -> Verification:
     """Program settings that no fit used and compare the measured light with the prediction of a record.
 
-    A monitor is compared if its responsivity is known and the power leaving the mesh (photocurrent over responsivity)
-    is above :data:`MIN_DBM` and 10 dB above the monitor's floor, measured or predicted. Readings that depend on unknown
-    phases are left out; without loop phases only paths of bar and cross states remain.
+    A monitor is compared if its responsivity is known, and if the measured or the predicted power that leaves the mesh
+    (photocurrent over responsivity) is above :data:`MIN_DBM` and at least 10 dB above the monitor's floor. Readings
+    that depend on unknown phases are left out; without loop phases only paths of bar and cross states remain.
 
     Args:
         probe: Access to the mesh.
@@ -280,7 +280,7 @@ def _plan(
 def _rarely_used_states(
     probe: Probe, record: CalibrationRecord, source: int, seen: Mapping[int, int], rng: np.random.Generator
 ) -> tuple[Trace, Real] | None:
-    """Return random states whose path to a monitor passes rarely used PUCs, and their currents.
+    """Return random bar and cross states that lead light to a monitor through rarely used PUCs, and their currents.
 
     The result is ``None`` if all paths are blocked, or heaters cannot reach the states.
     """
@@ -432,7 +432,7 @@ def _responsivity(record: CalibrationRecord, port: int) -> float:
 def _slopes_db(
     record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
 ) -> Real | None:
-    """Return the derivatives of all powers by the parameters, in dB of the brighter of prediction and measurement.
+    """Return the derivatives of all powers in dB by the parameters; dB relative to prediction or reading (brighter).
 
     The shape is ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown
     responsivity; ``None`` for a record whose crosstalk is a matrix.
@@ -475,7 +475,7 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
 
 
 def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
-    """Return a one-sentence tuple if a record misses the tolerance for held-out errors, otherwise an empty tuple.
+    """Return a sentence (in a tuple) if the held-out error of a record exceeds the tolerance, else an empty tuple.
 
     Args:
         record: The record.
@@ -498,10 +498,10 @@ def verify_at(
     done: Callable[[int, int], None] = lambda step, total: None,
     settings: int = SETTINGS,
 ) -> Verification:
-    """Tune the light to a wavelength, verify a record there, and tune the light back.
+    """Tune the light to a wavelength, verify a record at this wavelength, and tune the light back.
 
-    Sources that are not tunable are used at the record's own wavelength only. After an error the light stays tuned
-    away.
+    Sources that are not tunable are used at the record's own wavelength only. After an error the light is not tuned
+    back.
 
     Args:
         probe: Access to the mesh.

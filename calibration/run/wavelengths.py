@@ -6,9 +6,9 @@ before light ten nanometres away can be predicted. Second, differential phases a
 to frequency, each with its slope (docs/sources.md). All other parameters stay fixed at their values for the reference
 wavelength. Heat changes a path length, so its phase is proportional to frequency.
 
-The light is tuned away in steps. Each step is as large as the error of the delay allows without making loop phases
-ambiguous. A scan then finds the phase common to all PUCs, and a fit finds group delay and both slopes, together with
-frequency and level of every source at this wavelength. The result of a step is the prior of the next.
+The light is tuned away from the reference in steps. Each is as large as the delay's error allows before loop phases
+become ambiguous. A scan then finds the phase common to all PUCs, and a fit finds group delay and both slopes, together
+with frequency and level of every source at this wavelength. The result of a step is the prior of the next.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Extended:
         }
 
     def warnings(self) -> tuple[str, ...]:
-        """Return sentences about wavelengths at which the readings are not explained."""
+        """Return a sentence for each wavelength at which the fit does not explain the readings."""
         return tuple(
             f"at {each.wavelength_nm:.3f} nm the readings deviate from the calibration at the reference wavelength "
             f"(χ² per degree of freedom {each.chi2_per_dof:.2f})"
@@ -175,7 +175,7 @@ class WavelengthExtension:
         logbook: Access to the mesh.
         model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
-        likelihood: Source of the noise and drift of readings; its own readings are ignored.
+        likelihood: Supplies the noise and drift of readings; its own readings are ignored.
         walk_ma: Shape ``(2E,)``; largest current of every heater.
         reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.
@@ -301,7 +301,7 @@ class WavelengthExtension:
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return the mesh parameters with the present delay and slopes; keep the source phases at the reference."""
+        """Return mesh parameters with the present delay and slopes, and source phases unchanged at the reference."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]

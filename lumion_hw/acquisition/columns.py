@@ -116,7 +116,7 @@ class Reader:
         self.failures: dict[str, LumionError] = {}
 
     def begin(self) -> None:
-        """Restart the averages of link performance and wait one averaging time; the next reading reports errors."""
+        """Restart the averages of link performance and wait one averaging time; :meth:`read` reports the errors."""
         for source in self._averaging:
             with contextlib.suppress(LumionError):
                 source.begin()  # type: ignore[misc] # not None for these sources
@@ -192,7 +192,7 @@ def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: 
 
 
 def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
-    """Return the column sources of devices that the patterns can match, or of all devices if there is no match."""
+    """Return the columns of devices that the patterns can match, or of all devices if there is no match."""
     rows: list[tuple[str, Callable[[], Iterable[_ColumnSource]]]] = [
         *((name, partial(_meter, name, meter)) for name, meter in bench.meters.items()),
         *((name, partial(_module, bench, name, module)) for name, module in bench.transponders.items()),
@@ -257,7 +257,7 @@ _MODULE_QUANTITIES = {
 
 
 def _attributes(name: str, ask: Callable[[], object], units: Mapping[str, str]) -> _ColumnSource:
-    """Return a column source that fills columns from the attributes of one object; ``None`` is a missing value."""
+    """Return columns that are filled from the attributes of one object; ``None`` is a missing value."""
 
     def read() -> Values:
         result = ask()
@@ -297,7 +297,7 @@ _UNIT_IN_NAME = {
 
 
 def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
-    """Return the column sources of a module: its monitors and, if available, its link performance."""
+    """Return the columns of a module: its monitors and, if available, its link performance."""
     monitors = _transponder(name, module)
     if not isinstance(module, CoherentTransponder):
         return [monitors]
@@ -319,7 +319,7 @@ modules update the statistics once per second."""
 
 
 def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
-    """Return the column source of a module's link performance: each row holds the averages since the previous row."""
+    """Return the columns of a module's link performance: each row holds the averages since the previous row."""
 
     def read() -> Values:
         quantities = module.performance().quantities
@@ -366,7 +366,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[_ColumnSource]:
 
 
 def _missing(quantity: str) -> Value:
-    """Return the column value for a missing number: ``DARK`` for a power, otherwise ``FAILED``."""
+    """Return the value that marks a missing number in a column: ``DARK`` for a power, otherwise ``FAILED``."""
     return Value(State.DARK) if quantity.endswith("_dbm") else FAILED
 
 
@@ -393,7 +393,7 @@ def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[_ColumnSource]
 
 
 def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSource]:
-    """Return the column source of an attenuator: present attenuations, ``DARK`` while the shutter is closed."""
+    """Return the columns of an attenuator: present attenuations, ``DARK`` while the shutter is closed."""
 
     def read() -> Values:
         current = {channel: attenuator.settings(channel) for channel in attenuator.channels}
@@ -409,7 +409,7 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSo
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[_ColumnSource]:
-    """Return the column source of a switch: the output port of each input, ``NO_SIGNAL`` if not connected."""
+    """Return the columns of a switch: the output port of each input, ``NO_SIGNAL`` if not connected."""
     inputs = switch.ports.inputs
 
     def read() -> Values:
@@ -438,7 +438,7 @@ _TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[_ColumnSource]:
-    """Return the column source of a temperature controller; ``locked`` is 1 while the temperature is stable."""
+    """Return the columns of a temperature controller; ``locked`` is 1 while the temperature is stable."""
     yield _attributes(name, controller.state, _TEMPERATURE_QUANTITIES)
 
 

@@ -79,7 +79,7 @@ class HopLossFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class BerFit(FittedCurve):
-    """Bit error ratio (as log10) over OSNR: ``1/SNR = penalty / SNR_ase + 1/SNR_floor``, optical plus other noise.
+    """Fit of log10 of the bit error ratio over the OSNR, with ``1/SNR = penalty / SNR_ase + 1/SNR_floor``.
 
     Attributes:
         penalty_db: Implementation penalty: additional OSNR needed compared with theory, without transceiver noise.
@@ -143,7 +143,7 @@ def fit_fringe(
     points = FitPoints.of(data, reading, setting)
     drive, power_mw, y = _driven(data, points, heater_ohm, measured)
     if len(y) < 5:
-        raise ConfigError(f"{points.y_label}: {len(y)} points with a number, at least 5 are needed")
+        raise ConfigError(f"{points.y_label}: {len(y)} points have a value, but at least 5 are needed")
     span_mw = float(np.ptp(power_mw))
     if not span_mw > 0.0:
         raise ConfigError(f"{points.name} has only one value", hint="Sweep this setting over several values.")
@@ -169,8 +169,9 @@ class _Drive(enum.Enum):
     def heat_mw(self, cold_mw: Real, bend_per_mw: float) -> Real:
         """Return the heat of a heater; ``cold_mw`` is the power calculated with the cold resistance.
 
-        With the resistance R = R0·(1 + γ·P), R0 cold and γ the bend: P = I²R0 / (1 - γ·I²R0) for a current I, and P·(1
-        + γ·P) = U²/R0 for a voltage U. For a known power, only the efficiency changes, by the factor 1 + γ·P.
+        A heater with heat P has the resistance R0·(1 + γ·P), where R0 is the cold resistance and γ the bend. So a
+        current I gives P = I²R0 / (1 - γ·I²R0), and a voltage U gives P·(1 + γ·P) = U²/R0. A measured power is only
+        multiplied by 1 + γ·P, because the efficiency of the heater changes too.
         """
         bent = bend_per_mw * cold_mw
         if self is _Drive.CURRENT:
@@ -296,7 +297,7 @@ def fit_loss_per_hop(
     x, power = numbers[good], values[good]
     if len(x) < 3 or not np.ptp(x) > 0.0:
         raise ConfigError(
-            f"{name}: {len(x)} points with a number, but at least three with different numbers of hops are needed",
+            f"{name}: {len(x)} points have a value, but at least three with different numbers of hops are needed",
         )
     loss_db = (0.0 if launched_dbm is None else launched_dbm) - (
         power if unit == "dBm" else 10.0 * np.log10(1e3 * power)
@@ -354,10 +355,9 @@ def fit_ber(
 ) -> BerFit:
     """Fit the bit error ratio before correction over OSNR for two polarizations.
 
-    ``SNR_ase = OSNR · 12.5 GHz / symbol rate`` (Essiambre et al., J. Lightwave Technol. 28, 662, 2010, for two
-    polarizations) and the bit error ratio of the modulation in Gaussian noise, with two fitted parameters: a factor on
-    the optical noise (penalty), and transceiver noise that does not depend on the OSNR. The fit uses the logarithm of
-    the ratio.
+    The model is the bit error ratio in Gaussian noise, with ``SNR_ase = OSNR · 12.5 GHz / symbol rate`` (Essiambre et
+    al., J. Lightwave Technol. 28, 662, 2010, for two polarizations). Two parameters are fitted to the logarithm of the
+    ratio: a factor on the optical noise (penalty), and transceiver noise that does not depend on the OSNR.
 
     Args:
         data: A scan in which the OSNR changes.

@@ -129,7 +129,7 @@ class FitPoints:
     def check(self, min_points: int) -> None:
         """Raise ``ConfigError`` if there are too few points for the fit."""
         if len(self.y) < min_points:
-            raise ConfigError(f"{self.y_label}: {len(self.y)} points with a number, at least {min_points} are needed")
+            raise ConfigError(f"{self.y_label}: {len(self.y)} points have a value, but {min_points} are needed")
 
 
 def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:

@@ -77,7 +77,7 @@ class _BoardSweep:
         mesh: The mesh.
         moves: Sets the settings of the scan.
         whole: Name of the setting with all heater currents.
-        n_axes: Number of the fastest axes that the board sweeps; they contain only heater currents.
+        n_axes: Number of axes that the board sweeps, the fastest ones; they contain only heater currents.
         monitors: Numbers of the monitors to read.
     """
 

@@ -215,7 +215,7 @@ def _trials(features: _Features) -> Iterator[tuple[int, float]]:
 
 
 def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[float, dict[int, int]]:
-    """Extend a comb from one dip or peak to both sides; return its score, and its dips or peaks by resonance number."""
+    """Extend a comb (even series) from a dip or peak to both sides; return score, and features by resonance number."""
     teeth, missing = {0: anchor}, 0
     for way in (1, -1):
         at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0

@@ -209,7 +209,7 @@ class ScanData:
         return table
 
     def plot(self, readings: Sequence[str] = ("*",), target: AnyPath | None = None) -> Figure:
-        """Draw readings: as lines for one axis, as maps for two, and as one line per point of the slower axes for more.
+        """Draw readings: for one axis as lines, for two as maps, for more as one line per point of the slower axes.
 
         Args:
             readings: Channel names with wildcards.

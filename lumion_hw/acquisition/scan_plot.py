@@ -121,7 +121,7 @@ def draw_fit(
     title: str,
     target: AnyPath | None,
 ) -> Figure:
-    """Draw the points, the fitted curve and the residual; ``labels`` are of x and y. See :meth:`FittedCurve.plot`."""
+    """Draw points, fitted curve and residual; ``labels`` are those of x and y axis. See :meth:`FittedCurve.plot`."""
     require_plots()
     figure, (above, below) = new_figure(2)
     order = np.argsort(x)

@@ -378,11 +378,11 @@ def _check_resumable(path: Path, stored: LogHeader, now: LogHeader) -> None:
         ("calibration record", stored.record, now.record),
     ):
         if before != after:
-            raise ConfigError(f"{path} was started with another {what}", hint=hint)
+            raise ConfigError(f"the scan in {path} was started with another {what}", hint=hint)
     for name, identity in stored.devices.items():
         if name in now.devices and identity.contradicts(now.devices[name]):
             raise IdentityError(
-                f"{path} was started with another device: {identity}; this bench has {now.devices[name]}",
+                f"the scan in {path} was started with another device: {identity}; this bench has {now.devices[name]}",
                 device=name,
                 hint=hint,
             )

@@ -157,7 +157,7 @@ class Setting:
                 float(np.broadcast_to(each, np.shape(checked))[first]) for each in (checked, low, high)
             )
             raise LimitError(
-                f"{self.name}, value {first[0]} from 0" if first else self.name,
+                f"{self.name}, value {first[0]} (counted from 0)" if first else self.name,
                 requested=number,
                 limit=lowest if number < lowest else highest,
                 unit=self.unit,

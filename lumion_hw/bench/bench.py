@@ -324,7 +324,7 @@ class Bench:
         return html_table(f"Bench {self.model.name}, {reality}", ("device", "kind", "role", "address"), rows)
 
     def _with_role(self, role: Role) -> NamedDevices[Any]:
-        """Return the open devices of a role; for another device name, the result's error explains why it is missing."""
+        """Return the open devices of a role; looking up another device there raises an error with the reason."""
         kinds = {name: kind_named(device.kind) for name, device in self.model.devices.items()}
         of_role = {name for name, kind in kinds.items() if kind is not None and kind.role is role}
         devices = {name: device for name, device in self._devices.items() if name in of_role}
@@ -478,7 +478,7 @@ def _check_names(names: Collection[str], model: BenchModel, what: str) -> None:
     unknown = sorted(set(names) - set(model.devices))
     if unknown:
         raise ConfigError(
-            f"{what} that are not in the bench file: {', '.join(unknown)}",
+            f"found {what} that are not in the bench file: {', '.join(unknown)}",
             hint=name_hint(unknown[0], model.devices, "It has"),
         )
 

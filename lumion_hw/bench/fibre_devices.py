@@ -44,8 +44,8 @@ class _WithLosses(Protocol):
 def wiring_with_device_losses(bench: _OpenBench, driven_switches: Collection[str] = ()) -> Wiring:
     """Return the wiring of an open bench, including the losses and gains of the devices in its fibres.
 
-    Queries only benches that have such devices; a device that is not open counts as lossless. The gain of an amplifier
-    is its gain setting; if there is none, the measured gain; if that is missing too, ``gain_db`` of the bench file.
+    Without such devices nothing is queried; a device that is not open counts as lossless. The gain of an amplifier is
+    its gain setting; without one, the measured gain; without that, ``gain_db`` of the bench file.
 
     Args:
         bench: The open bench.

@@ -1,9 +1,9 @@
 """Powers of the two arms of a dual-polarization circuit, measured and equalized at its receiver.
 
 No photodiode on the chip sees the loss of an arm behind the mesh, and a calibration without power meters there cannot
-measure this loss. The receiver's power reading includes the loss and needs no lock, but sums both arms. So set-up
-diverts one arm at a time at a PUC that only this arm uses, for a few readings. The remaining light comes from the other
-arm, which this verifies. Then the stronger arm is trimmed by the difference.
+measure this loss. The receiver's power reading includes this loss and needs no lock of the receiver, but it is the sum
+of both arms. Set-up therefore diverts one arm at a time, for a few readings, at a PUC that only this arm uses. The
+receiver then reads the other arm alone. Finally the stronger arm is attenuated by the difference.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class ArmLeveller:
     def _with_trims(
         self, plan: CircuitPlan, circuit: PlannedCircuit, wanted_db: Sequence[tuple[float, float]]
     ) -> tuple[CircuitPlan, PlannedCircuit] | None:
-        """Return plan and circuit with other added losses in the arms; ``None`` if no PUC can add that loss."""
+        """Return plan and circuit with new trims (added losses) of the arms; ``None`` if no PUC can add that loss."""
         currents_ma, arms = plan.currents_ma, list(circuit.arms)
         for index, (now_db, then_db) in enumerate(wanted_db):
             if then_db == now_db:
@@ -253,7 +253,7 @@ class ArmLeveller:
     def _trims(
         self, plan: CircuitPlan, currents_ma: Real, arm: CircuitArm, loss_db: float
     ) -> Iterator[tuple[ArmTrim | None, Real]]:
-        """Yield ways to add loss to an arm, with their heater currents; the least stray light at receivers first."""
+        """Yield trims that add loss to an arm, with heater currents; least stray light at receivers first."""
         if arm.trim is not None:
             # First undo the present trim, which may be changed or moved to another PUC.
             state = plan.routing.states[arm.trim.puc]

@@ -37,7 +37,7 @@ _OSNR_BAND_GHZ = 12.5
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Report of a dual-polarization receiver on its signal; unreported quantities are ``None``.
+    """Signal quality that a dual-polarization receiver reports; quantities that it does not report are ``None``.
 
     Attributes:
         lock: Whether the receiver has locked, and if not, why.
@@ -59,7 +59,7 @@ class Acceptance:
 
 
 def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
-    """Return the modules whose lasers circuits need: transmitters, and coherent receivers, which need their own."""
+    """Return the modules whose lasers must be on for circuits: transmitters, and coherent receivers (own laser)."""
     names = [
         name
         for circuit in circuits
@@ -86,7 +86,7 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
 
 
 def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
-    """Configure one module for the circuit's format and frequency, and switch its light on."""
+    """Configure one module for a circuit's line format and frequency, and switch its light on."""
     module = bench.transponders[name]
     if isinstance(module, CoherentTransponder):
         module.power_up()
@@ -130,9 +130,9 @@ def refuse_power_feedback(circuit: PlannedCircuit) -> None:
 def max_ber(budget: LinkBudget) -> float | None:
     """Return the bit error ratio before correction of a receiver that just meets its specification.
 
-    At its required OSNR, such a receiver is at the limit of its error correction. This gives the receiver's own noise,
-    to which the noise of the actual OSNR is added; penalties of PDL and DGD are subtracted in dB (16QAM in Gaussian
-    noise: 3/8·erfc(√(SNR/10))). ``None`` where the OSNR or the limit is unknown.
+    At its required OSNR, such a receiver is at the limit of its error correction, which gives its own noise. The noise
+    of the actual OSNR is added, and penalties of PDL and DGD are subtracted in dB. The bit error ratio is that of 16QAM
+    in Gaussian noise: 3/8·erfc(√(SNR/10)). ``None`` if the OSNR or the limit is unknown.
     """
     limit = _FEC_LIMIT_BER.get(budget.format.name)
     if limit is None or budget.osnr_db is None or budget.required_osnr_db is None:

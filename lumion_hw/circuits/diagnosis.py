@@ -86,7 +86,7 @@ class CircuitFinding:
 
 @dataclass(frozen=True)
 class _Fault:
-    """One possible fault: light enters at another port, a PUC is stuck, or the path is healthy."""
+    """One hypothesis about an arm: light enters at another port, a PUC is stuck, or the path is healthy."""
 
     entry: int | None
     stuck: Mapping[int, State] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class _Fault:
 class Diagnosis:
     """Diagnoses circuits that were just programmed and whose light failed the acceptance check.
 
-    Afterwards the transmitters of all these circuits are off; PUCs that no active circuit uses may be in any state.
+    It leaves the transmitters of these circuits off, and PUCs that no active circuit uses in any state.
 
     Args:
         bench: The bench.
@@ -240,7 +240,7 @@ class _ArmDiagnosis:
         return remaining
 
     def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
-        """Return the free PUC whose other state rules out most of the possible faults; ``None`` if none does."""
+        """Return the free PUC whose switching rules out the most possible faults; ``None`` if it rules out none."""
         best, smallest = None, len(remaining)
         reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
@@ -253,7 +253,7 @@ class _ArmDiagnosis:
         return best
 
     def _trace(self, fault: _Fault, states: Mapping[int, State]) -> tuple[int | None, tuple[int, ...]]:
-        """Return the output port and the PUCs that light passes given one possible fault; port ``None`` if unknown."""
+        """Return the output port and the PUCs that light passes with one assumed fault; port ``None`` if unknown."""
         if fault.entry is None:
             return None, ()
         try:
@@ -318,7 +318,7 @@ class _ArmDiagnosis:
         return f"light of {entry.source} enters at port {port} instead of {entry.port}, {place}"
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
-        """Return the finding for light that takes the planned path: a loss before the output, or a fault behind it."""
+        """Return the fault if light takes the planned path: a loss before the output, or a fault behind it."""
         finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._do.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
@@ -341,7 +341,7 @@ class _ArmDiagnosis:
         return finding("budget", ", ".join(self._proof.failures))
 
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
-        """Describe where light ends that leaves the right port but misses its meter, for example at another meter."""
+        """Describe where light arrives that leaves the right port but misses its meter, such as at another meter."""
         out, target = self._arm.exit, self._circuit.request.target
         # Swapped output fibres show as the missing power at another meter.
         for output in self._do.wiring.outputs:

@@ -1,7 +1,7 @@
 """Location of a loss of light on a circuit in service, from readings alone: no setting is changed.
 
 The checks follow the light: does the transmitter launch it, does it reach the mesh, does it leave at the right port,
-does it arrive behind the fibre, does the receiver see it. For the middle three checks, the mesh's own monitors are
+does it arrive behind the fibre, does the receiver see it. For the second to fourth check, the mesh's own monitors are
 compared with their readings from a time without a fault.
 """
 

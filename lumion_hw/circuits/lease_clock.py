@@ -1,7 +1,7 @@
 """Clock for circuit leases: durations on a clock that cannot be set, with the time of day recorded as a fallback.
 
-The time of day may jump, by hand, by a time server or after a flat battery; a lease of an hour still lasts an hour.
-If the host has rebooted, that clock has restarted, and the recorded time of day decides.
+The time of day may jump (set by hand, by a time server, or lost with an empty battery); a lease of an hour still lasts
+an hour. A reboot of the host restarts its clock of durations; then the recorded time of day decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LeaseEnd:
     Attributes:
         clock: Name of the clock: one boot of a host, or a virtual clock.
         ends_s: End on that clock, in seconds.
-        ends_utc: End by the time of day, as known when the lease began, ISO 8601.
+        ends_utc: End as time of day, calculated when the lease began, ISO 8601.
     """
 
     clock: str
@@ -29,7 +29,7 @@ class LeaseEnd:
 
 
 class LeaseClock:
-    """Clock for circuit leases and the time of day, based on the bench's clock, which may be a simulated one.
+    """Clock for circuit leases and the time of day, based on the clock of the bench, which may be simulated.
 
     Args:
         clock: Clock of the bench; the clock of this host if omitted.

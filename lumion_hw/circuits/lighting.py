@@ -77,7 +77,7 @@ class CircuitLighting:
             circuits: The new circuits of the plan.
             lit: Transmitters that are already on.
             busy_ports: Output ports of circuits that were active before.
-            align: Whether to search the polarization at every new input, or only where light is missing.
+            align: Whether to search the polarization at every new input (true), or only where light is missing.
             milestone: Called with the name of each milestone.
 
         Returns:
@@ -140,7 +140,7 @@ class CircuitLighting:
         Args:
             circuits: The circuits, whose transmitters are on and aligned.
             launch_dbm: Launch power of each transmitter, as last reported.
-            milestone: Called with ``settled``.
+            milestone: Called with ``settled`` when all circuits are proven or the heaters have settled.
             arrived: Called with each circuit when its light first arrives.
         """
         clock = self._bench.clock
@@ -184,8 +184,8 @@ class CircuitLighting:
     def crosstalk_db(self, circuits: Sequence[PlannedCircuit]) -> dict[CircuitRequest, float | None]:
         """Return each circuit's power at its output over all other light there, in dB.
 
-        Each source is switched off in turn while the others stay on. ``None`` where the other light is too weak to
-        read.
+        Each source is switched off in turn while the others stay on. The ratio is ``None`` where the other light is too
+        weak to read.
         """
         result: dict[CircuitRequest, float | None] = {}
         for circuit in circuits:
@@ -242,7 +242,7 @@ class CircuitLighting:
         active: Sequence[PlannedCircuit],
         driven_ma: NDArray[np.float64],
     ) -> tuple[CircuitFinding, ...]:
-        """Find out why circuits failed the check of their light; afterwards all new transmitters are off.
+        """Find out why circuits failed the check of their light; switch all new transmitters off.
 
         Args:
             proofs: Proofs of the new circuits.
@@ -336,7 +336,7 @@ class CircuitLighting:
             )
 
     def _search_feedback(self, circuit: PlannedCircuit) -> Callable[[], float]:
-        """Return a function that reads the power for a polarization search, and raises if there is no light."""
+        """Return a function that reads the power for a polarization search; it raises an error if there is no light."""
         arm = circuit.arms[0]
         dark_w = self._exits.expected_fast_reading_w(arm.exit, expected_level_dbm(circuit, arm)) / _DARK_RATIO
         readings: list[float] = []

@@ -1,8 +1,8 @@
 """Lock of a bench: one program at a time drives it, and others see which.
 
 The lock is a file in the bench's state directory, held with ``flock`` while its program lives. The system releases it
-when the program ends in any way, so a dead owner on this host never blocks. If another host holds it, the system may
-not know; then the age of the owner's last sign of life decides.
+when the program ends in any way, so a dead owner on this host never blocks. If the owner is on another host, the system
+may not notice its end; then the age of the owner's last sign of life decides whether the lock counts.
 
 A take-over replaces the file. The former owner notices before its next change, in :meth:`BenchLock.check`, and stops;
 the take-over waits for a change in progress.
@@ -169,7 +169,7 @@ class BenchLock:
             os.close(handle)
 
     def _open_and_lock(self) -> tuple[int, LockOwner | None, bool]:
-        """Open the lock file and try to lock it; return the handle, the named owner, and whether locking worked."""
+        """Open and try to lock the lock file; return its handle, the owner it names, and whether locking worked."""
         path = self._directory / _LOCK
         while True:
             with writing(_WHAT, path):

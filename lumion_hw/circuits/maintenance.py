@@ -120,8 +120,8 @@ class _WatchedCircuit:
 class CircuitMaintenance:
     """Maintains all circuits of a service, with :meth:`run` for a time or :meth:`step` once.
 
-    Between checks the polarization of searched circuits is tracked. If a circuit loses light, its polarization is
-    searched, then its phases are measured in service. A loss without an explanation is an alarm in the event log.
+    Between checks, polarizations that were found by search are tracked. If a circuit loses light, its polarization is
+    searched again, then its phases are measured in service. A loss without an explanation is an alarm in the event log.
 
     Args:
         service: The restored circuits.
@@ -221,7 +221,7 @@ class CircuitMaintenance:
             self._write_journal()
 
     def _restore_circuits(self) -> None:
-        """Report on all circuits that the controller has switched off, and set the circuits up again."""
+        """Report all circuits as failed because the mesh controller is off, and set them up again."""
         faults = latched_faults(self._setup.bench)
         reason = f"it has switched its heaters off: {listed(faults)}" if faults else "its heaters are off"
         for watched in self._watched:
@@ -238,13 +238,13 @@ class CircuitMaintenance:
         self._resume_tracking(before)
 
     def track_polarizations(self, for_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Track polarizations while another job watches the circuits and may change them at any moment.
+        """Track polarizations while another part of the program watches the circuits and may change them at any moment.
 
         Only polarization controllers are moved and only light is read; nothing is written to the journal.
 
         Args:
             for_s: Duration in seconds.
-            is_over: Returns whether a change has begun: later readings may be of other light and are ignored.
+            is_over: Returns whether a change of circuits has begun; later readings, maybe of other light, are ignored.
 
         Raises:
             LumionError: A device failed in a way that is not a fault of a circuit.
@@ -263,13 +263,13 @@ class CircuitMaintenance:
             self._is_over = lambda: False
 
     def measure(self, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Measure the margins of all circuits for a display; change no setting and raise no device errors.
+        """Measure the power margins of all circuits for a display; change no setting and raise no device errors.
 
         :meth:`step` includes this measurement. While :meth:`track_polarizations` runs on a real clock, another thread
         calls this method. A circuit with a silent device keeps its last measurement.
 
         Args:
-            is_over: Returns whether a change has begun: readings may then be of other light and are ignored.
+            is_over: Returns whether a change of circuits has begun; readings, maybe of other light, are then ignored.
         """
         try:
             proofs, _ = self._setup.prove_reachable()
@@ -283,7 +283,7 @@ class CircuitMaintenance:
                 watched.health.marks = tuple(self._current_marks(watched))
 
     def find_fault(self, name: str) -> LocatedFault | None:
-        """Return where a circuit has lost its light, by the mesh's monitors; ``None`` if they cannot show the place."""
+        """Return where a circuit has lost its light, according to the mesh's monitors; ``None`` if they cannot tell."""
         watched = next((candidate for candidate in self._watched if candidate.health.name == name), None)
         if watched is None or watched.reference is None:
             return None
@@ -352,7 +352,7 @@ class CircuitMaintenance:
                 watched.tracking = self._tracking_at_exit(watched, watched.tracking)
 
     def _find_own_ports(self, circuits: Sequence[PlannedCircuit]) -> list[frozenset[int]]:
-        """Return for each circuit the ports that see almost only its own stray light, by a model of the mesh."""
+        """Return for each circuit the ports whose stray light is almost only its own, according to the mesh model."""
         active = self._setup.active
         if active is None or not circuits:
             return []
@@ -396,7 +396,7 @@ class CircuitMaintenance:
         watched.health.proof, watched.health.measured_s = proof, self._clock.now()
 
     def _measure_separately(self, watched: _WatchedCircuit, monitors_ma: dict[int, float]) -> LocatedFault | None:
-        """Measure one circuit whose modules may be silent, and return its fault."""
+        """Measure one circuit, whose modules may not answer, and return its fault."""
         request, modules = watched.circuit.request, self._setup.bench.transponders
         try:
             modules[request.source].monitors()
@@ -498,7 +498,7 @@ class CircuitMaintenance:
                 watched.health.lost_db = None if reading.fibre_dbm is None else round(well_dbm - reading.fibre_dbm, 3)
 
     def _reference_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
-        """Return a circuit's first reading as reference, or the predicted reading if the first is far below it."""
+        """Return the reference reading of a circuit: the first one, or the predicted one if the first is far below."""
         # A circuit that is dark already when maintenance begins must not become its own reference.
         budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(watched.circuit)
         if (
@@ -601,7 +601,7 @@ class CircuitMaintenance:
             watched.alignment = self._service.alignments[name] = alignment
 
     def _track_until(self, end_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Track all polarizations in parallel until a time, within the budget of readings."""
+        """Track all polarizations in parallel until a given time, within the limit on the rate of readings."""
         # The checks use part of the budget; tracking gets the rest, but at least a tenth so that it never stops.
         left_per_s = max(self._reads_per_s - (len(self._watched) + 1) / self._period_s, 0.1 * self._reads_per_s)
         interval_s = max(len([watched for watched in self._watched if watched.tracking]), 1) / left_per_s

@@ -1,7 +1,7 @@
 """Settings of the mesh that leave active circuits untouched: their heaters keep exactly the same currents.
 
-The heat of new circuits still reaches the PUCs of active ones. Its effect is calculated beforehand and measured
-afterwards; the new PUCs compensate for the heat of the active ones.
+The heat of new circuits still reaches the PUCs of active ones. This effect is calculated before the change and measured
+after it. The settings of the new PUCs compensate for the heat of the active ones.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def setting_with_active(
     Args:
         mesh: The mesh.
         record: Calibration record of the mesh.
-        used: States of all PUCs in use; the others are parked.
+        used: States of all PUCs in use; the others are parked (set to guide stray light out of the mesh).
         held: PUCs whose heaters keep their currents.
         driven_ma: Currents driven now, shape ``(2 n_pucs,)``.
         couplings: Power coupling of PUCs that couple only partly.

@@ -32,8 +32,8 @@ class _SharedReading(Generic[Reading]):
     """One reading of an instrument, pending or done.
 
     Attributes:
-        may_begin: Set for the first requester, who then reads for all.
-        is_done: Set for the other requesters.
+        may_begin: Event for the first caller, who then reads for all.
+        is_done: Event for the other callers.
     """
 
     may_begin: ClockEvent
@@ -79,7 +79,7 @@ class SharedInstrument(Generic[Reading]):
         return _SharedReading(self._clock.event(), self._clock.event())
 
     def _read_for_all(self, reading: _SharedReading[Reading]) -> None:
-        """Read the instrument for all waiting requesters, then allow the next group to begin."""
+        """Read the instrument once for all waiting callers, then let the next group of callers begin."""
         # From here on, requests wait for the next reading: the light may have changed since this one began.
         with self._guard:
             self._next = self._new_reading()
@@ -128,7 +128,7 @@ class OutputPowerReader:
         return self._monitor_w(out.port)
 
     def read_fastest_w(self, out: OutputPath) -> float:
-        """Return a value proportional to an output's power, from the mesh's monitor if possible, else from the meter.
+        """Return a value proportional to the power of an output, read by its monitor in the mesh, or else its meter.
 
         Raises the errors of :meth:`read_w`.
         """

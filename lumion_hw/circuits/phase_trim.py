@@ -2,7 +2,7 @@
 
 Along a path in bar and cross states the output power is proportional to cos²(ψ/2) of every PUC's phase error ψ. With
 the phase moved by ±δ, the two powers P₊ and P₋ give ψ: r = (P₊ - P₋)/(P₊ + P₋) = -sin ψ sin δ/(1 + cos ψ cos
-δ). Each reading costs cos²(δ/2) of the light, 0.04 dB, while it lasts.
+δ). During each reading the output power falls to cos²(δ/2), by 0.04 dB.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def shifted_currents_ma(
             result[heater] = calibrated.currents_ma(own)[heater]
             return result
     raise LimitError(
-        f"phase shift of PUC {puc}: neither of its heaters can reach it",
+        f"neither heater of PUC {puc} can make this phase shift",
         requested=by_rad,
         limit=float(calibrated.reach_rad[2 * puc : 2 * puc + 2].max()),
         unit="rad",

@@ -42,7 +42,7 @@ class CircuitProof:
     Attributes:
         circuit: The circuit as planned.
         launch_dbm: Launch power that the transmitting module reports.
-        measured_loss_db: Loss of the mesh from fibre to fibre, from launch and meter; ``None`` without a reading.
+        measured_loss_db: Loss of the mesh from fibre to fibre, from launch power and meter; ``None`` without a reading.
         received_dbm: Power at the receiver, from the meter on its tap; ``None`` without a reading.
         los: Whether the receiving module reports loss of signal.
         alignment: The polarization search; ``None`` if none was needed or possible.
@@ -137,14 +137,14 @@ class CircuitLight:
         return dbm_from_w(sum(arrived)) if arrived else None
 
     def mesh_loss_db(self, circuit: PlannedCircuit) -> float | None:
-        """Return the loss of the mesh from fibre to fibre, counted as in the circuit's budget."""
+        """Return the loss of the mesh from fibre to fibre, defined as ``mesh_loss_db`` of the circuit's link budget."""
         received_dbm = self.received_dbm(circuit)
         if self.launch_dbm is None or received_dbm is None:
             return None
         return self.launch_dbm + circuit.budget.gain_db - circuit.budget.fixed_loss_db - received_dbm
 
     def arm_losses_db(self, circuit: PlannedCircuit) -> tuple[float | None, ...]:
-        """Return the loss of each arm from fibre to fibre; each of two arms starts with half of the launch power."""
+        """Return the loss of each arm from fibre to fibre; with two arms, each starts with half of the launch power."""
         share_db = arm_split_loss_db(circuit)
         return tuple(
             None
@@ -313,7 +313,7 @@ class Prover:
         """Read the signal quality from the receivers of dual-polarization circuits whose power is accepted.
 
         Args:
-            proofs: Proofs by power.
+            proofs: Proofs of the circuits from power readings alone.
             lock_timeout_s: Time to wait for a lock.
         """
         # Without enough power a receiver cannot lock, and waiting for it would take up to a minute.

@@ -61,7 +61,7 @@ class CircuitService:
         journal: Journal of the connected circuits.
         lock: The bench's lock.
         time: Clock of leases, and the time of day by the bench's clock.
-        lost: Circuits in the journal that the mesh no longer drives.
+        lost: Circuits in the journal that are gone because no heater is driven.
     """
 
     @classmethod
@@ -128,7 +128,7 @@ class CircuitService:
     def restore(self) -> MeshFinding:
         """Read the heater currents back and continue with the circuits that the mesh still drives.
 
-        An unfinished change is undone if it has changed the mesh. If the mesh is dark, its circuits are recorded as
+        An unfinished change is undone if it has changed the mesh. If no heater is driven, the circuits are recorded as
         gone and listed in :attr:`lost`.
 
         Raises:
@@ -140,7 +140,7 @@ class CircuitService:
         self.setup.bench.events.add("read back", verdict=finding.verdict.value, pucs=len(finding.differences))
         if finding.verdict is MeshVerdict.DIFFERENT:
             raise CircuitError(
-                f"{finding}\nNothing was changed.",
+                f"not as in the journal: {finding}\nNothing was changed.",
                 hint=_FOREIGN_CHANGE_HINT,
             )
         with self.lock.changing():
@@ -166,7 +166,7 @@ class CircuitService:
         measured. A circuit whose light cannot be verified stays connected, like one that breaks in service.
 
         Returns:
-            Proofs of the circuits that could be measured; ``None`` if the mesh is driven as recorded.
+            Proofs of the circuits that could be measured; ``None`` if the mesh was still driven as recorded.
 
         Raises:
             SafetyError: Another fault is latched; the message names it and how to clear it. Nothing was changed.
@@ -178,7 +178,7 @@ class CircuitService:
             cleared = clear_host_silence(bench, self.lock.program)
             finding = compare_with_mesh(bench.mesh, state, self.journal.unfinished)
             if finding.verdict is MeshVerdict.DIFFERENT:
-                raise CircuitError(f"{finding}\nNothing was changed.", hint=_FOREIGN_CHANGE_HINT)
+                raise CircuitError(f"not as in the journal: {finding}\nNothing was changed.", hint=_FOREIGN_CHANGE_HINT)
             if finding.unfinished is not None:
                 self.journal.end("taken back: the controller has switched off", state)
             is_driven = bool(bench.mesh.is_driving(self._journal_currents_ma()).all())
@@ -246,7 +246,7 @@ class CircuitService:
         Args:
             requests: The circuits to connect.
             align: Whether to search the polarization at every new input, or only where light is missing.
-            milestone: Called with the name of each milestone reached.
+            milestone: Called with the name of each milestone (phase of the set-up) that is reached.
             progress: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`.
 
         Raises:
@@ -339,7 +339,7 @@ class CircuitService:
     def note(self, circuits: Sequence[ActiveCircuit]) -> None:
         """Record new readings, warnings and currents of the circuits. Raises the errors of :meth:`CircuitJournal.note`.
 
-        If the controller drives nothing, it has switched off: then the recorded currents are kept, for
+        If the controller drives no heater because it has switched off, the recorded currents are kept for
         :meth:`restore_after_shutdown`.
         """
         state = dataclasses.replace(self._current_state(()), circuits=tuple(circuits))
@@ -350,12 +350,12 @@ class CircuitService:
 
     @contextlib.contextmanager
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
-        """Record the start and end of a circuit change; record a failed change as undone if the mesh confirms that.
+        """Record begin and end of a circuit change; record a failed change as undone if read-back confirms this.
 
         Args:
             what: Kind of change, such as ``connect``.
             names: Circuits that it concerns.
-            known_ma: Present currents, if there is no time to read them back.
+            known_ma: Present heater currents if known, which saves the time to read them back.
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():
@@ -373,7 +373,7 @@ class CircuitService:
                 raise
 
     def _adopt_if_changed(self, state: CircuitState) -> None:
-        """Load the circuits of the journal into the circuit set-up, after a restart or an undone change."""
+        """Load the journal's circuits into the circuit set-up if they differ: after a restart or an undone change."""
         active = self.setup.active.circuits if self.setup.active else ()
         requests = [circuit.request for circuit in state.circuits]
         if [circuit.request for circuit in active] == requests:

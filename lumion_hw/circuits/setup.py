@@ -44,7 +44,7 @@ class _StateBeforeChange:
 
     Attributes:
         driven_ma: Heater currents, shape ``(2 n_pucs,)``.
-        lit: Transmitters that were on, among those that the change uses.
+        lit: Those transmitters of the change that were on.
         levels_dbm: Power in the output fibre of each arm of the circuits that stay; ``None`` for a dark arm.
     """
 
@@ -96,7 +96,7 @@ class PathSetup:
         Args:
             plan: The circuits to set up.
             align: Whether to search the polarization at every input, or only where the loss shows that it has moved.
-            milestone: Called with the name of each milestone that the last circuit has reached.
+            milestone: Called with the name of each milestone once all circuits have reached it.
 
         Raises:
             CircuitError: A circuit could not be verified. The message says which one and why; the mesh was rolled back.
@@ -131,14 +131,14 @@ class PathSetup:
 
         Active circuits keep their PUCs and exactly the same heater currents in them. The mesh changes in one atomic
         commit. The light of active circuits is measured before and right after: a change above :data:`GLITCH_DB` is a
-        failure, and so is a change above 3 dB until all new circuits are verified. Circuits that cannot be verified are
-        diagnosed. If PUCs are suspected, routes around them are tried before everything is rolled back; the milestones
-        are then reported again.
+        failure. So is, later, a change above 3 dB before all new circuits are verified. Circuits that cannot be
+        verified are diagnosed. If PUCs are suspected, routes around them are tried before everything is rolled back;
+        the milestones are then reported again.
 
         Args:
             requests: The circuits to connect.
             align: Whether to search the polarization at every new input, or only where light is missing.
-            milestone: Called with the name of each milestone that the last circuit has reached.
+            milestone: Called with the name of each milestone once all circuits have reached it.
             progress: As for :func:`~lumion_hw.circuits.plan_circuits`.
 
         Returns:
@@ -209,8 +209,8 @@ class PathSetup:
         """Program a plan in one commit and verify its new circuits by the mesh's photodiodes alone.
 
         Use it for transmitters that are on and aligned already: no module or meter is read or switched, which makes it
-        fast. :meth:`prove` can check the receivers later. The light is read while the heaters settle; two proofs in a
-        row are required.
+        fast. :meth:`prove` can check the receivers later. The light is read while the heaters settle; two successive
+        proofs of all new circuits are required.
 
         Args:
             plan: All circuits that are to be active, from :meth:`plan_change`.
@@ -379,7 +379,7 @@ class PathSetup:
                     )
 
     def _plan_without(self, plan: CircuitPlan, requests: Collection[CircuitRequest]) -> CircuitPlan:
-        """Return the plan without the named circuits; their PUCs count as free, though heaters are still on."""
+        """Return the plan without the named circuits; their PUCs count as free, although their heaters are still on."""
         circuits = tuple(circuit for circuit in plan.circuits if circuit.request not in requests)
         pucs = pucs_of(circuits)
         states = {puc: state for puc, state in plan.routing.states.items() if puc in pucs}
@@ -387,7 +387,7 @@ class PathSetup:
         return replace(plan, circuits=circuits, routing=replace(plan.routing, states=states, paths=paths))
 
     def _with_other_pucs_parked(self, plan: CircuitPlan, driven_ma: NDArray[np.float64]) -> tuple[CircuitPlan, float]:
-        """Park all PUCs that a plan's circuits do not use; return the plan and the phase shift in rad."""
+        """Park the PUCs that a plan does not use; return the plan and the largest phase shift of the others in rad."""
         setting = setting_with_active(
             self.bench.mesh.topology, self.record, plan.routing.states, pucs_of(plan.circuits), driven_ma
         )
@@ -534,7 +534,7 @@ class PathSetup:
     def _connect_by_routes(
         self, plan: CircuitPlan, before: _StateBeforeChange, align: bool, milestone: Milestone
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Try routes for new circuits until the light of all is accepted; return plan and measurements."""
+        """Try routes for new circuits until the light of all of them is accepted; return the plan and the proofs."""
         lit, suspects, failures = before.lit, frozenset[int](), list[str]()
         levels_dbm = before.levels_dbm
         while True:

@@ -47,7 +47,7 @@ _WHAT = "the journal of circuits"
 
 
 class MeshVerdict(StrEnum):
-    """Result of comparing the mesh's read-back with the journal."""
+    """Result of comparing the heater currents read back from the controller with the journal."""
 
     AS_LEFT = "as left"
     """All heaters are driven as the last change has left them."""
@@ -357,7 +357,7 @@ def active_circuit(
         circuit: The planned circuit.
         proof: Measurement of the circuit, if there is one.
         time: Clock for its lease and age.
-        before: Earlier journal record of the circuit, from which age, lease and the last proof are taken.
+        before: Earlier journal record of the circuit, which supplies age, lease and, without a new one, the proof.
     """
     lease_s, now = circuit.request.lease_s, _utc_text(time.utc())
     if before is None:
@@ -502,7 +502,7 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
 
 
 def _parse_state(entry: Mapping[str, Any], path: FilePath) -> CircuitState:
-    """Return the circuit state in a journal entry; in earlier versions leases end by the time of day alone."""
+    """Return the circuit state in a journal entry; in older journals leases end by the time of day alone."""
     document = {name: entry[name] for name in _STATE_FIELDS if name in entry}
     circuits = document.get("circuits")
     for circuit in circuits if isinstance(circuits, list) else ():

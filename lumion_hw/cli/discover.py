@@ -26,7 +26,7 @@ from lumion_hw.cli.common.outputs import out_option
 def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: Path | None, as_json: bool) -> None:
     """Find and identify instruments at the given hosts, serial ports or VISA resources.
 
-    Sends only harmless queries, and only to the addresses that you give: an unknown command could make an instrument
+    Only harmless queries are sent, and only to the addresses that you give: an unknown command could make an instrument
     move. Without options it lists the serial ports of this computer and sends nothing.
     """
     from lumion_hw.bench.discovery import discover as query, draft_bench_file, serial_ports, visa_resources

@@ -41,7 +41,7 @@ def fabric() -> None:
 
 @fabric.command()
 @target_options
-@click.option("--for", "for_s", type=Duration(), help=f"Duration, at most {MAX_DURATION_D}d.  [default: until Ctrl-C]")
+@click.option("--for", "for_s", type=Duration(), help=f"Run time, at most {MAX_DURATION_D}d.  [default: until Ctrl-C]")
 @click.option(
     "--hook",
     "hook",
@@ -93,7 +93,7 @@ def fail(target: BenchTarget, unit: str, reason: str) -> None:
 @target_options
 @click.option("--repaired", "unit", metavar="UNIT", help="Server or accelerator that was repaired.")
 def recover(target: BenchTarget, unit: str | None) -> None:
-    """Finish an interrupted recovery, connect missing circuits of the jobs, and return repaired units to service.
+    """Finish an interrupted recovery, connect missing circuits, return repaired servers or accelerators to service.
 
     If a manager is running, the command sends it the request and waits for the outcome. The command succeeds when
     every circuit of the jobs carries light.
@@ -104,7 +104,7 @@ def recover(target: BenchTarget, unit: str | None) -> None:
 @fabric.command()
 @target_options
 def status(target: BenchTarget) -> None:
-    """Show the jobs, their spares in use, failed units and refused jobs. Uses no device."""
+    """Show jobs, spares in use, failed servers and accelerators, and jobs without circuits. Uses no device."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import lock_owner, read_state
     from lumion_hw.fabric import read_fabric
@@ -228,7 +228,7 @@ def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -
                 if box.withdraw(number):
                     raise BusyError(
                         f"{manager.name} ({manager.program}) did not accept the request in {_ACCEPT_TIMEOUT_S:.0f} s",
-                        hint="The request was withdrawn; nothing was changed. Try again when all jobs are connected.",
+                        hint="It may still connect jobs. The request was withdrawn; nothing was changed. Try later.",
                     )
                 is_accepted = True
             if is_accepted and lock_owner(directory) != manager:

@@ -135,7 +135,7 @@ def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
         if name in header.devices and who.contradicts(header.devices[name]):
             journal.close()
             raise IdentityError(
-                f"{path} was started with another device: {who}; this bench has {header.devices[name]}",
+                f"the log in {path} was started with another device: {who}; this bench has {header.devices[name]}",
                 device=name,
                 hint="Start a new log.",
             )

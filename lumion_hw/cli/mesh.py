@@ -72,13 +72,37 @@ def show(
     """Draw a mesh as SVG, or print it as JSON."""
     from lumion_hw.mesh.picture.drawing import mesh_svg
 
-    topology = mesh_named(layout)
+    topology, channels = _mesh_and_channels(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
     given: dict[int, State] = {puc: _state(value) for puc, value in (_assignment(text) for text in states)}
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
-        _write(mesh_svg(topology, states=given, failed={*faults.stuck, *faults.excess_loss_db}), output, force)
+        failed = {*faults.stuck, *faults.excess_loss_db}
+        _write(mesh_svg(topology, states=given, failed=failed, heater_channels=channels), output, force)
+
+
+@mesh.command()
+@_mesh_option
+@json_option
+def heaters(layout: str, as_json: bool) -> None:
+    """List the cells of a mesh with the drive channels of their heaters.
+
+    With a bench file the channels are those that it gives, otherwise all heaters in order from channel 0.
+    """
+    topology, pairs = _heater_channels(layout)
+    rows = [
+        (cell, name, kind, upper, lower)
+        for cell, (name, kind, (upper, lower)) in enumerate(
+            zip(topology.cell_names, topology.cell_kinds, pairs, strict=True)
+        )
+    ]
+    columns = ("cell", "name", "kind", "upper", "lower")
+    if as_json:
+        cells = [dict(zip(columns, row, strict=True)) for row in rows]
+        echo_json({"mesh": topology.label, "mesh_sha256": topology.sha256, "cells": cells})
+    else:
+        echo_table("Drive channels", columns, rows)
 
 
 @mesh.command()
@@ -93,8 +117,8 @@ def show(
 )
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--max-loss-db", type=_LOSS_DB, help="Largest loss of a path, in dB.")
-@click.option("--exact-hops", multiple=True, metavar="I=N", help="Circuit I (counted from 0) has exactly N PUCs.")
-@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have the same number of PUCs.")
+@click.option("--exact-hops", multiple=True, metavar="I=N", help="Give circuit I (from 0) exactly N PUCs.")
+@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="Give these circuits equal numbers of PUCs.")
 @click.option(
     "--certify",
     is_flag=True,
@@ -162,7 +186,7 @@ def route(
 @_fault_options
 @click.option("--ports", help="Ports to connect with each other, such as 0,4,8,12.")
 @click.option(
-    "--count", type=click.IntRange(2, MAX_COUNT), help="Number of fibre ports, evenly spaced around the mesh."
+    "--count", type=click.IntRange(2, MAX_COUNT), help="Connect this many ports, evenly spaced around the mesh."
 )
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
@@ -204,16 +228,45 @@ def mesh_named(layout: str) -> MeshTopology:
         BadParameter: The size of the layout is invalid.
         ConfigError: The file contains no mesh, or the layout is unknown.
     """
-    from lumion_hw.mesh.layout.topologies import LAYOUTS, build_mesh
+    from lumion_hw.mesh.layout.topologies import build_mesh
 
     name, _, size = layout.partition(":")
-    if name in LAYOUTS:
-        return build_mesh(name, _integers("--mesh", size, ",") if size else ())
+    if _is_bench_file(layout):
+        from lumion_hw.bench.file.loader import load_bench
+
+        return load_bench(layout).topology()
     if layout.endswith(".json"):
         return _read_mesh(pathlib.Path(layout))
+    return build_mesh(name, _integers("--mesh", size, ",") if size else ())
+
+
+def _is_bench_file(layout: str) -> bool:
+    """Return whether the mesh option names a bench file instead of a layout or the file of a mesh."""
+    from lumion_hw.mesh.layout.topologies import LAYOUTS
+
+    return layout.partition(":")[0] not in LAYOUTS and not layout.endswith(".json")
+
+
+def _mesh_and_channels(layout: str) -> tuple[MeshTopology, tuple[int, ...]]:
+    """Return a mesh and the drive channel of every arm; no channels without a bench file."""
+    if not _is_bench_file(layout):
+        return mesh_named(layout), ()
     from lumion_hw.bench.file.loader import load_bench
 
-    return load_bench(layout).topology()
+    model = load_bench(layout)
+    return model.topology(), () if model.mesh is None else model.mesh.channels()
+
+
+def _heater_channels(layout: str) -> tuple[MeshTopology, list[tuple[int | None, int | None]]]:
+    """Return a mesh and the drive channels (upper, lower) of its cells."""
+    from lumion_hw.bench.file.layout import default_heater_channels
+    from lumion_hw.mesh.layout.cells import NO_CHANNEL
+
+    topology, channels = _mesh_and_channels(layout)
+    if not channels:
+        return topology, default_heater_channels(topology)
+    numbers = [None if channel == NO_CHANNEL else channel for channel in channels]
+    return topology, list(zip(numbers[0::2], numbers[1::2], strict=True))
 
 
 def _read_mesh(path: pathlib.Path) -> MeshTopology:

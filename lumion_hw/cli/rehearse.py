@@ -64,7 +64,7 @@ _HEADERS = ("span", "at ms", "min", "max", "since previous", "last", "source")
     "--steps", default=24, show_default=True, type=click.IntRange(12, 10_000), help="Number of training steps."
 )
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Random seed of the bench and the model.")
-@click.option("--timeline", type=click.Path(dir_okay=False), help="SVG figure of the timeline to write.")
+@click.option("--timeline", type=click.Path(dir_okay=False), help="SVG file for a timeline of the first fault.")
 @json_option
 def rehearse(
     file: str,
@@ -82,8 +82,8 @@ def rehearse(
     """Rehearse (drill) the loss of a server: a training job must continue and end with bit-identical results.
 
     Each server is a network namespace. A forwarder passes Ethernet frames between them only while the emulated light
-    arrives. If this machine lacks something, the command uses a substitute and reports it. The table shows wall-clock
-    times since the fault, each with its source. The exit code is 3 if a final state differs.
+    arrives. If this machine lacks a feature, the command uses a substitute and reports it. The table shows wall-clock
+    times since the fault, each with its source. The exit code is 3 if a final model differs.
     """
     from lumion_hw.rehearsal import RehearsalSetting, rehearse as run_rehearsal
     from lumion_hw.rehearsal.timing import table

@@ -71,7 +71,7 @@ def _parse_value(text: str) -> Any:
     required=True,
     type=SweptValues(),
     metavar="NAME=START:STOP:N",
-    help="Setting to sweep, slowest first: a range that includes STOP, or NAME=A,B,C. A single value is set once.",
+    help="Setting and N values from START to STOP inclusive, or NAME=A,B,C. Repeat for a grid, slowest setting first.",
 )
 @click.option(
     "--read", "readings", multiple=True, required=True, metavar="NAME", help="Channel to read; wildcards allowed."

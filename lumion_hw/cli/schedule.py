@@ -48,7 +48,7 @@ def _cost_options(function: _Command) -> _Command:
         ),
         click.option("--relock", type=_SECONDS, default=0.0, help="Time until a receiver has locked, in seconds."),
         click.option(
-            "--delta", type=_SECONDS, default=0.01, show_default=True, help="Programming and settling time, in seconds."
+            "--delta", type=_SECONDS, default=0.01, show_default=True, help="Time to program and settle, in seconds."
         ),
         click.option(
             "--alpha", type=_SECONDS, default=3e-6, show_default=True, help="Fixed time per round, in seconds."
@@ -275,7 +275,7 @@ def _cost_row(plan: Schedule, model: CostModel, buffer_bytes: float, late: float
     help="Rank of each column, if columns of the matrix are experts instead of ranks.",
 )
 @click.option(
-    "--combine", is_flag=True, help="Plan the return traffic (combine step after a dispatch): the transposed matrix."
+    "--combine", is_flag=True, help="Plan the traffic from columns back to rows (combine step after a dispatch)."
 )
 @click.option(
     "--configurations",
@@ -312,7 +312,7 @@ def demand(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Convert a traffic matrix of counts (CSV or NPY) to circuit configurations with hold times."""
+    """Convert a traffic matrix of counts (CSV or NPY) to circuit configurations and the duration of each."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.decomposition import birkhoff, bounded
     from lumion_hw.schedules.demand import demand_from_counts, read_counts
@@ -399,7 +399,7 @@ def _print_demand(result: Decomposition, model: CostModel) -> None:
 @click.option("--modules", metavar="NAME,...", help="Device name of the module of each rank.")
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--relabel", is_flag=True, help="Reassign ranks to ports so that fewer rounds need to be split.")
-@click.option("--regroup", is_flag=True, help="Regroup the transfers into other rounds (all-to-all and matchings).")
+@click.option("--regroup", is_flag=True, help="Regroup transfers into routable rounds, if the rounds are independent.")
 @out_option("JSON file of the resulting schedule to write.")
 @out_option("Phase file of the settings to write, for `lumion schedule phases`; needs --bench.", "--phases")
 @click.option(
@@ -710,7 +710,7 @@ def _run_phases(
     """Run the phases of a job on a bench that has no other circuits.
 
     Returns:
-        The duration of each change including receivers, the measured phases, and the settling time of the heaters.
+        The duration of each change including receiver lock, the measured phases, and the settling time of the heaters.
     """
     from lumion_hw.circuits import BenchLock, PathSetup, read_state
     from lumion_hw.errors import ConfigError

@@ -72,7 +72,7 @@ class HeldSetup:
         self._settings[setting.query] = setting
 
     def also_restore(self, name: str, restore: Callable[[], object]) -> None:
-        """Also restore this setting, which is not checked, when a checked setting has changed: ``*RST`` changes both.
+        """When a checked setting has changed, also restore this unchecked setting, because ``*RST`` changes both.
 
         Args:
             name: Name of the setting; a later call with the same name replaces this one.
@@ -91,7 +91,7 @@ class HeldSetup:
         return self._read_until_unchanged(lambda: self._first_and_rest([query, *self._settings], timeout_s))
 
     def read_held(self, read: Callable[[], ValueT]) -> ValueT:
-        """Call ``read`` while all checked settings are unchanged; return its result. Raises as :meth:`query`."""
+        """Call ``read`` while all checked settings are unchanged; return its result. Errors: see :meth:`query`."""
         return self._read_until_unchanged(lambda: (read(), self._query_all([*self._settings])))
 
     def restore_changed(self) -> None:

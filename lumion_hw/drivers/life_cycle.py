@@ -69,7 +69,7 @@ def not_open(label: str, device: str, address: str) -> ConnectError:
 
 
 class SelfIdentifying(Protocol):
-    """Type of an identity: model and serial number, which every device reports."""
+    """Type of all device identities: every device reports at least a model and a serial number."""
 
     @property
     def model(self) -> str:

@@ -189,7 +189,7 @@ class StrictScpi:
             The value read back, in the caller's unit.
 
         Raises:
-            DeviceError: The instrument refuses.
+            DeviceError: The instrument refuses the command.
             VerifyError: The value read back differs.
         """
         with self.session.transaction():
@@ -234,7 +234,7 @@ class StrictScpi:
         with self.session.transaction():
             if self.session.counters.resyncs != self._resyncs_seen:
                 # Errors queued before a link fault must not be attributed to this command.
-                _log.warning("%s: errors from before a link fault: %s", self.session.device, self.errors())
+                _log.warning("%s: errors from before the link was lost: %s", self.session.device, self.errors())
             self.session.write(command)
             serious = [entry for entry in self.errors() if entry[0] not in self._ignorable]
         if serious:
@@ -305,8 +305,7 @@ class StrictScpi:
 def _short(word: str) -> str:
     """Return the short form of a SCPI keyword: the capital letters in the spelling of the instrument's manual.
 
-    SCPI's four-letter rule for short forms is not used, because several makers break it: Santec abbreviates MODe to
-    MOD.
+    SCPI's four-letter rule for short forms is not used. Several makers break it: Santec abbreviates MODe to MOD.
     """
     return "".join(letter for letter in word if not letter.islower())
 

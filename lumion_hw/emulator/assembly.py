@@ -67,7 +67,7 @@ class EmulationSpec:
         monitor_ports: Port of each monitor channel.
         responsivity_a_per_w: Nominal responsivity of the monitors.
         nominal_nm: Nominal wavelength of the modules.
-        physics: Means and standard deviations from which the hidden chip parameters are drawn.
+        physics: Means and standard deviations from which the true chip parameters are drawn.
         temperature: Name of the device that controls the chip's temperature; ``None`` for a constant temperature.
     """
 
@@ -97,7 +97,7 @@ class EmulatedBench:
         spec: Bench that is emulated.
         clock: Clock of all devices.
         warm: Whether pluggable modules have been powered for a long time.
-        world: Optical model. Its hidden parameters are for tests only.
+        world: Optical model. Its true chip parameters, which a calibration has to find, are for tests only.
         slow_drift: Slow drift of the chip's parameters with the age of the bench.
         chip_id: Name of the emulated chip; different for every combination of seed, mesh and physics.
         faults: Scripted faults.

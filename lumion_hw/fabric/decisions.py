@@ -39,7 +39,7 @@ class FabricView:
 
     @property
     def in_service(self) -> tuple[str, ...]:
-        """Servers and accelerators that work for a job at present."""
+        """Servers and accelerators that serve a job at present."""
         return in_service(self.model, self.state)
 
     @property
@@ -66,7 +66,7 @@ class Reroute:
     Attributes:
         request: The circuit.
         avoid: PUCs to avoid.
-        idle: Loopback circuits that keep the fibres of spares aligned; they are removed if there is no other path.
+        idle: Loopback circuits of spares (they keep fibres aligned), to be removed if there is no other path.
     """
 
     request: CircuitRequest
@@ -109,7 +109,7 @@ class Refuse:
     Attributes:
         jobs: Names of the jobs.
         reason: Reason for the refusal, with the problem of every spare.
-        circuits: Circuits of the jobs, which are of no use now.
+        circuits: Circuits of these jobs, which are to be removed.
         lost: Modules of failed units, which may be dead.
     """
 
@@ -133,7 +133,7 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
     Args:
         view: The present state.
         verdict: The failure.
-        failures: Reasons why earlier decisions on this verdict failed, in order.
+        failures: Reasons why the actions decided earlier on this verdict failed, in order.
     """
     if verdict.suspect == "path":
         return _decide_on_path(view, verdict, failures)
@@ -149,7 +149,7 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
-    """Return the action for a dark path: avoid all PUCs not known to work, then half of them, then the other half."""
+    """Return the action for a dark path: avoid all suspect PUCs; if that failed, half of them, then the other half."""
     request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
         return DoNothing()
@@ -223,12 +223,12 @@ def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
 
 
 def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:
-    """Return the servers and accelerators that work for a job at present, each once."""
+    """Return the servers and accelerators that serve a job at present, each once."""
     return tuple(dict.fromkeys(state.unit_at(member) for job in model.fabric.all_jobs for member in job.members))
 
 
 def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:
-    """Return the healthy free spares, including repaired servers that a spare had replaced before."""
+    """Return the healthy free spares, including repaired servers whose place a spare has taken."""
     members = (member for job in model.fabric.all_jobs for member in job.members)
     names, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
     return tuple(name for name in names if name not in busy and name not in state.failed)

@@ -1,9 +1,9 @@
 """Verdicts from the observations of detectors: which server or path has failed. No device or clock is used here.
 
 One dark receiver may be due to a fade, a fibre, a PUC or a port: it calls for a second check, and then for another
-path, not for a spare. A server is suspected if all light that it sends goes out together over fibres that have nothing
-else in common, or if its processes have ended. A dark fibre does not mean a dead process, so each verdict states
-whether it is based on light or on a process.
+path, not for a spare. A server is suspected if all its fibres go dark together, because they have nothing else in
+common, or if its processes have ended. A dark fibre does not mean a dead process, so each verdict states whether it is
+based on light or on a process.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class FadeCounts:
     """Counters of light fades, verdicts and false alarms so far.
 
     Attributes:
-        fades: Circuits that were dark for a while and recovered without action.
-        verdicts: Verdicts reached.
-        false_alarms: Verdicts whose light came back without a repair.
+        fades: Number of times a circuit was dark for a while and recovered without action.
+        verdicts: Number of verdicts.
+        false_alarms: Number of verdicts after which the light came back without a repair.
     """
 
     fades: int = 0
@@ -187,7 +187,7 @@ class Judge:
         Args:
             circuit: The circuit.
             sends: Whether its transmitter reports that it sends light; ``None`` if it does not answer.
-            reason: Report of the transmitter.
+            reason: What the transmitter reports, as text.
             now_s: Bench time.
         """
         self._explained.add(circuit)
@@ -212,7 +212,7 @@ class Judge:
             self._explained.discard(circuit)
 
     def forget_light(self) -> None:
-        """Forget which circuits are dark, after the mesh was off; circuits still dark are observed again."""
+        """Forget which circuits are dark after the mesh was off; detectors then report those that are still dark."""
         self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
         # Ended processes have nothing to do with light, so they stay reported.
         self._reported |= set(self._gone)

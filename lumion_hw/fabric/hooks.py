@@ -1,4 +1,4 @@
-"""Hooks of a job for changes of its fabric: none, or calls of an external program."""
+"""Hooks: actions of a job when its circuits or servers change, either none or calls of an external program."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class JobHooks(Protocol):
     """Actions of a job when its fabric changes. ``stop`` returns at once; the other methods wait until done."""
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the surviving members of a job to leave their communication group."""
+        """Order the surviving members (processes) of a job to leave their communication group."""
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Form a new communication group, in which the spare has the rank of the lost member."""
+        """Make the job form a new communication group, in which the spare has the rank of the lost member."""
 
     def restore(self, job: str, members: Sequence[str]) -> None:
-        """Copy the training state of another member to the spare."""
+        """Copy the training state from another member of the job to the spare."""
 
     def resume(self, job: str, members: Sequence[str]) -> None:
         """Continue the job after a recovery."""
@@ -46,7 +46,7 @@ class NoHooks:
 class CommandHooks:
     """Calls an external program: ``PROGRAM … stop|rebuild|restore|go JOB MEMBER…``.
 
-    ``stop`` has the failed member as its last argument, and is waited for only in ``rebuild``.
+    The last argument of ``stop`` is the failed server or accelerator. Only ``rebuild`` waits for ``stop`` to end.
 
     Args:
         argv: Program and arguments; no shell is used.
@@ -57,11 +57,11 @@ class CommandHooks:
         self._stopping: subprocess.Popen[bytes] | None = None
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the surviving members of a job to leave their communication group, without waiting."""
+        """Order the surviving members (processes) of a job to leave their communication group, without waiting."""
         self._stopping = self._start("stop", job, [*members, failed])
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Form a new communication group with the spare.
+        """Make the job form a new communication group that includes the spare.
 
         Raises:
             ConfigError: The program fails, or takes more than ten minutes.
@@ -73,7 +73,7 @@ class CommandHooks:
         self._call("rebuild", job, members)
 
     def restore(self, job: str, members: Sequence[str]) -> None:
-        """Copy the training state of another member to the spare. Raises the errors of :meth:`rebuild`."""
+        """Copy the training state from another member of the job to the spare. Raises the errors of :meth:`rebuild`."""
         self._call("restore", job, members)
 
     def resume(self, job: str, members: Sequence[str]) -> None:

@@ -52,7 +52,7 @@ class JobCircuits:
 
     @property
     def spares(self) -> tuple[str, ...]:
-        """Spares that are healthy and free, including repaired members that were replaced."""
+        """Healthy free spares, including repaired servers and accelerators whose place a spare has taken."""
         return free_spares(self.bench.model, self.state)
 
     def _required_requests(self) -> list[CircuitRequest]:
@@ -112,13 +112,13 @@ class JobCircuits:
         return True
 
     def _raise_if_controller(self, error: Exception) -> None:
-        """Raise an error again if no other spare can help: the mesh controller failed, or another program took over."""
+        """Raise an error again if no spare would help: the mesh controller failed, or another program took over."""
         device = error.device if isinstance(error, LumionError) else None
         if isinstance(error, BusyError) or device == self.bench.model.mesh_section.controller:
             raise error
 
     def _substitute(self, job: JobModel, reason: str) -> None:
-        """Replace members that do not answer by spares, or refuse the job."""
+        """Replace members (servers, accelerators) of a job that do not answer by spares, or refuse the job."""
         places, failed = dict(self.state.places), dict(self.state.failed)
         for member in job.members:
             at = places.get(member, member)
@@ -148,7 +148,7 @@ class JobCircuits:
         return loops
 
     def _retry_refused(self) -> None:
-        """Allow jobs that were refused to be connected again, unless they lack a spare for a failed member."""
+        """Clear the refusal of jobs so that they can be connected, unless a failed member has no spare."""
         for job in self.jobs:
             if job.name not in self.state.refused:
                 continue

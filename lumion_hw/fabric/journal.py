@@ -1,4 +1,4 @@
-"""Journal of the fabric's manager: replaced members, failed units, and the recovery in progress.
+"""Journal of the fabric's manager: replaced job members, failed servers and accelerators, recovery in progress.
 
 The journal (:mod:`lumion_hw.storage.line_journal`) lies next to the journal of circuits. A recovery has two entries:
 ``begun`` before anything changes, and ``ended`` with the durations of its phases when it is done or refused. If a
@@ -29,7 +29,7 @@ _WHAT = "the journal of the fabric"
 
 @dataclass(frozen=True)
 class FabricState:
-    """State of the fabric: replaced and failed units, PUCs to avoid, and refused jobs.
+    """State of the fabric: replaced and failed units (servers or accelerators), PUCs to avoid, and refused jobs.
 
     Attributes:
         places: Unit that serves in the place of a job's member, by member; members that were not replaced are omitted.
@@ -38,7 +38,7 @@ class FabricState:
         refused: Reason why a job has no circuits, by job.
         open: Verdict of a recovery that was begun and not finished.
         fades: Number of times light was gone for a while and came back.
-        false_alarms: Number of verdicts whose light came back without a repair.
+        false_alarms: Number of verdicts after which the light came back without a repair.
     """
 
     places: Mapping[str, str] = field(default_factory=dict)

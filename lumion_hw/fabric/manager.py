@@ -1,7 +1,7 @@
 """The manager of a fabric: keeps jobs connected, notices failures, and replaces failed units by spares.
 
-Every decision is in the journal before it is carried out, and every step can be repeated. If a manager is killed, the
-next one reads both journals and the mesh, and continues from there.
+Every decision is in the journal before it is carried out, and every step may be run twice without harm. If a manager is
+killed, the next one reads both journals and the mesh, and continues from there.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class FabricManager(JobCircuits):
     Attributes:
         standby: Recovery plans for the failure of any single unit.
         judge: Collected observations of the detectors.
-        fault_s: Bench time of the next fault if it is known, as in a recovery drill; durations of phases count from it.
+        fault_s: Bench time of the next fault if it is known, as in a recovery drill; recovery phases are timed from it.
         fault_cpu_s: CPU time of this process at that fault.
     """
 
@@ -134,8 +134,8 @@ class FabricManager(JobCircuits):
 
         Args:
             verdict: The verdict that started the recovery.
-            was_off: Whether the controller had switched its heaters off in the meantime. Then all light was gone, so a
-                verdict by light is withdrawn; a circuit that is still dark leads to a new verdict.
+            was_off: Whether the controller had switched its heaters off in the meantime. If so, all light was gone, and
+                a verdict that is based on light is withdrawn; a circuit that is still dark leads to a new verdict.
         """
         if was_off and verdict.cause == "light":
             reason = f"{verdict.words}: withdrawn, because the mesh controller had switched off"
@@ -169,7 +169,7 @@ class FabricManager(JobCircuits):
             self.plan()
 
     def plan(self) -> None:
-        """Make recovery plans for every single failure; on a real clock in the background."""
+        """Make recovery plans for every single failure; on a real clock, do so in the background."""
         self._stop_planning()
         arguments = (self._in_service(), self.spares, tuple(self.state.failed))
         if self.bench.clock.is_virtual:  # a virtual clock: planning takes none of its time
@@ -270,7 +270,7 @@ class FabricManager(JobCircuits):
         over = threading.Event()
 
         def step_or_begin(is_off: bool) -> bool:
-            """Watch the fabric for one step, or begin again after a shutdown; return whether the controller is off."""
+            """Run :meth:`step`, or :meth:`begin` if the mesh controller was off; return whether it is off now."""
             try:
                 recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
@@ -308,7 +308,7 @@ class FabricManager(JobCircuits):
         self._keeper.measure()
 
     def step(self, timeout_s: float) -> Recovery | None:
-        """Watch the fabric until a time has passed, or until one recovery from a failure is done.
+        """Watch the fabric for a given time, or until one recovery from a failure is done.
 
         Raises:
             SafetyError: The mesh controller has switched its heaters off; :meth:`begin` restores the circuits.
@@ -379,7 +379,7 @@ class FabricManager(JobCircuits):
         return None
 
     def _may_be_polarization(self, circuit: str) -> bool:
-        """Request one polarization search for a dark circuit whose light does not reach the mesh at all.
+        """Request a polarization search, once, for a dark circuit if its light does not reach the mesh; return if so.
 
         In the readings, a moved fibre looks like a cut fibre, while a broken PUC would send the light elsewhere.
         """
@@ -450,7 +450,7 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def restore_bench_file_places(self) -> None:
-        """Return to the job members of the bench file and treat all units as repaired, after a recovery drill.
+        """Give all jobs the members of the bench file again and count all units as repaired, after a recovery drill.
 
         Raises:
             LumionError: A device failed, or a circuit could not be verified by its light.
@@ -495,10 +495,10 @@ class FabricManager(JobCircuits):
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
-        """Replace a failed server by a spare, or route a circuit around broken PUCs. The call can be repeated.
+        """Replace a failed server by a spare, or route a circuit around broken PUCs. Safe to call again for a failure.
 
         Returns:
-            The recovery; ``None`` if nothing had to be done, or if jobs were refused.
+            The recovery; ``None`` if nothing had to be done, or if no spare could be used and jobs lost their circuits.
 
         Raises:
             LumionError: The mesh controller failed, or a journal cannot be written; the recovery stays open in the
@@ -527,7 +527,7 @@ class FabricManager(JobCircuits):
         return self._without_recovery(verdict, decision)
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
-        """Return the fabric view for a decision, with prepared recovery plans, or new ones if those are outdated."""
+        """Return the input of a decision, with the prepared recovery plans, or new ones if those are outdated."""
         active, standby = self.service.setup.active, self.standby
         connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
         view = FabricView(self.bench.model, self.state, connected)

@@ -19,7 +19,7 @@ class Recovery:
         spare: The unit that replaced it; empty if a path was replaced.
         spans: Durations in order; the detection first.
         proofs: Proofs of the new circuits, first by photodiodes and then by modules and meters.
-        kept: Circuits that stayed connected: all their PUCs kept state and current.
+        kept: Circuits that stayed connected, with unchanged states and currents of all their PUCs.
     """
 
     verdict: FailureVerdict

@@ -1,8 +1,8 @@
 """Requests to the manager of a bench's fabric, from programs that do not hold the bench.
 
 A request is a file in the state directory. The manager renames it before it acts, and writes the outcome to a file next
-to it, which the sender waits for. A request carries its time and its manager, so that no later manager acts on it: by
-then the unit may be healthy again.
+to it, which the sender waits for. A request names its time and the manager that it is meant for, so that no later
+manager acts on it: by then the server or accelerator may be healthy again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FabricRequest:
         """Carry out a request to the fabric's manager, then measure the circuits of all jobs.
 
         Raises:
-            ConfigError: The request or the unit does not exist, or the unit is in another state.
+            ConfigError: The request or the unit does not exist, or the state of the unit does not allow the request.
             CircuitError: A circuit of a job carries no light afterwards.
             LumionError: A device failed, or a journal cannot be written.
         """

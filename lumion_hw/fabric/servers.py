@@ -58,9 +58,9 @@ def server_of(model: BenchModel, transponder: str) -> ServerModel | None:
 def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | None = None) -> list[CircuitRequest]:
     """Return requests for the circuits that a job needs.
 
-    A pair is connected NIC by NIC. In a ring, the last NIC of each member is connected to the first NIC of the next, in
-    both directions; members with one NIC send to the next member and receive from the previous one. Listed links use
-    the next free NIC of both members.
+    The two members of a pair are connected NIC by NIC. In a ring, the last NIC of each member is connected to the first
+    NIC of the next, in both directions; members with one NIC send to the next member and receive from the previous one.
+    For links that the job lists, each link uses the next free NIC of both members.
 
     Args:
         model: The bench.
@@ -95,7 +95,7 @@ def pair_requests(model: BenchModel, first: str, second: str) -> list[CircuitReq
     """
     one, other = find_unit(model, first), find_unit(model, second)
     if len(one.nics) != len(other.nics):
-        raise ConfigError(f"{first} has {len(one.nics)} NICs and {second} has {len(other.nics)}")
+        raise ConfigError(f"{first} has {len(one.nics)} NICs, but {second} has {len(other.nics)}; a pair needs as many")
     return [request for near, far in zip(one.nics, other.nics, strict=True) for request in _link(near, far)]
 
 

@@ -1,4 +1,4 @@
-"""Duration of each phase of a recovery, and whether it was measured or emulated.
+"""Duration of each phase of a recovery (span), and whether it was measured or emulated.
 
 There is no single number called "recovery": each phase (span) is reported separately, in milliseconds on
 the bench's clock, with the CPU time that this software used for it.
@@ -70,7 +70,7 @@ class SpanTimer:
         self.spans = list(spans)
 
     def rewind(self, name: str) -> None:
-        """Discard the recovery phases after the named one; the time of a failed attempt counts for the next attempt."""
+        """Discard the recovery phases after the named one; their time counts for the next attempt."""
         while self.spans[-1].name != name:
             # The CPU time goes back with the discarded phase, and the next mark counts it again.
             self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3

@@ -1,9 +1,9 @@
 """Warm spares: light on, polarization aligned and tracked, and a recovery plan ready for every single failure.
 
 A spare waits with loopback circuits that keep its fibres aligned: each of its modules sends through the mesh to its own
-receiver. So its light ends at a monitored port, the same measurements verify it as for any circuit, and the same
-maintenance tracks it. If the mesh has no room for these circuits next to the jobs, the spare is cold: it can still be
-used, but its light is switched on and aligned only during the recovery.
+receiver. Its light thus ends at a monitored port, where it is verified and tracked like that of any circuit.
+If the mesh has no room for these circuits next to the jobs, the spare is cold: it can still be used, but its light is
+switched on and aligned only during the recovery.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Standby:
 
     Attributes:
         plans: Plans by failed unit, best first; complete only for the units passed to :meth:`prepare`.
-        refused: Reason why a spare cannot replace a unit, by the names of unit and spare.
-        cold: Reason why a spare is not warm, by the name of the spare.
+        refused: By names of unit and spare, the reason why the spare cannot replace the unit.
+        cold: By name of a spare whose light is not on and aligned, the reason.
         avoided: PUCs that new circuits avoid if possible.
     """
 
@@ -85,7 +85,7 @@ class Standby:
         return self._made_for is not None and self._made_for == self._planning_inputs()
 
     def warm_up(self, spares: Sequence[str]) -> None:
-        """Connect the loopback circuits that keep spares aligned, spare by spare, as far as the mesh has free paths."""
+        """Connect the loopback circuits that keep spares aligned, spare by spare, where the mesh has free paths."""
         setup = self._service.setup
         self.cold = {}
         for name in spares:
@@ -126,7 +126,7 @@ class Standby:
         )
 
     def stop(self) -> None:
-        """Stop :meth:`prepare` in another thread as soon as possible; its plans are dropped."""
+        """Make a :meth:`prepare` that runs in another thread end as soon as possible; its plans are dropped."""
         self._is_stopped.set()
 
     def plans_for(self, name: str, spares: Sequence[str], failed: Collection[str]) -> tuple[StandbyPlan, ...]:

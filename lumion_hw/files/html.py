@@ -16,7 +16,7 @@ def html_pairs(title: str, pairs: Mapping[str, object]) -> str:
 
 
 def html_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return an HTML table with its title; a long table is cut after its first rows, with the number of all rows."""
+    """Return an HTML table with its title; a long table shows only its first rows, and the number of all rows."""
     head = f"<tr>{''.join(f'<th>{xml_text(text)}</th>' for text in headers)}</tr>" if headers else ""
     body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows[:_MAX_ROWS])
     rest = f"<p>{_MAX_ROWS} of {len(rows)}</p>" if len(rows) > _MAX_ROWS else ""

@@ -61,7 +61,7 @@ class VariableAttenuator(Protocol):
 
         Raises:
             LimitError: Outside the instrument's limits; nothing was changed.
-            DeviceError: The instrument refuses.
+            DeviceError: The instrument refuses the command.
             DeviceTimeoutError: The attenuation was not reached in time.
             VerifyError: The attenuation read back differs.
         """

@@ -281,7 +281,7 @@ class MeshController(Protocol):
         """
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the present currents in mA, shape ``(n_heaters,)``, to ``info.readback_tolerance_ma`` or one step.
+        """Return the currents in mA, shape ``(n_heaters,)``, accurate to ``info.readback_tolerance_ma`` or a step.
 
         Raises:
             NotSupportedError: ``info.readback`` is false.

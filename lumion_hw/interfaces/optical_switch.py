@@ -50,7 +50,7 @@ class OpticalSwitch(Protocol):
         Raises:
             ConfigError: A port does not exist, or an output is named twice; nothing was changed.
             BusyError: A port belongs to another connection; nothing was changed. Disconnect it first.
-            DeviceError: The switch refuses.
+            DeviceError: The switch refuses the command.
             VerifyError: The connections read back differ.
         """
 

@@ -86,7 +86,7 @@ class SpectrumAnalyzer(Protocol):
 
         Raises:
             LimitError: Outside the analyser's range, or not ascending; nothing was changed.
-            DeviceError: The analyser refuses.
+            DeviceError: The analyser refuses the command.
             VerifyError: The wavelengths read back differ.
         """
 
@@ -97,7 +97,7 @@ class SpectrumAnalyzer(Protocol):
         """Set the sensitivity. Raises the errors of :meth:`set_span_nm`, and ``ConfigError`` for an unknown name."""
 
     def set_n_points(self, n_points: int | None) -> None:
-        """Set the number of points per sweep; with ``None`` the analyser chooses. Raises as :meth:`set_span_nm`."""
+        """Set the number of points per sweep; with ``None`` the analyser chooses. Errors: see :meth:`set_span_nm`."""
 
     def sweep(self, timeout_s: float) -> Spectrum:
         """Make one wavelength sweep and return the spectrum.
@@ -106,7 +106,7 @@ class SpectrumAnalyzer(Protocol):
             timeout_s: Longest wait for the end of the sweep.
 
         Raises:
-            DeviceError: The analyser refuses.
+            DeviceError: The analyser refuses the command.
             DeviceTimeoutError: The sweep did not end in time and was stopped.
             FrameError: The data received do not belong to the sweep.
             LimitError: ``timeout_s`` is negative or not a number.

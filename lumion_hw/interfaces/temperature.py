@@ -82,7 +82,7 @@ class TemperatureController(Protocol):
 
         Raises:
             LimitError: Outside the controller's limits; nothing was changed.
-            DeviceError: The controller refuses.
+            DeviceError: The controller refuses the command.
             VerifyError: The temperature read back differs.
         """
 

@@ -147,7 +147,7 @@ class TunableLaser(Protocol):
 
         Raises:
             LimitError: Outside the laser's range; nothing was changed.
-            DeviceError: The laser refuses.
+            DeviceError: The laser refuses the command.
             VerifyError: The power read back differs.
         """
 

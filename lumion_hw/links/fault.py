@@ -64,7 +64,7 @@ class FaultLink:
     def open(self, deadline: Deadline) -> None:
         """Open the inner link. Raises ``ConnectError`` while the fault plan keeps the link unplugged."""
         if self._clock.now() < self._plugged_again_s:
-            raise ConnectError("unplugged by the fault plan", address=self.name, hint="Try again later.")
+            raise ConnectError("the fault plan keeps the link unplugged", address=self.name, hint="Try again later.")
         self._inner.open(deadline)
         self._lost = None
 

@@ -185,7 +185,7 @@ class FaultLane:
             self._draw_next_hit()
 
     def _draw_next_hit(self) -> None:
-        """Draw the distance to the next damaged byte, so that undamaged bytes cost nothing."""
+        """Draw the distance to the next damaged byte, so that undamaged bytes need no random numbers."""
         rate = self._rates.flip + self._rates.drop + self._rates.duplicate
         if rate <= 0.0:
             self._next_hit = math.inf

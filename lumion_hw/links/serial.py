@@ -84,7 +84,7 @@ class SerialLink:
         try:
             port.set_low_latency_mode(True)
         except (OSError, ValueError, AttributeError, NotImplementedError) as error:
-            _log.debug("%s: no low-latency mode: %s", self.name, error)
+            _log.debug("%s: the port has no low-latency mode: %s", self.name, error)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Write all of ``data`` in chunks. Raises ``LinkLost`` if writing fails or is not complete in time.
@@ -121,7 +121,7 @@ class SerialLink:
         try:
             port.rts = on
         except _PORT_ERRORS as error:
-            _log.debug("%s: no RTS: %s", self.name, error)
+            _log.debug("%s: the RTS line could not be set: %s", self.name, error)
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
@@ -134,7 +134,7 @@ class SerialLink:
             try:
                 port.close()
             except _PORT_ERRORS as error:
-                _log.debug("%s: error while closing a lost port: %s", self.name, error)
+                _log.debug("%s: the lost port could not be closed cleanly: %s", self.name, error)
 
     def _opened(self) -> serial.Serial:
         self._owner.check(self.name)

@@ -155,7 +155,7 @@ class VisaLink:
             try:
                 resource.close()
             except Exception as error:  # noqa: BLE001 - closing a dead resource fails in many ways
-                _log.debug("%s: error while closing a lost resource: %s", self.name, error)
+                _log.debug("%s: the lost VISA resource could not be closed cleanly: %s", self.name, error)
 
     def forget(self) -> None:
         """Drop the resource without closing it. In a forked child, its library would end the parent's session."""

@@ -325,7 +325,7 @@ def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whol
 
 
 def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
-    """Return indices of randomly failed units in ascending order; every unit fails with the same probability."""
+    """Return indices of randomly failed accelerators or servers, ascending; all fail with the same probability."""
     if share <= 0.0:
         return np.empty(0, dtype=np.int64)
     if share >= 1.0:
@@ -342,7 +342,7 @@ def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
 
 
 def _draw_failures_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
-    """Return a random number of different failed accelerators for each rack, uniformly drawn (Floyd's algorithm)."""
+    """Draw the failed accelerators of each rack: a uniform random number, no accelerator twice (Floyd's algorithm)."""
     racks, maximum = count * fleet.racks, between[1]
     counts = rng.integers(between[0], maximum, size=racks, endpoint=True)
     chosen = np.full((racks, maximum), -1, dtype=np.int64)

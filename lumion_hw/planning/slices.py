@@ -263,7 +263,7 @@ class FabricRack:
             )
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Place a slice on few servers; its remainder goes to the server with the fewest sufficient free accelerators.
+        """Place a slice on few servers: the emptiest first, for the rest the fullest server that has enough free.
 
         Raises:
             ConfigError: The topology needs more ports than an accelerator has.

@@ -270,7 +270,7 @@ class Tracking:
         return self._tracker.update(self._phases, self._read())
 
     def switch_reading(self, read: ReadPower) -> None:
-        """Read the tracked light with another detector from now on; readings may differ. Raises reading errors."""
+        """Track with another detector from now on; its scale may differ. Raises the errors of a reading."""
         self._tracker.rescale(self._phases, read())
         self._read = read
 

@@ -41,7 +41,7 @@ class Coordinate:
 
     @classmethod
     def from_actuator(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
-        """Return the search coordinate for an actuator."""
+        """Return range, period and harmonics of an actuator, as the search uses them."""
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 
     def other_settings(self, start: float) -> list[float]:

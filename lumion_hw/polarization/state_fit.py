@@ -387,8 +387,8 @@ class LightEnsemble:
         """Return the inner products of the residuals' derivatives and, in the last row, the residuals.
 
         Residuals are those of readings and prior in standard deviations; derivatives are by the states s and t, the
-        constants o without first and last, ln P0 and ε. So the last number is the sum of squares, its neighbours are
-        the gradient, and the rest is the normal matrix.
+        constants o without first and last, ln P0 and ε. The last diagonal element is thus the sum of squares; the rest
+        of the last row and column is the gradient, and the remaining block the normal matrix.
 
         Args:
             members: K members.

@@ -354,7 +354,7 @@ class _Stage:
                 if report["is"] == what:
                     waiting.discard(rank.server)
                 elif report["is"] in ("gone", "left") and rank.server in waiting:
-                    raise DeviceError(f"{rank.server}: {report.get('words', 'its process has ended')}")
+                    raise DeviceError(f"{rank.server} failed: {report.get('words', 'its process has ended')}")
 
     # -- a run --------------------------------------------------------------------------------------------------------
 
@@ -377,7 +377,7 @@ class _Stage:
         return self._watch(members, fault)
 
     def _form_group(self, members: Sequence[str], new: set[str]) -> None:
-        """Order the members to form the next communication group."""
+        """Order the workers of the job to form their next communication group."""
         network = self._opened_network()
         self._generation += 1
         details = {
@@ -400,7 +400,7 @@ class _Stage:
         while set(hashes) != set(members):
             if time.monotonic() > deadline_s:
                 raise DeviceError(
-                    f"the job did not end: {', '.join(sorted(set(members) - set(hashes)))} did not finish"
+                    f"the training job did not end: {', '.join(sorted(set(members) - set(hashes)))} did not finish"
                 )
             for rank, report in self._listen(0.005):
                 what = report["is"]
@@ -414,7 +414,7 @@ class _Stage:
             failure = self._failed_member(members) if not lost else None
             if failure is not None:
                 if not milestones.has_begun:
-                    raise DeviceError(f"{failure[0]} failed before any fault: {failure[1]}")
+                    raise DeviceError(f"{failure[0]} failed before the fault was injected: {failure[1]}")
                 lost = True
                 members = self._recover(members, failure[0], failure[1])
         return tuple(milestones.in_order()), [hashes[server] for server in members]
@@ -428,7 +428,7 @@ class _Stage:
             os.kill(self._ranks[victim].pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
     def _failed_member(self, members: Sequence[str]) -> tuple[str, str] | None:
-        """Return the member that has failed and its detector; ``None`` if no member has failed."""
+        """Return the job server that has failed, and what showed the failure, as text; ``None`` if none has failed."""
         if not self._failed.empty():
             server, detector, _ = self._failed.get()
             return (server, f"light ({detector})") if server in members else None
@@ -442,7 +442,7 @@ class _Stage:
         return None
 
     def _recover(self, members: Sequence[str], failed: str, detector: str) -> list[str]:
-        """Recover the job: order survivors to leave the group, replace the failed member, and form a new group."""
+        """Recover the job: order the other ranks to leave their group, replace the failed server, form a new group."""
         self._milestones.mark("detected", f"measured: {detector}", failed)
         survivors = [server for server in members if server != failed]
         for server in survivors:

@@ -200,7 +200,7 @@ class RingGroup:
         early, self._early[:] = list(self._early), []
         while len(parts) < len(chunks):
             if self._is_cut.is_set() or time.monotonic() > deadline_s:
-                raise DeviceError("the group was cut")
+                raise DeviceError("the connections of the communication group were cut")
             if waiting and len(waiting) > len(chunks) - len(parts) - _AHEAD:
                 number = waiting.pop(0)
                 link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
@@ -395,7 +395,7 @@ class GlooGroup:
         if not self._is_cut:
             over.wait()
         if self._is_cut:
-            raise DeviceError("the group was cut during a collective")
+            raise DeviceError("the communication group was cut during a collective operation")
         work.wait()
 
     def cut(self) -> None:

@@ -98,7 +98,7 @@ class ScheduleCost:
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:
-        """Return the duration in seconds of the rounds before the straggler joins; a later straggler hides it."""
+        """Return the duration in seconds of the rounds before the straggler joins, free if it joins even later."""
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
@@ -114,7 +114,7 @@ class ScheduleCost:
         return max(0.0, gain_s / more)
 
     def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
-        """Return the smallest and largest buffer in bytes for which this schedule is faster; ``None`` if never."""
+        """Return the smallest and largest buffer, in bytes, with which this schedule beats ``static``, or ``None``."""
         gain_s = self._latency_gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
         slope = static.buffers - self.buffers
         if abs(slope) < 1e-12:
@@ -163,7 +163,7 @@ def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Sc
 
 
 def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
-    """Return the piece number k for the fastest ring broadcast, (n - 2 + k)(alpha + b / k), b being a buffer's time."""
+    """Return the k with the shortest time (n - 2 + k)(alpha + b / k) of a ring broadcast in k pieces, b per buffer."""
     if model.alpha_s == 0.0:
         return MAX_PIECES
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)
@@ -243,4 +243,4 @@ def _buffer_s(model: CostModel, buffer_bytes: float) -> float:
 def _check(what: str, value: float, low: float, high: float, unit: str) -> None:
     if not low <= value <= high:  # NaN fails both
         limit = low if value < low else high
-        raise LimitError(f"{what} of a cost model", requested=value, limit=limit, unit=unit)
+        raise LimitError(f"cannot use this {what} of a cost model", requested=value, limit=limit, unit=unit)

@@ -160,9 +160,9 @@ def _perfect_matching(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
 def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex: bool = False) -> Decomposition:
     """Return a limited number of configurations that serve much of a demand within a total hold time.
 
-    Configurations are chosen one by one by the traffic that they serve per hold time plus a fixed cost per
-    configuration. For each of several fixed costs, a linear program then optimises all hold times, and the best result
-    is returned. The result is not proven to be optimal; benchmarks compare it with :func:`optimal` where possible.
+    Configurations are chosen one by one: each serves most traffic per sum of hold time and a fixed cost. For each of
+    several fixed costs, a linear program then optimises all hold times, and the best result is returned. The result is
+    not proven to be optimal; benchmarks compare it with :func:`optimal` where possible.
 
     Args:
         demand: The demand.
@@ -197,7 +197,7 @@ def _check_bounds(count: int, budget: float) -> None:
 
 
 def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
-    """Return configurations chosen one by one, each serving most demand per hold time plus fixed cost (in bytes)."""
+    """Choose configurations one by one, each with the most demand served per byte of hold time plus fixed cost."""
     unserved = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
@@ -327,14 +327,14 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
 
 
 def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
-    """Return an unknown's column in :func:`optimal`: a configuration's hold time, or a pair's use or bytes."""
+    """Return the number of an unknown of :func:`optimal`: a configuration's hold time, or a pair's use or bytes."""
     return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
 
 
 def _permutation_constraints(
     n: int, k: int, demanded: NDArray[np.float64], window: float
 ) -> list[tuple[dict[int, float], float]]:
-    """Return the constraints of :func:`optimal`: for each, coefficients by number of the unknown, and upper limit."""
+    """Return the constraints of :func:`optimal`, each as coefficients of its unknowns with an upper limit."""
     cells = n * n
     at = partial(_unknown_index, cells)
     rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]

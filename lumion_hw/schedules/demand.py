@@ -96,7 +96,7 @@ def demand_from_counts(
 
 
 def _sum_by_rank(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> NDArray[np.float64]:
-    """Return a matrix whose expert columns are added up by rank."""
+    """Return a matrix with one column per rank: the sum of the columns of all experts on this rank."""
     ranks, experts = matrix.shape
     if len(rank_of_column) != experts:
         raise ConfigError(f"{len(rank_of_column)} ranks given for {experts} columns", hint="Give one rank per column.")

@@ -267,7 +267,7 @@ class LeaseTable:
                 self._end_lease(lease, starts_s)
 
     def _end_lease(self, lease: Lease, ends_s: float) -> None:
-        """Set the end of a lease; drop the lease if it would start later."""
+        """Set the end of a lease; delete the lease if it starts only after this end."""
         if lease.number not in self._started and lease.starts_s >= ends_s:
             del self._leases[lease.number]
         else:

@@ -218,7 +218,7 @@ class PhaseSwitch:
         """Run the phases of a job; each starts as soon as the light of its circuits is verified.
 
         A configuration is requested as soon as the circuits that it ends, and the ports that it reconnects, are no
-        longer used, while the previous phase may still run over other circuits.
+        longer used. The previous phase may then still run over other circuits.
 
         Args:
             plan: The prepared phases.

@@ -86,7 +86,7 @@ class PhasePlan:
 
 
 def _with_remaining(active: ModuleCircuits, added: ModuleCircuits) -> ModuleCircuits:
-    """Return the circuits of a phase plus the active circuits whose ports that phase does not need."""
+    """Return the circuits of a phase plus the active circuits of which the phase needs no port."""
     senders, receivers = {a for a, _ in added}, {b for _, b in added}
     remaining = [(a, b) for a, b in active if a not in senders and b not in receivers]
     return tuple(sorted((*added, *remaining)))
@@ -245,7 +245,7 @@ def iteration_times(
     deltas_s = [delta_s] * len(plan.phases) if isinstance(delta_s, int | float) else list(delta_s)
     for value in deltas_s:
         if not 0.0 <= value <= MAX_DELTA_S:
-            raise LimitError("dark time of a port", requested=value, limit=MAX_DELTA_S, unit="s")
+            raise LimitError("cannot use this dark time of a port", requested=value, limit=MAX_DELTA_S, unit="s")
     is_alone = [False] * len(plan.phases) if excludes_others is None else list(excludes_others)
     used_s: dict[str, float] = {}
     now_s = iteration_start_s = ready_s = 0.0
@@ -409,7 +409,7 @@ class _Preparation:
         raise refusal or RoutingError("nothing was tried")
 
     def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
-        """Return, in order, the circuits whose last paths and attenuation trims can be active at the same time."""
+        """Return, in order, the circuits whose last paths and attenuations can be active at the same time."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
             if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):

@@ -203,7 +203,7 @@ def _check_circuits(circuits: Circuits, ranks: int, duplex: bool, where: str) ->
         ends = [pair[side] for pair in circuits]
         if len(set(ends)) != len(ends):
             twice = next(rank for rank in ends if ends.count(rank) > 1)
-            raise ConfigError(f"{where}: rank {twice} {word} two ranks at once")
+            raise ConfigError(f"{where}: rank {twice} {word} two ranks at once, but has one port per direction")
 
 
 def _check_transfers(each: ScheduleRound, chunks: int, where: str) -> None:

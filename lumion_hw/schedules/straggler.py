@@ -169,7 +169,7 @@ def _search_rounds(
 def _transfers_by_rotation(
     rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator
 ) -> _Transfers:
-    """Return the transfers of one round: the chunk of the stated age, or another if the receiver has that chunk."""
+    """Return the transfers of one round: chunks of the ages in the rotation, or others that the receiver lacks."""
     late = held.shape[1]
     sent: _Transfers = {}
     for x, y, x_age, y_age in rotation:

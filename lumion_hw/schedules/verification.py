@@ -34,7 +34,7 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
         return
     if (numbers := schedule.ranks * schedule.chunks) > _MAX_NUMBERS:
         raise LimitError(
-            f"{schedule.name} cannot be executed: chunks of all ranks",
+            f"{schedule.name} cannot be executed, because all ranks together have too many chunks",
             requested=numbers,
             limit=_MAX_NUMBERS,
             unit="chunks",

@@ -173,7 +173,7 @@ class BenchKeeper:
             return
         if method == "watch_light" and self._wants_fabric and self.service is not None:
             raise BusyError(
-                "the fabric manager already watches the light", device=device, hint="Read telemetry instead."
+                "only the fabric manager may watch the light", device=device, hint="Read telemetry instead."
             )
         if method not in _DRIVING_METHODS:
             return

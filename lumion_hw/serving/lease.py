@@ -116,7 +116,7 @@ class BenchLease:
                 hint=f"Give 1 to {_MAX_NAME_LENGTH} printable characters.",
             )
         if not 0.0 < lasts_s <= MAX_LEASE_S:
-            raise LimitError("duration of a lease", requested=lasts_s, limit=MAX_LEASE_S, unit="s")
+            raise LimitError("cannot give a lease of this duration", requested=lasts_s, limit=MAX_LEASE_S, unit="s")
         with self._guard:
             self.expire()
             active = self._active

@@ -177,7 +177,7 @@ class BenchOwner:
     ) -> Iterator[Self]:
         """Lock and open a bench and serve it for the duration of a ``with`` block.
 
-        At the end the bench is closed as its file says.
+        At the end the bench is closed; heaters then go off, or stay on for ``leave_on_s`` of the bench file.
 
         Args:
             open_bench: Opens the bench; called while the lock is held.
@@ -379,7 +379,7 @@ class BenchOwner:
         """Write a value to one setting.
 
         Args:
-            name: Name of the setting, as of its point.
+            name: Name of the setting, which is the name of its point.
             value: The new value.
             caller: The client.
             settled: Whether to wait until the light has settled, and then to read all light measurements again.

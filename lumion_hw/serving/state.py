@@ -167,8 +167,8 @@ class ServedRecovery:
 
     Attributes:
         time_s: Time of the report, in seconds since 1970.
-        failed: Name of the replaced unit; empty if a path was replaced.
-        spare: Name of the unit that replaced it; empty if a path was replaced.
+        failed: Name of the replaced server or accelerator; empty if a path was replaced.
+        spare: Name of the spare that replaced it; empty if a path was replaced.
         words: Reason of the recovery.
         spans: Durations of the steps of the recovery, in order, starting with the detection.
     """

@@ -111,8 +111,8 @@ class AptSession(Conversation):
     def probe(self, deadline: Deadline) -> bool:
         """Request the paddle parameters, which no device sends unasked; after a failure, send one zero byte first.
 
-        A device that waits for the rest of a frame takes the request for that rest. The zero shifts the request by one
-        byte in each round, until it starts at a frame boundary. Six zeros, or a shifted request, address no device.
+        A device that waits for the rest of a frame mistakes the request for that rest. The zero shifts the request by
+        one byte in each round, until it starts at a frame boundary. Six zeros, or a shifted request, address no device.
         """
         if not self._is_first_probe:
             self._write_paced(b"\0", deadline)

@@ -216,7 +216,7 @@ class Conversation(DeviceErrors, abc.ABC):
     def mark_out_of_sync(self, why: str) -> None:
         """Mark the session as out of sync: it accepts no reply before the next resynchronisation."""
         if not self._out_of_sync:
-            _log.warning("%s @ %s: out of sync after %s", self._device, self.address, why)
+            _log.warning("%s @ %s: the session is out of sync after %s", self._device, self.address, why)
             self._count(incomplete=1)
         self._out_of_sync = True
 

@@ -61,7 +61,7 @@ class ItlaSession(Conversation):
 
         Raises:
             NotSupportedError: The module does not have the register.
-            DeviceError: The module refuses.
+            DeviceError: The module refuses the command.
             LinkTimeout: No reply in time.
             FrameError: The data received is not a reply to this request.
         """
@@ -70,14 +70,14 @@ class ItlaSession(Conversation):
             return self._accepted(f"read 0x{register:02X}", reply).data
 
     def write(self, register: int, data: int) -> bool:
-        """Write 16 bits to a register; return whether the write is still pending. Raises as :meth:`read`."""
+        """Write 16 bits to a register; return whether the write is still pending. Raises the errors of :meth:`read`."""
         label = f"write 0x{register:02X} = {data}"
         with self.transaction():
             reply = self._accepted(label, self._ask(label, write_request(register, data), register))
             return reply.status is ItlaReplyStatus.PENDING
 
     def read_string(self, register: int) -> bytes:
-        """Return the bytes of a string register (AEA), read through register AEA-EAR. Raises as :meth:`read`."""
+        """Return the bytes of a string register (AEA), read through register AEA-EAR. Errors: see :meth:`read`."""
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(FrameError), self.transaction():
                 return self._string(register)
@@ -96,10 +96,9 @@ class ItlaSession(Conversation):
     def probe(self, deadline: Deadline) -> bool:
         """Read two registers in turn; after a failure, send one zero byte first.
 
-        A module that waits for the rest of a damaged request takes the new bytes for that rest. The zero shifts the
+        A module that waits for the rest of a damaged request mistakes the new bytes for that rest. The zero shifts the
         requests by one byte in each round, until a request starts at a frame boundary. Zeros are the request NOP, which
-        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) would become 0x40 or
-        0x00.
+        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) becomes 0x40 or 0x00.
         """
         if not self._is_first_probe:
             self.send(b"\0", deadline)
@@ -119,8 +118,8 @@ class ItlaSession(Conversation):
     def _ask(self, label: str, request: bytes, register: int) -> Reply:
         """Send a request until a valid reply arrives.
 
-        Reads and absolute writes may be repeated. After a damaged reply to a write, the last reply is first requested
-        again and accepted if it belongs to this write.
+        Reads, and writes of absolute values, may be repeated. After a damaged reply to a write, the last reply is first
+        requested again and accepted if it belongs to this write.
         """
         is_write = request != read_request(register)
         # Each read of AEA-EAR advances the module's pointer, so a repeat would skip two bytes of the text.
@@ -153,4 +152,4 @@ class ItlaSession(Conversation):
         data = self._ask("read 0x00", read_request(ItlaRegister.NOP), ItlaRegister.NOP).data
         code = data & 0x0F
         kind, words = _ERRORS.get(code, (DeviceError, f"error {code}"))
-        raise self.error(kind, f"{label}: {words}", code=code, command=label, hint="Nothing was changed.")
+        raise self.error(kind, f"{label} failed: {words}", code=code, command=label, hint="Nothing was changed.")

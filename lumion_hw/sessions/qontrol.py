@@ -124,13 +124,13 @@ class QontrolSession(Conversation):
         return len(self.request_list(text_request("NUP=0", RENUMBERED)))
 
     def ask(self, request: QontrolRequest) -> tuple[str, ...]:
-        """Send one request and return the lines of its reply. Raises as :meth:`run`."""
+        """Send one request and return the lines of its reply. Raises the errors of :meth:`run`."""
         return self.run((request,))[0]
 
     def run(self, requests: Sequence[QontrolRequest]) -> list[tuple[str, ...]]:
         """Send requests in order, some ahead of their replies, and return the lines of each reply.
 
-        All requests must be safe to repeat: after ``E15`` (serial communication error) they are sent again, up to three
+        All requests must be safe to repeat: after ``E15`` (serial communication error) they are sent again, up to 3
         times.
 
         Raises:
@@ -277,7 +277,7 @@ class QontrolSession(Conversation):
         report = Report(int(match[1]), int(match[2]), during, self._clock.now())
         if report.code not in REQUEST_ERRORS:
             self._reports.append(report)
-        _log.warning("%s @ %s: error line %s during %s", self.device, self.address, report, during or "idle time")
+        _log.warning("%s @ %s: a module reports %s during %s", self.device, self.address, report, during or "idle time")
         return report.code
 
     def _ensure_in_sync(self, label: str) -> None:

@@ -163,7 +163,7 @@ class Register:
 
     def _no_element(self, index: int | None) -> ValueError:
         if self.array is None:
-            return ValueError(f"{self.name} is one field; it has no element {index}")
+            return ValueError(f"{self.name} is a single field, not an array: it has no element {index}")
         low, high = self.array.indices[0], self.array.indices[-1]
         return ValueError(f"{self.name} has a {self.array.of} {low} to {high}, not {index}")
 
@@ -242,7 +242,7 @@ def decode(field: Register, data: bytes, index: int | None = None) -> Value:
 
 
 def number(field: Register, data: bytes, index: int | None = None) -> float:
-    """Return the value of a numeric field as a float. Errors as for :func:`decode`, and for text and bytes."""
+    """Return the value of a numeric field as a float. Raises ``ValueError``, also for text and bytes."""
     value = decode(field, data, index)
     if isinstance(value, (str, bytes)):
         raise ValueError(f"{field.name} is not a number")

@@ -88,7 +88,7 @@ def _current(body: dict[str, Any], arrays_file: Any, path: Path) -> CalibrationR
     if stated is None:
         return record
     if not isinstance(arrays_file, str) or Path(arrays_file).name != arrays_file:
-        raise CalibrationError(f"{path}: arrays_file is not a file name: {arrays_file!r}")
+        raise CalibrationError(f"{path}: the value of arrays_file is not a file name: {arrays_file!r}")
     arrays = read_arrays(path.parent / arrays_file)
     for mismatch in array_mismatches(record, arrays):
         raise CalibrationError(f"{path.parent / arrays_file}: {mismatch}")

@@ -32,7 +32,7 @@ def clock_for(transport: str) -> Clock:
         ConfigError: The transport does not exist.
     """
     if transport not in TRANSPORTS:
-        raise ConfigError(f"no transport {transport!r}", hint=f"The transports are {', '.join(TRANSPORTS)}.")
+        raise ConfigError(f"there is no transport {transport!r}", hint=f"The transports are {', '.join(TRANSPORTS)}.")
     return VirtualClock() if transport == "memory" else SystemClock()
 
 

@@ -137,11 +137,11 @@ MAINFRAME = {"kind": "keysight-816x", "model": "8164B"}
         ({"tls0": {"kind": "keysight-laser", "modules": {1: "81635A"}}}, "expected a laser in slot 0, found none"),
         (
             {"tls0": {"kind": "keysight-laser", "model": "N7776C", "modules": {0: "81600B-200"}}},
-            "expected model 8164A or 8164B with mainframe or modules, found N7776C",
+            "expected model 8164A or 8164B for the keys mainframe and modules, found N7776C",
         ),
         (
             {"mf0": MAINFRAME, "tls0": {"kind": "keysight-laser", "mainframe": "mf0", "address": "tcp://h:1"}},
-            "expected either mainframe or address, found both",
+            "expected either the key mainframe or address, found both",
         ),
         ({"tls0": {"kind": "keysight-laser", "mainframe": "mfx"}}, "found 'mfx', which is not in devices"),
         (

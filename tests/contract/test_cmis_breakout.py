@@ -327,7 +327,7 @@ def test_there_is_no_path_where_no_application_begins(dr4: Bench, first: int) ->
 def test_a_path_selects_at_its_own_lane_only(dr4: Bench) -> None:
     with pytest.raises(ConfigError, match="host lane 5"):
         dr4.driver.path(3).select_application(2, 5)
-    with pytest.raises(ConfigError, match="no application 1 from host lane 3"):
+    with pytest.raises(ConfigError, match="does not offer application 1 from host lane 3"):
         dr4.driver.path(3).select_application(1)
 
 

@@ -155,7 +155,7 @@ def edited(record: Path, **changes: Any) -> Path:
         ({"heater_ohm": -1.0}, "heater_ohm must be positive, but is -1"),
         ({"pucs": []}, "the record has 0 PUCs, but its mesh has 10"),
         ({"monitor_ports": [99]}, "port numbers outside its mesh of 12 ports"),
-        ({"mesh_label": "rings 100000", "mesh_document": None}, "does not describe mesh"),
+        ({"mesh_label": "rings 100000", "mesh_document": None}, "cannot build mesh"),
         ({"created_utc": "yesterday"}, "created_utc is not a time"),
         ({"arrays_file": "x" * 5000}, "File name too long"),
         ({"arrays_file": "../../etc/passwd"}, "arrays_file is not a file name"),

@@ -183,7 +183,7 @@ def test_times_and_counts_beyond_their_fields_are_not_encoded() -> None:
 def test_a_huge_number_of_points_in_few_bytes_ends_at_the_first_missing_one() -> None:
     data = bytearray(fp.SweepImage((fp.SweepPoint(),)).encode())
     data[4:8] = b"\xff\xff\xff\xff"
-    with pytest.raises(fp.ImageError, match="a point needs 2 bytes, 0 are left"):
+    with pytest.raises(fp.ImageError, match="a point needs 2 bytes, but 0 are left"):
         fp.SweepImage.decode(bytes(data), 4, 4)
 
 

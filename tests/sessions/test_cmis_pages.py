@@ -187,7 +187,7 @@ def test_bytes_that_no_module_has_are_refused(pages: PagedI2c, page: int, byte: 
 
 
 def test_a_write_of_nine_bytes_is_refused(pages: PagedI2c, bus: Bus) -> None:
-    with pytest.raises(ConfigError, match="9 bytes in one write to page 10h"):
+    with pytest.raises(ConfigError, match="9 bytes are too many for one write to page 10h"):
         pages.write_page(0x10, 145, bytes(9))
     assert bus.log == []
 
@@ -250,7 +250,7 @@ def test_a_replay_shows_its_pages_and_takes_no_writes() -> None:
     image = MemoryImage({(0, None): bytes(range(128)), (0, 0x11): bytes(128)}, source="lab.json")
     pages = ImagePages(image)
     assert pages.read_page(None, 14, 2) == b"\x0e\x0f"
-    with pytest.raises(PageNotSupportedError, match=r"lab\.json: no page 12h"):
+    with pytest.raises(PageNotSupportedError, match=r"lab\.json: there is no page 12h"):
         pages.read_page(0x12, 128, 1)
     with pytest.raises(NotSupportedError, match="saved image"):
         pages.write_page(0x11, 128, b"\x01")

@@ -583,7 +583,7 @@ def _equal_nic_counts(path: Path, ends: Sequence[object], units: Mapping[str, Se
 def _topology(
     base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
 ) -> Iterator[Check]:
-    """Yield the mistakes in the members and links of a job that contradict its topology."""
+    """Yield the members and links of a job that contradict its topology; members are servers or accelerators."""
     shape, links = job.get("topology", "pair"), items(job.get("links"))
     if shape == "pair":
         if len(members) != 2:

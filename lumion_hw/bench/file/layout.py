@@ -11,10 +11,13 @@ from pydantic import Field
 
 from lumion_hw.bench.file.fields import Whole
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.layout.components import KINDS
+from lumion_hw.mesh.layout.netlist import NETLIST, read_netlist
 from lumion_hw.mesh.layout.topologies import LAYOUTS, TOPOLOGIES, build_mesh
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 _FIRST = next(iter(TOPOLOGIES))
+_NETLIST_KEYS = ("netlist", "netlist_text", "netlist_top", "cells")
 _NAMED = tuple(word for word, layout in LAYOUTS.items() if layout.key is None)
 
 
@@ -49,7 +52,20 @@ def layout_fields() -> dict[str, Any]:
         size: Any = tuple[Whole, ...] if layout.many else Whole
         described = Field(None, description=f"Size of a {' or '.join(layouts)} mesh: {layout.size}.")
         fields[key] = (size | None, described)
-    return fields
+    return fields | _netlist_fields()
+
+
+def _netlist_fields() -> dict[str, Any]:
+    """Return the bench-file fields of a mesh that a netlist describes."""
+    kinds: Any = Literal[tuple(KINDS)]
+    text = "Contents of the netlist; the bench file's reader sets it. If given, no file is read."
+    cells = f"Kind of each component or instance that is unknown or differs: {', '.join(KINDS)}."
+    return {
+        "netlist": (str | None, Field(None, min_length=1, description="Netlist file beside the bench file.")),
+        "netlist_text": (str | None, Field(None, repr=False, description=text)),
+        "netlist_top": (str | None, Field(None, description="Component of the netlist to read. Default: the first.")),
+        "cells": (dict[str, kinds] | None, Field(None, description=cells)),
+    }
 
 
 def topology_of(section: Mapping[str, Any]) -> MeshTopology:
@@ -60,6 +76,8 @@ def topology_of(section: Mapping[str, Any]) -> MeshTopology:
     """
     for problem in layout_problems(section):
         raise ConfigError(problem.message)
+    if _kind(section) is NETLIST:
+        return _netlist_mesh(section)
     chosen = _chosen(section)
     if len(chosen) != 1:
         raise ConfigError("the section 'mesh' does not select a mesh", hint="Correct its other mistakes first.")
@@ -72,6 +90,11 @@ def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
     kind = _kind(section)
     if kind is None:
         return
+    if kind is NETLIST:
+        yield from _netlist_problems(section)
+    for key in _NETLIST_KEYS if kind is not NETLIST else ():
+        if section.get(key) is not None:
+            yield LayoutProblem(key, f"expected no {key}, which does not apply to a {kind.name} mesh", "topology")
     own_keys = {layout.key for layout in kind.layouts.values()}
     for key in dict.fromkeys(_key(LAYOUTS[word]) for word in _given(section) if LAYOUTS[word].key not in own_keys):
         yield LayoutProblem(key, f"expected no {key}, which does not apply to a {kind.name} mesh", "topology")
@@ -79,7 +102,7 @@ def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
     keys = [_key(kind.layouts[word]) for word in chosen]
     if len(keys) > 1:
         yield LayoutProblem(keys[-1], f"expected either {' or '.join(keys)}, found both", keys[0])
-    elif not keys and not _sized(section, kind):
+    elif kind.layouts and not keys and not _sized(section, kind):
         sizes = " or ".join(map(_key, kind.layouts.values()))
         yield LayoutProblem("topology", f"expected also {sizes}, the size of a {kind.name} mesh, found none")
     for word, numbers in chosen.items() if len(keys) == 1 else ():
@@ -95,6 +118,41 @@ def default_heater_channels(mesh: MeshTopology) -> list[tuple[int | None, int | 
     numbers = itertools.count()
     channels = [next(numbers) if has_heater else None for has_heater in mesh.has_heater.tolist()]
     return list(zip(channels[0::2], channels[1::2], strict=True))
+
+
+def _netlist_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
+    """Yield the mistakes in the keys of a mesh that a netlist describes."""
+    file, text = section.get("netlist"), section.get("netlist_text")
+    if file is None:
+        yield LayoutProblem("topology", "expected also netlist, the file that describes the mesh, found none")
+    elif text is None and isinstance(file, str):
+        message = f"expected also netlist_text, the contents of {file}, found none; load_bench reads the file"
+        yield LayoutProblem("netlist", message)
+    elif text is not None and _has_netlist_types(section):
+        try:
+            _netlist_mesh(section)
+        except ConfigError as error:
+            yield LayoutProblem("netlist", f"expected the netlist of a mesh: {error}")
+
+
+def _has_netlist_types(section: Mapping[str, Any]) -> bool:
+    """Return whether the values have the right types; wrong types are reported by the data model."""
+    cells = section.get("cells") or {}
+    top = section.get("netlist_top")
+    return (
+        isinstance(section["netlist"], str)
+        and isinstance(section["netlist_text"], str)
+        and isinstance(top, str | None)
+        and isinstance(cells, Mapping)
+        and all(isinstance(name, str) and isinstance(kind, str) and kind in KINDS for name, kind in cells.items())
+    )
+
+
+def _netlist_mesh(section: Mapping[str, Any]) -> MeshTopology:
+    if not _has_netlist_types(section):
+        raise ConfigError("the section 'mesh' does not select a mesh", hint="Correct its other mistakes first.")
+    name = section["netlist"].replace("\\", "/").rpartition("/")[2]
+    return read_netlist(section["netlist_text"], name, section.get("cells"), section.get("netlist_top"))
 
 
 def _key(layout: MeshLayout) -> str:

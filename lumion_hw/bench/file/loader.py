@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 # A bench file has a few KiB; a larger file is probably another kind of file.
 MAX_BYTES = 1 << 20
+MAX_NETLIST_BYTES = 16 << 20
 MAX_LISTED = 50
 _BUILTIN = pathlib.Path(__file__).parents[1] / "builtin"
 
@@ -202,10 +203,41 @@ def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel 
     elif len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _too_large(os.fspath(source))
     document = read_yaml(text)
+    unread = _add_netlist(document.data, pathlib.Path(os.fspath(source)).parent)
     # A text that is not YAML has one fault and no positions; the model would only add that everything is missing.
     model, checks = _validate(document.data) if document.marks else (None, [])
+    # A missing file is one mistake.
+    checks = [*(check for check in checks if not unread or check.path != unread[0].path), *unread]
     problems = problems_in(os.fspath(source), text, document, checks)
     return (None if problems else model), problems
+
+
+def _add_netlist(data: object, folder: pathlib.Path) -> list[Check]:
+    """Add the text of the netlist that a bench file names, so that its model is complete without the file.
+
+    Returns:
+        The mistake, if the netlist cannot be read.
+    """
+    from lumion_hw.bench.file.checks import Check
+    from lumion_hw.mesh.layout.netlist import NETLIST_NAME
+
+    mesh = data.get("mesh") if isinstance(data, dict) else None
+    name = mesh.get("netlist") if isinstance(mesh, dict) else None
+    if not isinstance(mesh, dict) or not isinstance(name, str):
+        return []
+    if mesh.get("topology") != NETLIST_NAME or mesh.get("netlist_text") is not None:
+        return []
+    path = folder / name
+    try:
+        raw = read_file(path, "netlist", max_bytes=MAX_NETLIST_BYTES)
+        check_kind(raw, path, "netlist")
+        mesh["netlist_text"] = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        return [Check(("mesh", "netlist"), f"expected UTF-8 text in {path}, found another byte in line {line}")]
+    except ConfigError as error:
+        return [Check(("mesh", "netlist"), f"expected a netlist beside the bench file: {error}")]
+    return []
 
 
 def _too_large(name: str) -> ConfigError:

@@ -161,7 +161,7 @@ class PluggableModel(DeviceModel):
 
 
 def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> RegisterAccess:
-    """Return the connection for an SFP+ driver, not yet open: direct, or through a bridge on the link."""
+    """Return the connection for an SFP+ driver, not yet open; a byte-stream link leads to a serial-to-I2C bridge."""
     if isinstance(link, ModuleConnection):
         return link.registers(clock, name)
     from lumion_hw.sessions.module.sc18im700 import Sc18im700

@@ -42,7 +42,7 @@ class TemperatureControllerModel(DeviceModel):
     )
 
     def set_up(self, device: ArroyoTec) -> ArroyoTec:
-        """Set the tolerance of the bench file, but not the temperature or the output. Return the controller."""
+        """Set the tolerance from the bench file, but not the temperature or the output. Return the controller."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):

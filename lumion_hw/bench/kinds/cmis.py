@@ -250,7 +250,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
 
 
 def _module_fault(name: str) -> ScriptedFault:
-    """Return the scripted fault that injects the emulated module's own fault of this name."""
+    """Return the scripted fault that triggers the fault of the same name in the emulated module."""
     from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
     from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 

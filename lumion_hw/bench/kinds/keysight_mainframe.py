@@ -129,10 +129,10 @@ class KeysightLaserModel(DeviceModel):
             for key in ("address", "serial", "modules"):
                 if getattr(self, key) is not None:
                     raise ValueError(
-                        f"expected either mainframe or {key}, found both: the {key} of the mainframe is used"
+                        f"expected either the key mainframe or {key}, found both: the {key} of the mainframe is used"
                     )
         if (self.modules is not None or self.mainframe is not None) and self.model == "N7776C":
-            raise ValueError("expected model 8164A or 8164B with mainframe or modules, found N7776C")
+            raise ValueError("expected model 8164A or 8164B for the keys mainframe and modules, found N7776C")
         if self.modules is not None:
             check_modules(self.modules, self.model or _DEFAULT_MAINFRAME)
             if 0 not in self.modules:

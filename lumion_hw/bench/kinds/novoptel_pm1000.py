@@ -46,7 +46,7 @@ class PolarimeterModel(DeviceModel):
     )
 
     def set_up(self, device: NovoptelPm1000) -> NovoptelPm1000:
-        """Set the averaging time and frequency of the bench file. Return the polarimeter."""
+        """Set the averaging time and frequency from the bench file. Return the polarimeter."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):

@@ -107,7 +107,7 @@ class LinkBudget:
 
     @property
     def darkness_db(self) -> float:
-        """Strongest misplaced light: other circuits' light at this end, or this circuit's light at an idle receiver."""
+        """Strongest misplaced light in dB: other circuits' light at this end, or this circuit's at an idle receiver."""
         return max((self.crosstalk_db, *(leak.level_db for leak in self.leakage if leak.is_idle)))
 
     @property
@@ -119,7 +119,7 @@ class LinkBudget:
 
     @property
     def osnr_margin_db(self) -> float | None:
-        """Predicted margin over the required OSNR, penalties included; ``None`` if no OSNR is required."""
+        """Predicted margin over the required OSNR in dB, penalties included; ``None`` if no OSNR is required."""
         if self.osnr_db is None or self.required_osnr_db is None:
             return None
         return self.osnr_db - self.required_osnr_db - self.penalty_db
@@ -161,7 +161,7 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
     Args:
         request: The request.
         budget: The budget.
-        hops: PUCs on the longest arm.
+        hops: Number of PUCs on the longest arm.
     """
     margin = f", with {request.min_margin_db:g} dB of margin" if request.min_margin_db else ""
     margin_field = "min_margin_db" if request.min_margin_db else None

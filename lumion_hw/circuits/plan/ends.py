@@ -101,7 +101,7 @@ def _difference_error(request: CircuitRequest, field: str, sends: str, receives:
 
 
 def _common_format(request: CircuitRequest, sender: ModuleOptics, receiver: ModuleOptics) -> ModuleFormat:
-    """Return the receiver's version of the first line format that both modules support."""
+    """Return the first line format that both modules support, with the properties stated by the receiver."""
     for sent in sender.formats:
         for received in receiver.formats:
             if (sent.name, sent.rate_gbps) == (received.name, received.rate_gbps):
@@ -154,7 +154,7 @@ def _arms(
     entries: tuple[InputPath, ...],
     exits: tuple[OutputPath, ...],
 ) -> _Arms:
-    """Return the fibres of each arm of a circuit, and the polarization strategy that the wiring allows."""
+    """Return the fibres of each arm of a circuit, and how the wiring allows its polarization to be handled."""
     split = len(entries) == 2
     if (split or sender.polarizations == 2) and (len(entries), len(exits)) != (2, 2):
         side = "inputs" if len(entries) != 2 else "outputs"
@@ -211,7 +211,7 @@ def _paired(
 
 
 def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]:
-    """Yield the circuit ends unchanged, then with the two outputs of each two-arm circuit exchanged."""
+    """Yield variants of the circuit ends: unchanged, then with the two outputs of two-arm circuits exchanged."""
     yield ends
     for index, circuit in enumerate(ends):
         if len(circuit.exits) == 2:

@@ -37,7 +37,7 @@ class BudgetLine:
 
 
 def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
-    """Return the lines of a circuit's link budget from launch to receiver, then further predictions."""
+    """Return the lines of a link budget: powers and losses from launch to receiver, then other predictions."""
     budget, request = circuit.budget, circuit.request
     crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB
     ceiling = "" if request.max_loss_db is None else f"at most {request.max_loss_db:g} dB"

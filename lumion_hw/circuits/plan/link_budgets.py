@@ -96,7 +96,7 @@ class LinkBudgetSolver:
         return tuple(self._circuit(index) for index in range(len(self._routed)))
 
     def _fibre_power_mw(self, sender: ModuleOptics, entries: Sequence[InputPath]) -> Real:
-        """Return a module's power in the fibre behind each receiver's port, shape ``(n_receivers,)``."""
+        """Return the power in mW that one module sends into each receiver's fibre, shape ``(n_receivers,)``."""
         power_mw = np.zeros(len(self._column))
         for entry in entries:
             into_db, _ = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
@@ -161,7 +161,7 @@ class LinkBudgetSolver:
         )
 
     def _pdl_db(self, arms: tuple[CircuitArm, ...]) -> float:
-        """Return the loss of the weakest polarization relative to the strongest, including light that changes arms."""
+        """Return the loss of the weakest polarization relative to the strongest, with light that leaks between arms."""
         if len(arms) < 2:
             return 0.0
         exits = [arm.path.target for arm in arms]
@@ -184,7 +184,7 @@ class LinkBudgetSolver:
         return _db((brightest / max(dimmest, 1e-12)) ** 2)
 
     def _receiver_columns(self, index: int) -> list[int]:
-        """Return the array columns of the receiver ports where a circuit ends."""
+        """Return the columns, in arrays by receiver port, of the ports where a circuit ends."""
         return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:

@@ -29,7 +29,7 @@ class ArmTrim:
     Attributes:
         puc: The PUC; no other arm uses it.
         coupling: Power coupling it is set to: 0 bar, 1 cross.
-        loss_db: Loss of the arm by the trim.
+        loss_db: Loss that the trim adds to the arm.
         stray_port: Port where the diverted light leaves the mesh; ``None`` if it circulates inside.
     """
 
@@ -78,7 +78,7 @@ class PlannedCircuit:
 
     Attributes:
         request: The request.
-        arms: Paths of the circuit through the mesh; of two paths, x polarization first.
+        arms: Paths of the circuit through the mesh; if there are two, that of x polarization first.
         budget: The expected power and signal quality.
         strategy: How the polarization is handled.
         reason: Reason for this strategy, as a sentence.
@@ -144,9 +144,9 @@ class CircuitPlan:
 
     Attributes:
         circuits: One circuit per request, in order.
-        routing: States of the PUCs used, and the distance to the best possible routing.
-        states: State of every PUC that can be set, parked ones included; the nearer state for a PUC that couples
-            partly.
+        routing: States of the PUCs used, and how far the cost may be from that of the best routing.
+        states: State of every PUC that can be set, parked ones included; for a PUC that couples partly, the nearer of
+            bar and cross.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         active: Circuits that were active before and keep their paths; their budgets include the new circuits.
         heat_mw: Heat of all heaters together.

@@ -63,8 +63,8 @@ def plan_circuits(
     """Plan circuits on a calibrated bench without changing it; only devices in the fibres are read.
 
     Routes have the lowest loss. PUCs that no circuit uses are parked in the cross state, or in bar if that opens a
-    closed ring. A state that a PUC's heaters cannot reach is not used. The stronger of two arms is trimmed, and so is
-    light that would overload a receiver.
+    closed ring. A state that a PUC's heaters cannot reach is not used. The stronger of two arms is attenuated (trimmed)
+    to the power of the weaker one, and so is light that would overload a receiver.
 
     Args:
         bench: The bench, or its checked file for a plan without any device. An open bench includes the present settings
@@ -191,10 +191,10 @@ class _Planner:
         return self._with_less_idle_light(plan, hop_limits)
 
     def _with_less_idle_light(self, plan: CircuitPlan, hop_limits: HopLimits) -> CircuitPlan:
-        """Return a plan with less light at idle receivers, if other routes allow it without other drawbacks.
+        """Return a plan with less light at idle receivers, if other routes reduce it without drawbacks.
 
-        This light comes from imperfect couplers. The PUC at the idle port is parked in the other state, or, if circuits
-        use it, they are routed around it. If that is not enough, circuits are routed around the leaking PUC.
+        This light comes from imperfect couplers. The PUC at the idle port is parked in the other state; if circuits use
+        it, they avoid it instead. If that is not enough, circuits avoid the PUC that leaks most.
         """
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
@@ -224,7 +224,7 @@ class _Planner:
         return best
 
     def _plan_without_hop_limits(self, error: RoutingError) -> CircuitPlan:
-        """Return a plan made without hop limits if its link budgets hold; else raise an error that gives the excess."""
+        """Return a plan made without hop limits if its link budgets hold; else raise an error that lists the excess."""
         try:
             plan = self._plan_once([None] * len(self._ends))
         except RoutingError:
@@ -300,7 +300,7 @@ class _Planner:
     def _route(
         self, hop_limits: HopLimits, avoided: Collection[int]
     ) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
-        """Return the routes for the first pairing of inputs and outputs that can be routed."""
+        """Try the pairings of inputs and outputs in turn; return the routes of the first one that can be routed."""
         refusal: RoutingError | None = None
         for finder in self._finders:
             try:
@@ -309,7 +309,7 @@ class _Planner:
                 refusal = refusal or error
             if self._effort.is_over():
                 break
-        raise refusal or RoutingError("no pairing of inputs and outputs was tried")
+        raise refusal or RoutingError("there was no pairing of inputs and outputs to try")
 
     def _program(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
@@ -375,7 +375,7 @@ def _idle_light_db(plan: CircuitPlan) -> float:
 
 
 def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
-    """Return the excess power of each arm in dB, relative to the other arm and to the receiver's overload."""
+    """Return the loss in dB to add to each arm for equal arms, and for a received power below overload."""
     budget = circuit.budget
     losses = [arm.total_loss_db for arm in circuit.arms]
     excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)

@@ -139,8 +139,8 @@ class PlanningMesh:
 
         Args:
             currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-            sources: Wavelength in nm of the light at each port. It is used only where the record models dispersion and
-                covers it; the wavelength in a bench file may be a mere default.
+            sources: Wavelength in nm of the light at each port. It is used only if the record models dispersion and its
+                range includes the wavelength, because the wavelength in a bench file may be a mere default.
         """
         by_wavelength: dict[float | None, list[int]] = {}
         for port, sent_nm in sources.items():
@@ -169,7 +169,7 @@ class PlanningMesh:
         return power
 
     def leaking_puc(self, currents_ma: Real, path: Path, port: int) -> int:
-        """Return the PUC of a path from which most of the path's stray light reaches a port."""
+        """Return the PUC on a path that sends more stray light to a given port than any other PUC on this path."""
         cells = self.known.cells(currents_ma)
         share = np.abs(cells.transfer(cells.reference_hz)) ** 2
         way = to_wave_path(self.known.mesh, path)
@@ -190,7 +190,7 @@ def _loss_or_typical(typical_db: float, loss_db: float | None, sigma_db: float |
 
 
 def _can_reach(record: CalibrationRecord, puc: int, state: State) -> bool:
-    """Return whether a PUC's heaters can reach a state; a stuck PUC without a passive phase counts as reaching it."""
+    """Return whether a PUC's heaters can reach a state; true for a stuck PUC whose passive phase is unknown."""
     entry = record.pucs[puc]
     if entry.passive_phase_rad is None:
         return True

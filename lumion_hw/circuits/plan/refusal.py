@@ -1,4 +1,4 @@
-"""Errors for circuits whose budget fails, with the nearest alternative that would be possible."""
+"""Errors for circuits whose link budget fails, with the relaxed limits that would make them possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lumion_hw.interfaces.wiring import BLOCKED_DB
 
 
 class BudgetError(CircuitError):
-    """A circuit is not set up because a value of its budget fails; nothing was changed.
+    """A circuit is not set up because a value of its link budget violates a limit; nothing was changed.
 
     Args:
         message: Name of the circuit and the violated limits.
@@ -51,7 +51,7 @@ _REMEDIES = {
 
 
 def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -> BudgetError:
-    """Return the error for a circuit whose link budget fails, given the nearest plan for that circuit.
+    """Return the error for a circuit whose link budget fails, given the plan that came closest to its limits.
 
     Args:
         circuit: The circuit as it would be.
@@ -96,7 +96,7 @@ def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
 
 
 def _relaxed_limit(violation: BudgetViolation, request: CircuitRequest) -> float:
-    """Return the value of a request's limit that the plan would meet."""
+    """Return the value to which a limit of a request must be relaxed so that the plan meets it."""
     # Rounded towards the easier value, so that a request with this limit succeeds.
     if violation.field == "min_margin_db":
         short = abs(violation.found - violation.limit)

@@ -24,7 +24,7 @@ class CircuitRequest:
         max_loss_db: Largest predicted loss of the mesh from fibre to fibre; ``None`` without a limit.
         max_hops: Largest number of PUCs on the path; ``None`` without a limit.
         priority: Circuits of higher priority choose their paths first.
-        exclusive: Whether no other circuit may share a PUC with this circuit. Other circuits' light at its end then
+        exclusive: If true, no other circuit may share a PUC with this circuit, and other circuits' light at its end
             stays 30 dB below its own light.
         lease_s: Duration after which the circuit is disconnected; ``None`` without a limit.
     """

@@ -1,4 +1,4 @@
-"""Find routes of circuits: by priority, with a circuit's two arms equally long, around PUCs of exclusive circuits."""
+"""Find routes of circuits: higher priority first, two arms of a circuit equally long, no PUCs of exclusive circuits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlanningEffort:
 
     Attributes:
         improve_s: Time to search for better routes than the first ones found.
-        explain_s: Time to find the few conflicting circuits if there are no routes.
+        explain_s: Time to find which few circuits conflict if there are no routes.
         is_over: Returns whether it is too late to try another alternative.
         progress: Called with the progress, as described in :class:`~lumion_hw.mesh.routing.RouteRequest`.
     """
@@ -184,7 +184,7 @@ class RouteFinder:
     def _mismatches(
         self, pairs: Sequence[tuple[int, int]], unequal: Sequence[tuple[int, ...]]
     ) -> Iterator[dict[int, int]]:
-        """Yield lengths in PUCs for two arms, one odd and one even; smallest difference first, then shortest arms."""
+        """Yield unequal length pairs in PUCs for arms with different parity; least difference first, then shortest."""
         options = []
         for first, second in unequal:
             shortest = [int(self._mesh.shortest_hops[pairs[arm]]) for arm in (first, second)]
@@ -231,13 +231,13 @@ class RouteFinder:
             if shared:
                 raise NoPathError(
                     f"circuit {self.ends[index].request} would share PUCs {shared} with a circuit that is exclusive "
-                    "or trims light there",
+                    "or attenuates light there",
                     ports=tuple(port for pair in self.ends[index].pairs for port in pair),
                     hint="Plan the circuits together, without exclusive, or between other ports.",
                 )
 
     def _joint_routing(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool) -> Routing:
-        """Merge the routings of all groups of circuits into one; the cost has no surcharges of discouraged PUCs."""
+        """Merge the routings of all groups of circuits into one; its cost excludes the surcharges for PUCs to avoid."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
             return route(self._mesh, RouteRequest([], active=self._active))

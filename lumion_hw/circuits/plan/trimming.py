@@ -41,7 +41,7 @@ class Trimmer:
     paths: Sequence[Path]
 
     def options(self, path: Path, loss_db: float) -> list[ArmTrim]:
-        """Return the PUCs that can add a given loss to a path; the least stray light at receivers first.
+        """Return the trims that add a given loss to a path; those with the least stray light at receivers first.
 
         Args:
             path: The arm to trim.
@@ -67,7 +67,7 @@ class Trimmer:
         return [trim for _, trim in sorted(candidates, key=lambda item: item[0])]
 
     def unshared_passes(self, path: Path) -> Iterator[tuple[int, State]]:
-        """Yield the entry port and state of each PUC that a path uses only once and no other path uses."""
+        """Yield entry port and state of each PUC that a path passes only once and that no other path passes."""
         shared = {puc for other in self.paths if other is not path for puc in other.pucs}
         way = to_wave_path(self.mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
@@ -75,7 +75,7 @@ class Trimmer:
                 yield wave, state
 
     def _harm_rank(self, harm: float, port: int | None) -> tuple[float, int]:
-        """Return a sort key for stray light: power at a receiver, then whether light circulates or enters a source."""
+        """Return a sort key for harm by stray light: power at receivers, then if it circulates or enters a source."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}
         # Harmless trims tie, so that of these a trim into a free port precedes one into a source or into a ring.

@@ -1,11 +1,12 @@
 """Driver for Amonics AEDFA erbium-doped fibre amplifiers: SCPI-like text at 19200 baud, no ``*IDN?``, no error queue.
 
-The command set is that of the programming manual, as quoted by three independent public clients. ``amonics_edfa`` shows
-replies, line ends, the gap of at least 50 ms between commands, the states (0 off, 1 on, 2 busy, 4 lock) and queries for
-the numbers of pumps and monitors. KeckLFC's ``amonics_edfa`` shows units of set points, and that some models have no
-mode query or input monitor, or sometimes ignore the first switching command. The third is a class ``AmonicsEDFA``. An
-amplifier does not answer unknown queries, so a feature whose query has no reply at opening counts as missing. Commands
-have no reply, so settings are read back. The modes are ACC (current), APC (power) and AGC (gain, unverified).
+The command set is that of the programming manual, as three independent public clients quote it. The package
+``amonics_edfa`` shows replies, line ends, the gap of at least 50 ms between commands, the states (0 off, 1 on, 2 busy,
+4 lock) and queries for the numbers of pumps and monitors. KeckLFC's client of the same name shows units of set points,
+and that some models have no mode query or input monitor, or sometimes ignore the first switching command. The third
+client is a class ``AmonicsEDFA``. An amplifier does not answer unknown queries, so a feature whose query has no reply
+at opening counts as missing. Commands have no reply, so settings are read back. The modes are ACC (current), APC
+(power) and AGC (gain, unverified).
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._session.close()
 
     def hold_current_ma(self, current_ma: float) -> None:
-        """Hold the current of the first pump constant. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        """Hold the current of the first pump constant. Errors: see :meth:`OpticalAmplifier.hold_current_ma`."""
         self._hold(AmplifierMode.CURRENT, "pump current", current_ma, "mA")
 
     def hold_power_dbm(self, power_dbm: float) -> None:
@@ -292,7 +293,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             if (unit_now := self._unit(mode_name)) != quantity.unit:
                 raise self._session.error(
                     VerifyError,
-                    f"unit of the {label}",
+                    f"the unit of the {label} has changed",
                     wrote=quantity.unit,
                     read=unit_now,
                     hint="Another program or the panel changed the unit at the same time. Set the value again.",

@@ -1,10 +1,10 @@
 """Driver for Yokogawa AQ6370, AQ6370B, C, D and E optical spectrum analysers over SCPI.
 
-The commands are those of the Remote Control Manuals (IM AQ6370C-17EN and AQ6370D-17EN, chapter 7; sweep: pages 7-85 to
-7-88, as quoted by LabExT), as PyMeasure, InstrumentKit and LabExT send them. Wavelengths without a unit are metres, so
-they are sent with the suffix NM and returned in metres; a trace is a block of little-endian float64. TCP port 10001
-requires a login: ``OPEN "user"``, reply ``AUTHENTICATE CRAM-MD5.``, then the password in plain text (any for
-``anonymous``), reply ``ready``. The encrypted login is not used; that all units accept plain text is unverified.
+The commands are those of the Remote Control Manuals (IM AQ6370C-17EN and AQ6370D-17EN, chapter 7), in the form in which
+PyMeasure, InstrumentKit and LabExT send them. For the sweep, LabExT quotes pages 7-85 to 7-88. Wavelengths are sent
+with the suffix NM and returned in metres; a trace is a block of little-endian float64. TCP port 10001 requires a login:
+``OPEN "user"``, reply ``AUTHENTICATE CRAM-MD5.``, then the password in plain text (any for ``anonymous``), reply
+``ready``. The encrypted login is not used (unverified whether all units accept plain text).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class YokogawaAq6370(ScpiDriver):
         if not start_nm < stop_nm:
             raise self._session.error(
                 LimitError,
-                "last wavelength",
+                "the last wavelength is too small",
                 requested=stop_nm,
                 limit=start_nm,
                 unit="nm",
@@ -292,7 +292,7 @@ class YokogawaAq6370(ScpiDriver):
             setup.hold(HeldSetting(f"{header}?", reply, label, restore))
 
     def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, label: str) -> None:
-        """Check the user's setting of a wavelength or level shift with every later trace, if the analyser has it."""
+        """Check the user's wavelength or level shift with every later trace, if the analyser has such a shift."""
         try:
             shift = self._scpi.setting(f"{header}?")
         except LinkTimeout:

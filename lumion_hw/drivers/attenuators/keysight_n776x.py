@@ -1,4 +1,4 @@
-"""Driver for Keysight (Agilent) N776xA variable attenuators, and those of the N7751A and N7752A.
+"""Driver for Keysight (Agilent) N776xA variable attenuators, and for the attenuators in an N7751A or N7752A.
 
 The commands are those of the N77xx Series Programming Guide, "Signal Conditioning". Each attenuator occupies two slots
 ("Slot and Channel Numbers"), so attenuator ``n`` is slot ``2n - 1``. Attenuations without a unit are dB. Wavelengths

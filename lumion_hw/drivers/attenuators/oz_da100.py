@@ -117,7 +117,7 @@ class OzDa100(Driver):
         if not abs(actual_db - attenuation_db) <= READBACK_DB:
             raise self._session.error(
                 VerifyError,
-                "attenuation in dB",
+                "the attenuation in dB was not reached",
                 wrote=attenuation_db,
                 read=actual_db,
                 hint="The motor did not reach the position. Call home() and try again.",

@@ -189,7 +189,7 @@ class ScpiLaser(ScpiDriver):
 
         Raises:
             LimitError: Outside the laser's range; nothing was changed.
-            DeviceError: The laser refuses.
+            DeviceError: The laser refuses the command.
             VerifyError: The frequency read back differs.
         """
         check_range("frequency", frequency_thz, self.ranges.frequency_thz, "THz", self._session)
@@ -203,7 +203,7 @@ class ScpiLaser(ScpiDriver):
 
         Raises:
             LimitError: Outside the laser's range; nothing was changed.
-            DeviceError: The laser refuses.
+            DeviceError: The laser refuses the command.
             VerifyError: The power read back differs.
         """
         check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)
@@ -243,7 +243,7 @@ class ScpiLaser(ScpiDriver):
             )
 
     def wait_ready(self, timeout_s: float) -> LaserState:
-        """Wait until the laser emits and no operation is pending. Raises as :meth:`TunableLaser.wait_ready`."""
+        """Wait until the laser emits and no operation is pending. Errors: see :meth:`TunableLaser.wait_ready`."""
         deadline = deadline_after(self._clock, timeout_s)
         while not (state := self.state()).ready:
             if not state.emitting:

@@ -1,8 +1,9 @@
 """Driver for the control server of the SmartLight prototype: one line of text sets the states of all unit cells.
 
 The server sends no acknowledgement and has no read-back, checksum or watchdog. If the server closes the connection
-after a line, the line was *sent*, no more: check the light with a power meter or a transponder. The server sets states,
-not currents, so this is not a ``MeshController``. It has no authentication: connect it to a separate network.
+after a line, this only means that the line was *sent*: check the light with a power meter. This is no
+``MeshController``, because the server sets states, not currents. Connect it to a separate network: it has no
+authentication.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def line_from_states(states: Mapping[int, PucState], n_pucs: int = N_PUCS) -> st
             raise ConfigError(f"{index!r} is not the number of a unit cell", hint=f"Use integers 0 to {n_pucs - 1}.")
         if not 0 <= index < n_pucs:
             limit = 0 if index < 0 else n_pucs - 1
-            raise LimitError("number of a unit cell (nothing was sent)", requested=index, limit=limit, unit="")
+            raise LimitError("no such unit cell; nothing was sent", requested=index, limit=limit, unit="")
         if not isinstance(state, str) or state not in _STATE_SYMBOLS:
             raise ConfigError(f"unit cell {index}: {state!r} is not a state", hint="Use 'bar' or 'cross'.")
     return "[" + ", ".join(f"({index}, '{_STATE_SYMBOLS[states[index]]}')" for index in sorted(states)) + "]"
@@ -151,7 +152,7 @@ class LineServerMesh:
             progress += data[:free_bytes]
             dropped += max(len(data) - free_bytes, 0)
         _log.warning(
-            "%s @ %s: the server kept the connection open; reply: %s", self._device, link.name, _printable(progress)
+            "%s @ %s: the server did not close the connection; reply: %s", self._device, link.name, _printable(progress)
         )
         raise LinkTimeout(
             f"the line was sent, but the server did not close the connection within {EXCHANGE_S:g} s", address=link.name

@@ -63,9 +63,9 @@ class KeysightMeter(ScpiMeter):
     """Base of Keysight power meter drivers; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
     Readings are absolute powers in watts: opening selects this unit and switches references off. Every reading triggers
-    its channels, so it is never older than its call. Unit, reference, wavelength and the calibration offset found at
-    opening are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). The link is a
-    raw socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    a new measurement, so it is never older than the call. Unit, reference, wavelength and the calibration offset found
+    at opening are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). The link is
+    a raw socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
         channel_word: Name of a channel, for messages.
@@ -112,7 +112,7 @@ class KeysightMeter(ScpiMeter):
                     for module in dict.fromkeys(head.module for head in self._heads):
                         self._session.write(f"INIT{module}:CONT 1")
                 except LumionError as error:
-                    _log.debug("%s: continuous triggering not restored: %s", self._device, error)
+                    _log.debug("%s: continuous triggering could not be restored: %s", self._device, error)
             self._session.close()
 
     @property
@@ -373,8 +373,8 @@ class KeysightMeter(ScpiMeter):
     def _zeroing_problem(self, channel: int) -> str:
         """Return why zeroing a channel failed, or an empty string.
 
-        Not all models have a query for the zeroing status. It is sent with a query that all answer, to avoid a
-        time-out.
+        Not all models can report the zeroing status. Its query is sent together with a query that all models answer, to
+        avoid a time-out.
         """
         status, _, _ = self._session.query(f"{self.head(channel).sense}:CORR:COLL:ZERO?;*OPC?").rpartition(";")
         return "" if not status or float(status) == 0 else f"status {status}"

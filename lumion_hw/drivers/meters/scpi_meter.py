@@ -15,11 +15,11 @@ class ScpiMeter(ScpiDriver):
     Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
-        dark: Text for messages: which part must be dark for zeroing, and how to make it dark.
+        dark: Text for messages: how to darken the meter for zeroing.
     """
 
     kind = "meter"
-    dark: ClassVar[str] = "every channel dark: cap the inputs"
+    dark: ClassVar[str] = "Cap all inputs"
 
     def errors(self) -> tuple[tuple[int, str], ...]:
         """Read and empty the instrument's error queue, oldest error first."""
@@ -32,5 +32,5 @@ class ScpiMeter(ScpiDriver):
             f"zeroing failed: {'; '.join(reasons)}",
             code=code,
             command=command,
-            hint=f"Zeroing needs {self.dark} or switch the light off, then zero again.",
+            hint=f"{self.dark}, or switch the light off; then zero again.",
         )

@@ -76,7 +76,7 @@ class ThorlabsPm(ScpiMeter):
     makers = ("THORLABS",)
     models = MODELS
     ignorable_errors = frozenset({-231, -261})  # questionable data, and a dark reading in dBm
-    dark = "a dark sensor: cap it"
+    dark = "Cap the sensor"
 
     def __init__(
         self, link: Link, clock: Clock, *, sample_s: float = DEFAULT_SAMPLE_S, **names: Unpack[DeviceNames]
@@ -128,7 +128,7 @@ class ThorlabsPm(ScpiMeter):
         """Sensor that was connected when the meter was opened."""
         self._check_open()
         if self._sensor is None:
-            raise self._session.error(DeviceError, "the sensor is not known")
+            raise self._session.error(DeviceError, "the sensor has not been identified")
         return self._sensor
 
     def wavelength_nm(self, channel: int = CHANNEL) -> float:

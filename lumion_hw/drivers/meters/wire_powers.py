@@ -18,7 +18,7 @@ def range_states(values_w: NDArray[np.float64], largest_w: float) -> NDArray[np.
     """Return the range state of each number, in the shape of ``values_w``.
 
     Markers are the largest float32 or float64, 9.9E37, infinities and NaN. A power above the capability of the sensor,
-    or far below zero, is invalid: its unit is not watt, or there is a fault.
+    or far below zero, is invalid: either its unit is not watt, or the meter has a fault.
 
     Args:
         values_w: Numbers in watts.

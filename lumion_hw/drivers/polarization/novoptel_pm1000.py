@@ -154,7 +154,7 @@ class NovoptelPm1000(Driver):
             return _THZ_PER_STEP * self._set(FREQUENCY, round(frequency_thz / _THZ_PER_STEP), "frequency / 10 GHz")
 
     def set_averaging_s(self, averaging_s: float) -> float:
-        """Set the averaging time to the nearest power of two of 10 ns samples, and return the time set.
+        """Set the averaging time to the nearest value 10 ns x 2^n, and return the time set.
 
         Raises:
             LimitError: Outside 10 ns to 10.49 ms; nothing was changed.
@@ -203,7 +203,7 @@ class NovoptelPm1000(Driver):
                 self._set(register, self._held[register], f"register {register}")
         raise self._session.error(
             VerifyError,
-            f"registers {', '.join(map(str, changed))}",
+            f"registers {', '.join(map(str, changed))} changed during the reading",
             wrote=[self._held[register] for register in changed],
             read=[dict(zip(self._held, actual, strict=True))[register] for register in changed],
             hint="Another program changes these registers. The reading was discarded.",

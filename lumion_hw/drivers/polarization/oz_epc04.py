@@ -107,7 +107,7 @@ class OzEpc04(Driver):
         Raises:
             LimitError: A voltage is outside -5000 to 5000 mV; nothing was sent.
             VerifyError: A voltage read back differs by more than the accuracy of the reading (40 mV).
-            DeviceError: The controller refuses.
+            DeviceError: The controller refuses the command.
         """
         requested_mv = self._checked_settings(settings)
         with self._session.transaction():
@@ -119,7 +119,7 @@ class OzEpc04(Driver):
                 if not _agree(actual_mv, requested_mv):
                     raise self._session.error(
                         VerifyError,
-                        "drive voltages in mV",
+                        "the drive voltages differ from the set voltages (mV)",
                         wrote=list(requested_mv),
                         read=list(actual_mv),
                         hint="Another program may use this controller, or its scrambling mode is on.",
@@ -153,7 +153,7 @@ class OzEpc04(Driver):
             if not abs(value) <= LARGEST_MV:
                 raise self._session.error(
                     LimitError,
-                    f"voltage of channel {channel}",
+                    f"the voltage of channel {channel} is out of range",
                     requested=value,
                     limit=-LARGEST_MV if value < 0 else LARGEST_MV,
                     unit="mV",

@@ -219,7 +219,7 @@ class ThorlabsMpc(Driver):
             )
         raise self._session.error(
             VerifyError,
-            f"position of {name} in counts" + ("" if status.bits & StatusBit.ENABLED else ", which is not enabled"),
+            f"position of {name} in counts" + ("" if status.bits & StatusBit.ENABLED else " (it is not enabled)"),
             wrote=target,
             read=status.counts,
             hint="Check whether the paddle is blocked, or whether another program uses this controller.",
@@ -313,7 +313,7 @@ class ThorlabsMpc(Driver):
                     "velocity in %",
                     wrote=requested,
                     read=reported.velocity_percent,
-                    hint="Remove velocity_percent from the bench file.",
+                    hint="To keep the controller's velocity, remove velocity_percent from the bench file.",
                 )
         if not SLOWEST_PERCENT <= reported.velocity_percent <= FASTEST_PERCENT:
             raise self._identity_error(f"a velocity of {reported.velocity_percent} %")

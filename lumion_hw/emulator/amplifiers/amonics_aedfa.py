@@ -7,9 +7,9 @@ programming manual) sends on connecting. It replies mode names separated by blan
 and readings such as ``7.180000e+02``. Unsupported commands, and queries of the settings of an inactive mode, get no
 reply. A channel state is 0 off, 1 on, 2 busy, 4 locked; switching the channel off ends the master activation.
 
-Model choices (unverified): a set point beyond the limits, a change of mode during emission, and an activation of a
-channel that is off are silently ignored; the amplifier is busy for 0.5 s after switching on; the steps and smallest
-values of set points; powers have a resolution of 0.1 µW.
+Choices of this emulator (unverified): a set point beyond the limits, a change of mode during emission, and an
+activation of a channel that is off are silently ignored; the amplifier is busy for 0.5 s after switching on; the steps
+and smallest values of set points; powers have a resolution of 0.1 µW.
 
 Optics: the gain is G = 1 / (1/G0 + (P_in + P_0)/P_sat) at the input power P_in, with the weak-signal gain G0 of 30 dB,
 a saturation power P_sat set by the pump current, and P_0 the C-band noise referred to the input. In constant-power mode

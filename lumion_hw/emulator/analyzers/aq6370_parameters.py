@@ -1,7 +1,7 @@
 """AQ6370 settings that are stored and replied but do not affect the emulation: display, corrections, kinds of sweep.
 
 Headers, values and units are those of the public QCoDeS driver of AQ637x analysers, for the AQ6370 models. Limits and
-values after ``*RST`` are model choices (unverified).
+values after ``*RST`` are choices of this emulator (unverified).
 """
 
 from __future__ import annotations

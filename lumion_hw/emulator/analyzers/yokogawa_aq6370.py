@@ -1,20 +1,20 @@
 """Emulated Yokogawa AQ6370 optical spectrum analyser: SCPI over TCP port 10001 with a login.
 
-Language: AQ6370 series Remote Control User's Manual (IM AQ6370C-17EN; its page on timeouts and the automatic offset at
-easymanua.ls), as used by PyMeasure's AQ6370 classes and InstrumentKit's Yokogawa6370. ``OPEN "user"`` is answered by
-``AUTHENTICATE CRAM-MD5.``. Then the host sends a password in clear text, or ``AUTHENTICATE CRAM-MD5 OK`` for a
-challenge and the MD5 sum of challenge and password; the reply is ``READY`` (``ready`` for models up to the AQ6370C).
-Lengths are in metres, floats have three digits of exponent, binary traces are little-endian. Bit 0 of
+Command language: AQ6370 series Remote Control User's Manual (IM AQ6370C-17EN; its page on timeouts and the automatic
+offset at easymanua.ls), as used by PyMeasure's AQ6370 classes and InstrumentKit's Yokogawa6370. ``OPEN "user"`` is
+answered by ``AUTHENTICATE CRAM-MD5.``. Then the host sends a password in clear text, or ``AUTHENTICATE CRAM-MD5 OK``
+for a challenge and the MD5 sum of challenge and password; the reply is ``READY`` (``ready`` for models up to the
+AQ6370C). Lengths are in metres, floats have three digits of exponent, binary traces are little-endian. Bit 0 of
 ``STATus:OPERation`` is set at the end of a sweep; a point without measurable light reads -210 dBm. Display and
 correction commands are those of the public QCoDeS driver of AQ637x.
 
-Model choices (unverified): messages before the login get no reply; a wrong login gets ``ERROR`` and may be repeated;
-each connection has its own login. A sweep records the light at its end. Sweep times for 100 nm and 1001 points are
-those of the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), scaled by span, points, averages. The noise floor is
--60 to -90 dBm by sensitivity and falls with averaging. The resolution filter is a Gaussian whose full width is the set
-resolution, with stray light 63 dB below the total. Trace levels are in the display's level unit (W on a linear scale).
-Trace wavelengths are always in metres. Every ten minutes a sweep begins with an automatic offset of 30 s
-(``CALibration:ZERO``). Not implemented: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
+Choices of this emulator (unverified): messages before the login get no reply; a wrong login gets ``ERROR`` and may be
+repeated; each connection has its own login. A sweep records the light at its end. Sweep times for 100 nm and 1001
+points are those of the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), scaled by span, points, averages. The
+noise floor is -60 to -90 dBm by sensitivity and falls with averaging. The resolution filter is a Gaussian whose full
+width is the set resolution, with stray light 63 dB below the total. Trace levels are in the display's level unit (W on
+a linear scale). Trace wavelengths are always in metres. Every ten minutes a sweep begins with an automatic offset of 30
+s (``CALibration:ZERO``). Not implemented: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
 between markers, files; display settings have no effect.
 """
 

@@ -1,17 +1,17 @@
 """Emulated Keysight N776xA variable attenuators, and the attenuators of a N7751A or N7752A.
 
-Language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel subtrees",
-"The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and averaging
-follow the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every command is valid
-for either slot. ``*OPC?`` replies 0 while a filter moves.
+Command language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel
+subtrees", "The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and
+averaging follow the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every
+command is valid for either slot. ``*OPC?`` replies 0 while a filter moves.
 
-Model choices: ``INP:ATT?`` replies the attenuation that the filter moves to, because it queries a setting (unverified);
-insertion loss 2.2 dB and shutter isolation 100 dB (unverified); speed after ``*RST`` 1000 dB/s (unverified); with power
-control on, every update of the emulation corrects the filter; a summary register sets the bit of each slot that has
-unread enabled events. A note on multimode models in the guide says that speeds above 80 dB/s are set to full speed;
-here this applies to all models (unverified). ``TOREF`` and offsets to another power meter are refused, because there is
-no other meter. The guide omits the reply to queries of single offset-table entries; it is that of a mainframe. Not
-implemented: the two power meters of a N7751A and N7752A in slots 5 and 6, and saved settings
+Choices of this emulator: ``INP:ATT?`` replies the attenuation that the filter moves to, because it queries a setting
+(unverified); insertion loss 2.2 dB and shutter isolation 100 dB (unverified); speed after ``*RST`` 1000 dB/s
+(unverified); with power control on, every update of the emulation corrects the filter; a summary register sets the bit
+of each slot that has unread enabled events. A note on multimode models in the guide says that speeds above 80 dB/s are
+set to full speed; here this applies to all models (unverified). ``TOREF`` and offsets to another power meter are
+refused, because there is no other meter. The guide omits the reply to queries of single offset-table entries; it is
+that of a mainframe. Not implemented: the two power meters of a N7751A and N7752A in slots 5 and 6, and saved settings
 (``CONFigure:MEASurement:SETTing``).
 """
 

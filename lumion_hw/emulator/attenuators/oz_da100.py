@@ -6,10 +6,11 @@ public: the driver OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/oz
 ``H``) and the list of commands in COO-Utilities/ozoptics (dd100mc.py). The host waits while the motor moves: ``Done``
 comes at the end of the movement.
 
-Model choices: the wording of the replies to ``A?`` and ``CD`` (unverified); 9600 baud, no echo before ``E1``; ``A`` is
-relative to the smallest loss, 1.2 dB; the attenuator is a blade in a beam, so attenuation is proportional to the square
-of the steps; 6000 steps at the largest attenuation, 3000 steps a second; homing takes one second longer than the travel
-back; an error is not followed by an empty line (unverified); ``RST`` homes, silent until homing has ended.
+Choices of this emulator: the wording of the replies to ``A?`` and ``CD`` (unverified); 9600 baud, no echo before
+``E1``; ``A`` is relative to the smallest loss, 1.2 dB; the attenuator is a blade in a beam, so attenuation is
+proportional to the square of the steps; 6000 steps at the largest attenuation, 3000 steps a second; homing takes one
+second longer than the travel back; an error is not followed by an empty line (unverified); ``RST`` homes, silent until
+homing has ended.
 """
 
 from __future__ import annotations

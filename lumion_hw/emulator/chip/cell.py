@@ -1,8 +1,8 @@
 """Unit cell of the emulated chip: two couplers, and two arms that differ in phase and loss.
 
-Fields vary as e^{+jωt}: a phase delays and multiplies by e^{-jφ}. A coupler of power splitting η passes √(1-η) straight
-and -j√η across. Light from end A to end B passes the coupler η1, then the arms, then η2. The reverse direction is the
-transpose, because the chip is reciprocal (it contains nothing magnetic).
+Fields vary as e^{+jωt}: a phase delays and multiplies by e^{-jφ}. A coupler of power splitting η passes the field
+straight times √(1-η), and across times -j√η. Light from end A to end B passes the coupler η1, then the arms, then η2.
+The reverse direction is the transpose, because the chip is reciprocal (it contains nothing magnetic).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Thermal crosstalk: the phase that a heater adds to other arms and to joints, per heat of the heater.
+"""Thermal crosstalk: the phase that a heater adds to other arms and to joints (waveguides between PUCs), per heat.
 
-The published curve gives the resonance shift of a ring of six PUCs when another PUC, at the distance d, is heated by π
-of phase (Teofilovic 2024; its samples fit 0.906·exp(-d/1.18 mm) + 0.12 in pm). The heated PUC used both arms, so one
-heater needs half of the applied power for π. The samples do not resolve scatter or the influence of die edge and metal.
+Source (Teofilovic 2024): a curve of the resonance shift of a ring of six PUCs while a PUC at distance d is heated for a
+phase of π; its samples fit 0.906·exp(-d/1.18 mm) + 0.12 in pm. That PUC was heated in both arms, so a single heater
+needs half of the power. The samples do not show scatter or the influence of die edge and metal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Faults that every emulated device can have, and helpers that declare further faults of one kind of device.
 
-A fault acts by calling a method or setting an attribute of the emulated device, so device classes contain no fault
-names.
+A fault calls a method or sets an attribute of the emulated device, so device classes contain no fault names.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ class Target:
 
     Attributes:
         device: The emulated device.
-        module: The module behind it, if the device is a bridge.
+        module: The pluggable module, if the device is the I2C bridge to a module.
     """
 
     device: Any

@@ -103,7 +103,7 @@ class ScriptedFault:
         arguments: Arguments of the fault.
         begin: Starts the fault on its target, with the arguments by name.
         end: Ends the fault, with the same arguments; ``None`` if it cannot be undone.
-        places: Returns the valid component numbers on a target, by kind of component.
+        places: Returns the numbers of a target's components, by kind of component (such as ``port``).
     """
 
     name: str

@@ -1,9 +1,9 @@
 """Emulated Keysight tunable lasers: the N7776C, and the laser module of an 8164B mainframe.
 
-Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where the guide is silent: after power-on the laser
-is locked with the pin 1234, and switching it on while locked gives error -203; tuning and sweeps are overlapped
-operations; a sweep with inconsistent parameters is refused with -221; after a sweep the laser stays at the wavelength
-where the sweep ended; realigning the cavity takes ten seconds.
+Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Choices of this emulator where the guide is silent: after
+power-on the laser is locked with the pin 1234, and switching it on while locked gives error -203; tuning and sweeps are
+overlapped operations; a sweep with inconsistent parameters is refused with -221; after a sweep the laser stays at the
+wavelength where the sweep ended; realigning the cavity takes ten seconds.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class LaserModule:
         state: SCPI state of the instrument.
         clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
         low_sse_loss_db: Power of the other output relative to the low-SSE (low spontaneous emission) output, in dB;
@@ -325,7 +325,7 @@ class EmulatedKeysightLaser(ScpiDevice):
         model: Second field of ``*IDN?``.
         serial: Third field.
         firmware: Last field.
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light whenever it has changed.
     """
@@ -372,11 +372,11 @@ class EmulatedKeysightLaser(ScpiDevice):
         self._scpi.declare(commands, {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1), "n": SuffixRange(0, 0, 0)})
 
     def light(self) -> Light:
-        """Return the light that the laser emits now, hidden errors included."""
+        """Return the light that the laser really emits now, with its wavelength and power errors."""
         return self.module.laser.light()
 
     def light_at(self, at_s: float) -> Light:
-        """Return the light that the laser emitted at an earlier time, hidden errors included."""
+        """Return the light that the laser really emitted at an earlier time, with its wavelength and power errors."""
         return self.module.laser.light_at(at_s)
 
     def trigger(self) -> None:

@@ -1,19 +1,20 @@
 """Emulated Santec TSL-510, TSL-550, TSL-570 and TSL-710 tunable lasers.
 
-Language: the maker's manual as public clients quote it: the maker's own samples (santec-corporation/python-samples),
-QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver with the manual's list of 62 commands. A
-carriage return ends messages both ways (manual 7.1.3; the samples read up to it); LF and CR LF are accepted too. Errors
-are those of the maker's table, ``0,"No error"`` when there is none; ``SYSTem:ALERt?`` replies ``No alerts.``. Without
-light the monitor reports less than -99 dBm. The monitor is before the shutter (measured on a TSL-775: a full log with a
-closed shutter). No terminator follows a binary block of logged values.
+Command language: the maker's manual as public clients quote it: the maker's own samples
+(santec-corporation/python-samples), QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver with the
+manual's list of 62 commands. A carriage return ends messages both ways (manual 7.1.3; the samples read up to it); LF
+and CR LF are accepted too. Errors are those of the maker's table, ``0,"No error"`` when there is none;
+``SYSTem:ALERt?`` replies ``No alerts.``. Without light the monitor reports less than -99 dBm. The monitor is before the
+shutter (measured on a TSL-775: a full log with a closed shutter). No terminator follows a binary block of logged
+values.
 
-Model choices where the manual is silent: tuning and sweeps are overlapped operations. A cycle of a two-way sweep is
-one pass forward and one back; both are counted and logged. Zero cycles count as one. A sweep waits if
+Choices of this emulator where the manual is silent: tuning and sweeps are overlapped operations. A cycle of a two-way
+sweep is one pass forward and one back; both are counted and logged. Zero cycles count as one. A sweep waits if
 ``TRIGger:INPut:EXTernal`` or ``:STANdby`` is on, until its software trigger or a pulse comes. After ``*RST`` the
 trigger output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is
 empty (as on the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, even if the set step
-is smaller (TSL-775; unverified for other models); the first is at the start of the sweep (unverified). Fine
-tuning, offset, attenuator, modulation and coherence control are stored and reported, without effect on the light; so is
+is smaller (TSL-775; unverified for other models); the first is at the start of the sweep (unverified). Fine tuning,
+offset, attenuator, modulation and coherence control are stored and reported, without effect on the light; so is
 ``TRIGger:OUTPut:SETTing``, because the emulated sweep has a constant speed.
 
 The log of powers is float64 of dBm in the SCPI set, as a QCoDeS driver reads it, and float32 in the Legacy set
@@ -136,20 +137,20 @@ class EmulatedSantecTsl(ScpiDevice):
         rng: Random numbers for the laser's errors.
         model: One of :data:`MODELS`; only the TSL-570 has two command sets.
         serial: Third field of ``*IDN?``.
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         terminator: Ends every reply.
         on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light whenever it has changed.
 
     Attributes:
-        profile: Model of the laser.
-        slow: Whether this is an older model than the TSL-570.
+        profile: Properties of this model of laser.
+        slow: Whether the laser is an older and slower model than the TSL-570.
         firmware: Firmware version, the last field of ``*IDN?``.
-        code: Present command set.
+        code: Present command set (Legacy or SCPI).
         network: Network addresses, by command keyword.
         port: Network port.
-        settings: Settings of the host.
-        laser: Model of the light. Its hidden errors are for tests only.
+        settings: Settings that the host has made.
+        laser: Physical model of the light. Its true errors, which the host cannot read, are for tests only.
         diode: Whether the laser diode is on.
         shut: Whether the shutter is closed.
 
@@ -204,11 +205,11 @@ class EmulatedSantecTsl(ScpiDevice):
         self.laser.set_power(0.0)
 
     def light(self) -> Light:
-        """Return the light that the laser emits now, hidden errors included."""
+        """Return the light that the laser really emits now, with its wavelength and power errors."""
         return self.light_at(self._scpi.state.clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the light that the laser emitted at an earlier time, hidden errors included."""
+        """Return the light that the laser really emitted at an earlier time, with its wavelength and power errors."""
         light = self.laser.light_at(at_s)
         moved_s, before = self._shutter
         return Light(0.0, light.wavelength_nm) if (self.shutter_closed if at_s >= moved_s else before) else light
@@ -372,7 +373,7 @@ class UnitBySet:
 
     Attributes:
         legacy: Limits and suffixes in the unit of the Legacy set, which is also that of the value.
-        per_legacy: Size of the Legacy unit in the SCPI unit, as exponent of ten: -9 for nm in m.
+        per_legacy: Exponent of ten that converts a value from the Legacy to the SCPI unit: -9 for nm to m.
         code: Returns the present command set.
         decimals: Number of decimals of a reply in the Legacy set, for a resolution of 0.1 pm or 10 MHz.
         optional: Whether the host may omit the parameter.

@@ -124,10 +124,10 @@ class _Trajectory:
 
 
 class SweptLaser:
-    """Physical model of a swept laser: wavelength and power at any time, with hidden errors.
+    """Physical model of a swept laser: wavelength and power at any time, with errors that the host cannot read.
 
     Args:
-        profile: Model of the laser.
+        profile: Properties of this model of laser.
         clock: Clock that gives the present time.
         rng: Random numbers for its errors.
         on_triggers: Called with the times of a sweep's pulses, in order, after they have passed.
@@ -194,7 +194,7 @@ class SweptLaser:
         return target_w + (before_w - target_w) * remaining
 
     def light(self) -> Light:
-        """Return the light that the laser emits now, hidden errors included."""
+        """Return the light that the laser really emits now, with its wavelength and power errors."""
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:

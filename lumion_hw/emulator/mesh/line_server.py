@@ -200,7 +200,7 @@ class LineServer(Switchable):
         shortest, longest = self._reconfiguration_s
         # One at a time: the unit has a single set of drivers.
         begin = max([self._clock.now(), *(job.end_s for job, _ in self._jobs)])
-        # Model choice: proportional to the number of listed PUCs; only the end points are published.
+        # Choice of this emulator: proportional to the number of listed PUCs; only the end points are published.
         duration = shortest + (longest - shortest) * len(states) / self._n_pucs
         self._jobs.append((_StateJob(states, begin, begin + duration), peer))
         self.advance()

@@ -22,7 +22,7 @@ def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.
     Each PUC is set by the one of its two heaters that needs less heat; crosstalk from neighbours is compensated.
 
     Args:
-        truth: Hidden parameters of the mesh.
+        truth: True parameters of the mesh.
         states: State of every PUC that is set, ``"x"`` cross or ``"="`` bar.
 
     Returns:

@@ -1,10 +1,10 @@
 """Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
 
-Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Differences from the N77xx: slots and channels; sample runs are
-read in W; settings of a dual sensor's first channel (master) apply to both channels; a valid query that fails replies a
-marker value and also queues an error; an omitted slot number means the lowest slot; an 8164 connects the laser's
-trigger pulses to its sensors. Figures of the lasers, and of sensors other than the 81635A, are typical of their classes
-and not yet confirmed in the data sheets.
+Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Differences from the N77xx: slots and channels; sample
+runs are read in W; settings of a dual sensor's first channel (master) apply to both channels; a valid query that fails
+replies a marker value and also queues an error; an omitted slot number means the lowest slot; an 8164 connects the
+laser's trigger pulses to its sensors. Figures of the lasers, and of sensors other than the 81635A, are typical of their
+classes and not yet confirmed in the data sheets.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
     Args:
         name: Device name in the bench file.
         clock: Clock that gives the present time.
-        rng: Random numbers for hidden errors and noise of the modules.
+        rng: Random numbers for the fixed measurement errors and the noise of the modules.
         light: Returns the light at a slot and channel at a present or earlier time.
         model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.
         serial: Serial number in ``*IDN?``.

@@ -1,8 +1,8 @@
 """Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (N774xC and 816x guides).
 
-Model choices where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; reading the results of an
-incomplete run gives error -221; a sample above the input limit, or a dark sample in dBm, reads as the float32 maximum;
-pulses during the averaging of a sample are lost; the trigger output is a setting without effect.
+Choices of this emulator where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; reading the
+results of an incomplete run gives error -221; a sample above the input limit, or a dark sample in dBm, reads as the
+float32 maximum; pulses during the averaging of a sample are lost; the trigger output is a setting without effect.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Acquisition:
     """Measurement runs and triggered readings of a meter.
 
     Args:
-        rack: The heads.
+        rack: Optical heads of the meter.
         state: SCPI state of the meter.
         clock: Clock that gives the present time.
     """

@@ -1,9 +1,10 @@
 """Common base of Keysight power meters: heads in slots, and the commands that set and read them.
 
-Language: N774xC and 8163/8164/8166 Programming Guides. Only commands that work are declared; any other header is
-undefined, as on the instrument. Model choices where the manuals are silent: a software-triggered reading always starts
-a new average, also in continuous mode; a dark reading in dBm replies the marker value and queues error -261 (one
-channel) or -231 (all channels); setting a range ends automatic ranging; a reading during a run gives error -221.
+Command language: N774xC and 8163/8164/8166 Programming Guides. Only commands that work are declared; any other header
+is undefined, as on the instrument. Choices of this emulator where the manuals are silent: a software-triggered reading
+always starts a new average, also in continuous mode; a dark reading in dBm replies the marker value and queues error
+-261 (one channel) or -231 (all channels); setting a range ends automatic ranging; a reading during a run gives error
+-221.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class EmulatedKeysightMeter(ScpiDevice):
     Args:
         name: Device name in the bench file.
         clock: Clock that gives the present time.
-        profile: Dialect and identity.
+        profile: SCPI dialect and identity.
         heads: All heads by slot and channel.
         traits: Properties of the family.
         slots: Slot numbers.

@@ -153,14 +153,14 @@ class Exposure:
 
 
 class EmulatedHead:
-    """One photodiode with its amplifier: hidden errors, noise, ranges and readings.
+    """One photodiode with its amplifier: fixed measurement errors, noise, ranges and readings.
 
     Args:
         power_w: Returns the true optical power now, in watts.
         light_wavelength_m: Returns the wavelength of that light, in metres.
         rng: Random numbers for this head's errors and noise; not shared with other heads.
         now_s: Returns the time.
-        profile: Model of the head.
+        profile: Properties of this model of head.
         light_at: Returns the light at an earlier time, for runs of samples; by default the light is interpolated
             linearly between two updates.
     """
@@ -299,7 +299,7 @@ class EmulatedHead:
         return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
 
     def _noise_w(self, averaging_s: float) -> float:
-        """Return the standard deviation of an average in W, which decreases with the root of the averaging time."""
+        """Return the standard deviation of an average in W, which falls with the square root of the averaging time."""
         return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
 
     def _present_offset_w(self) -> float:
@@ -403,7 +403,7 @@ def make_head(
         channel: Slot and channel, or module and port.
         rng: Random numbers for the head's errors and noise; not shared with other heads.
         clock: Clock that gives the present time.
-        profile: Model of the head.
+        profile: Properties of this model of head.
     """
 
     def light_at(at_s: float) -> Light:

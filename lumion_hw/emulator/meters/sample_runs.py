@@ -61,7 +61,7 @@ class MeterRun:
 
     Args:
         plan: Parameters of the run.
-        heads: The heads.
+        heads: Optical heads that take part in the run.
         start: Trigger that starts the run.
         now_s: Time at which the run is armed or started.
         assumed_nm: Wavelength whose responsivity is used for each sample; by default the set wavelength.

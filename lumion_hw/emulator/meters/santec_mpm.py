@@ -1,14 +1,14 @@
 """Emulated Santec MPM-210H: up to five modules of four ports, with one-word commands instead of a SCPI tree.
 
-Language: the maker's command list, including error numbers and texts, as public drivers quote it. Modules are numbered
-0 to 4, and 5 means all modules in settings of one port or module. Some drivers count from 1; but the list gives 0 to 4
-for ``IDIS?``, ``MMVER?``, ``READ?`` and every setting of one module, and the maker's samples send ``LOGG? 0,1``.
-``READ?`` ends a run. The gain setting applies to runs without automatic gain, and to readings when automatic ranging is
-off.
+Command language: the maker's command list, including error numbers and texts, as public drivers quote it. Modules are
+numbered 0 to 4; in settings of one port or module, the number 5 addresses all modules. Some public drivers count
+modules from 1. This emulator counts from 0, because the list gives 0 to 4 for ``IDIS?``, ``MMVER?``, ``READ?`` and
+every setting of one module, and the maker's samples send ``LOGG? 0,1``. ``READ?`` ends a measurement run in progress.
+The gain setting applies to runs without automatic gain, and to readings when automatic ranging is off.
 
-Model choices where the list is silent: ``ERR?`` reports and deletes the last error; a port reads 9.9E+37 above the
-range of its gain, and -9.9E+37 for a power in dBm that has no logarithm; the gains 1 to 5 reach +10, 0, -10, -20 and
--30 dBm; runs with automatic gain never overflow; zeroing with light gives error -300; logged data are float32,
+Choices of this emulator where the list is silent: ``ERR?`` reports and deletes the last error; a port reads 9.9E+37
+above the range of its gain, and -9.9E+37 for a power of zero or less in dBm; the gains 1 to 5 reach +10, 0, -10,
+-20 and -30 dBm; runs with automatic gain never overflow; zeroing with light gives error -300; logged data are float32,
 little-endian, in the selected unit. The maker's Python class sends ``WMOD FREE-RUN`` where its list has ``FREERUN``:
 both are accepted, and replied as sent. ``FGSAVG`` (in that class) and ``ECHO`` have no effect.
 
@@ -112,7 +112,7 @@ class EmulatedSantecMpm(Switchable):
     Args:
         name: Device name in the bench file.
         clock: Clock that gives the present time.
-        rng: Random numbers for hidden errors and noise of the ports.
+        rng: Random numbers for the fixed measurement errors and the noise of the ports.
         light: Returns the light at a module (0 to 4) and port (1 to 4) at a present or earlier time.
         modules: Modules present.
         serial: Serial number in ``*IDN?``.

@@ -1,10 +1,11 @@
 """Emulated Thorlabs PM100D, PM100USB and PM400: one SCPI family of single-channel power and energy meters.
 
-Language: PM100D, PM100USB and PM400 manuals. A quantity that the connected sensor cannot measure is an undefined
-header, as on the instrument. Model choices where the manuals are silent: an error queue of ten places with the texts of
-the maker's 4000 series; zeroing with light fails with -200 and keeps the old zero; a power that has no logarithm reads
-9.91E37 in dBm; in STATus:OPERation bit 0 is zeroing, 4 measuring, 9 measurement ready; bit 3 of STATus:QUEStionable is
-over-range; the status groups AUXiliary and MEASurement (bits 0 and 1 of the status byte) never report a condition.
+Command language: PM100D, PM100USB and PM400 manuals. A quantity that the connected sensor cannot measure is an
+undefined header, as on the instrument. Choices of this emulator where the manuals are silent: an error queue of ten
+places with the texts of the maker's 4000 series; zeroing with light fails with -200 and keeps the old zero; a power of
+zero or less reads 9.91E37 in dBm; in STATus:OPERation bit 0 is zeroing, 4 measuring, 9 measurement ready; bit 3 of
+STATus:QUEStionable is over-range; the status groups AUXiliary and MEASurement (bits 0 and 1 of the status byte) never
+report a condition.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class ThorlabsPm100(ScpiDevice):
     Args:
         name: Device name in the bench file.
         clock: Clock that gives the present time.
-        rng: Random numbers for hidden errors and noise of the sensors.
+        rng: Random numbers for the fixed measurement errors and the noise of the sensors.
         light: Returns the light at the sensor now.
         sensor: Connected sensor; ``None`` for none.
         model: One of :data:`MODELS`.
@@ -203,7 +204,7 @@ class ThorlabsPm100(ScpiDevice):
 
     @property
     def plugged(self) -> Pm100Sensor | None:
-        """The sensor connected to the console. Its hidden errors are for tests only."""
+        """The sensor connected to the console. Its true errors, which the host cannot read, are for tests only."""
         return self._plugged
 
     def sensor(self, *kinds: SensorKind) -> Pm100Sensor:

@@ -1,8 +1,7 @@
 """Physics of a sensor on a Thorlabs PM100 console: from light to the signal of the amplifier.
 
 Photodiode, thermopile and pyroelectric sensors differ in their native quantity (A, V), their speed and their response
-table; everything else is the same. Figures are those of the families S15x, S40x and ES1xx, rounded; each sensor draws
-its own errors.
+table; everything else is the same. Figures (rounded) are those of the families S15x, S40x and ES1xx; errors are random.
 """
 
 from __future__ import annotations
@@ -205,7 +204,7 @@ class Pm100Sensor:
     """One sensor with the amplifier of its console.
 
     Args:
-        profile: Model of the sensor.
+        profile: Properties of this model of sensor.
         light: Returns the light now.
         rng: Random numbers for its errors and noise.
         now_s: Returns the time.
@@ -278,7 +277,7 @@ class Pm100Sensor:
         if self.profile.kind is SensorKind.PHOTODIODE and self.settings.low_bandwidth:
             tau_s = 1.0 / (2.0 * math.pi * LOW_BANDWIDTH_HZ)
         if self.profile.kind is SensorKind.THERMOPILE and self.settings.accelerated:
-            # Model choice: the prediction is as good as its assumed time constant, and at best ten times faster.
+            # Own choice: the prediction is as good as its assumed time constant, and at best ten times faster.
             tau_s *= abs(self.settings.tau_s / self.profile.tau_s - 1.0) + 0.1
         return tau_s
 

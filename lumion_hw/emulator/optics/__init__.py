@@ -1,1 +1,1 @@
-"""Light on the emulated bench, and the hidden parameters of its chip."""
+"""Light on the emulated bench, and the true parameters of its chip."""

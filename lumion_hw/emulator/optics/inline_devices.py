@@ -1,8 +1,8 @@
 """Attenuators, switches and amplifiers in the fibres of an emulated bench.
 
 An amplifier adds the noise density F·hν·G in both polarizations together, with noise figure F, photon energy hν and
-gain G. One amplifier therefore gives an OSNR of 58 dB + input power in dBm - noise figure in 0.1 nm (P. Becker, N.
-Olsson, J. Simpson, Erbium-Doped Fiber Amplifiers, 1999). Its noise spectrum is flat over the C band (assumed).
+gain G. One amplifier therefore gives an OSNR in 0.1 nm of 58 dB + input power in dBm - noise figure in dB (P. Becker,
+N. Olsson, J. Simpson, Erbium-Doped Fiber Amplifiers, 1999). Its noise spectrum is flat over the C band (assumed).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Returning light adds as a field, because a laser's coherence length exceeds any patch cord. At the frequency f, a loop
 with delay τ and power transmission g from facet to facet feeds √g·e^{-2πjfτ} of the field into the other port. Light
-may go round any number of times. Model choices: TE light stays TE in the loop, and the loop's length does not drift.
+may go round any number of times. Assumed: TE light stays TE in the loop, and the loop's length does not drift.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Loops:
     """All fibres that feed light back into the mesh.
 
     Args:
-        paths: The fibres.
+        paths: Fibres between mesh ports, and reflectors.
 
     Attributes:
         ports: Ports at which light returns, in order.

@@ -1,4 +1,4 @@
-"""Standard deviations and constants from which the hidden parameters of an emulated bench are drawn.
+"""Standard deviations and constants from which an emulated bench draws its true parameters, unknown to a calibration.
 
 Parameters with a bench-file key (section ``emulation``) are declared here once, with default, range and description.
 The section takes its keys from :data:`EMULATION_KEYS`. Figures and their sources: SmartLight-class chip
@@ -45,7 +45,7 @@ def _key(
 
 @dataclass(frozen=True)
 class PhysicsParameters:
-    """Constants and standard deviations of the hidden parameters. Keys of the bench file are in :data:`EMULATION_KEYS`.
+    """Constants and standard deviations of the true parameters. Keys of the bench file are in :data:`EMULATION_KEYS`.
 
     Attributes:
         puc_loss_db: Mean insertion loss of a PUC.

@@ -2,7 +2,7 @@
 
 A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices in the
 order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed
-retardance and rotate. Periods, offsets and angles are hidden parameters, which a user has to find out.
+retardance and rotate. A host cannot read periods, offsets and angles and has to find them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def plates(angles_rad: Sequence[float], retardances_rad: Sequence[float], activa
         # Angles on the Poincaré sphere are twice those in space.
         axis = np.array([math.cos(2.0 * angle), math.sin(2.0 * angle), 0.0])
         field = retarder(retardance * axis) @ field
-    # Model choice: only the largest change of the loss is published, not its dependence on the angles.
+    # Choice of this emulator: only the largest change of the loss is published, not its dependence on the angles.
     loss_db = activation_loss_db * float(np.mean(np.sin(np.asarray(angles_rad)) ** 2))
     return np.asarray(field * 10.0 ** (-loss_db / 20.0), dtype=np.complex128)
 

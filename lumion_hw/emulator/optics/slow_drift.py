@@ -53,17 +53,17 @@ class _OrnsteinUhlenbeck:
 
 
 class SlowDrift:
-    """Slow drift of a mesh's hidden parameters with the bench's time.
+    """Slow drift of a mesh's true parameters with the bench's time.
 
     Args:
-        truth: Hidden parameters that change.
+        truth: True parameters, which change.
         physics: Sizes of the changes.
         now_s: Returns the time of the clock.
         rng: Source of random numbers.
-        aged_s: Time in s since the hidden parameters were drawn.
+        aged_s: Time in s since the parameters were drawn.
 
     Attributes:
-        temperature_k: Temperature of the chip in K relative to the one for which its hidden parameters were drawn.
+        temperature_k: Temperature of the chip in K relative to the one for which its parameters were drawn.
         on_change: Functions that are called with the temperature whenever it has changed.
         held_k: Returns the temperature at which a controller holds the chip, relative to the one for which the
             parameters were drawn; the chip varies about this temperature. ``None`` for a chip without controller, which
@@ -106,11 +106,11 @@ class SlowDrift:
 
     @property
     def age_s(self) -> float:
-        """Time since the hidden parameters were drawn, in seconds."""
+        """Time since the chip's parameters were drawn, in seconds."""
         return self._now_s() - self._start_s
 
     def follow(self) -> bool:
-        """Advance the hidden parameters to the present time; return whether any parameter has changed."""
+        """Advance the true parameters to the present time; return whether any parameter has changed."""
         elapsed_s = self._now_s() - self._followed_s
         held_k = self._last_held_k if self.held_k is None else self.held_k()
         setpoint_moved = abs(held_k - self._last_held_k) > _MIN_CHANGE_K

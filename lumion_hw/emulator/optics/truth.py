@@ -1,4 +1,4 @@
-"""Hidden truth of an emulated bench: all parameters that a calibration has to find, drawn from one seed.
+"""True parameters of an emulated bench, which a calibration has to find. All are drawn from one seed.
 
 Only the emulator and tests read it.
 """
@@ -23,7 +23,7 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 @dataclass
 class MeshTruth:
-    """Hidden parameters of E PUCs and J joints. Heater 2·PUC is on the upper arm of a PUC, 2·PUC + 1 on the lower arm.
+    """True parameters of E PUCs and J joints between them. Heater 2·PUC is on the upper arm, 2·PUC + 1 on the lower.
 
     Faults, such as a stuck heater or a dead port, change these parameters. So does time
     (:mod:`lumion_hw.emulator.optics.slow_drift`).
@@ -100,7 +100,7 @@ class MeshTruth:
 
 @dataclass
 class ChainTruth:
-    """Hidden parameters of one input of the mesh: module, fibre and polarization controller.
+    """True parameters of one input of the mesh: module, fibre and polarization controller.
 
     Attributes:
         frequency_hz: Optical frequency of the module.
@@ -130,7 +130,7 @@ def draw_mesh(
     effects_rng: np.random.Generator | None = None,
     heater_channels: Sequence[int] | None = None,
 ) -> MeshTruth:
-    """Draw the hidden parameters of an emulated mesh.
+    """Draw the true parameters of an emulated mesh.
 
     Args:
         mesh: Layout of the mesh.
@@ -187,7 +187,7 @@ def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
 def draw_chains(
     wiring: Wiring, nominal_nm: float, physics: PhysicsParameters, rng: np.random.Generator
 ) -> list[ChainTruth]:
-    """Draw the hidden parameters of every input of the mesh, in the order of the wiring."""
+    """Draw the true parameters of every input of the mesh, in the order of the wiring."""
     chains = []
     for _ in wiring.inputs:
         wavelength_nm = nominal_nm + physics.wavelength_sigma_nm * float(rng.standard_normal())

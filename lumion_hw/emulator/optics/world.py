@@ -76,14 +76,14 @@ class SpectralLine:
 class OpticalWorld:
     """Optical model that computes all light on the emulated bench.
 
-    Fields and powers per unit of launched light are cached. Every reading first compares everything that they depend on
-    with its state at the reading before (:meth:`_follow_state`), so a change needs no call that clears the caches.
+    Fields and powers per unit of launched light are cached. Every reading first checks whether anything that they
+    depend on has changed since the previous reading (:meth:`_follow_state`), so no caller has to clear a cache.
 
     Args:
         mesh: Layout of the mesh.
         wiring: Fibres between modules, instruments and mesh.
-        mesh_truth: Hidden parameters of the mesh.
-        chains: Hidden parameters of each input, in the order of the wiring.
+        mesh_truth: True parameters of the mesh, which a calibration has to find.
+        chains: True parameters of each input, in the order of the wiring.
         physics: Physical constants of the bench.
         nominal_nm: Wavelength in nm for which the mesh parameters are specified.
         clock: The bench's clock.
@@ -202,10 +202,9 @@ class OpticalWorld:
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
 
     def disturb(self) -> None:
-        """Record that a fault has changed the hidden parameters now, so that the heat starts to follow at this instant.
+        """Record that a fault has changed the chip's true parameters now, so that the heat starts to follow now.
 
-        Without this call the light is still correct, but the heat would start to follow at the time of the last
-        reading.
+        Without this call the light is still correct, but the heat would start to follow at the last reading.
         """
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
         self._truth_state = self.truth.state()
@@ -293,7 +292,7 @@ class OpticalWorld:
             ports: Ports of the monitors.
             responsivity_a_per_w: Responsivity of the photodiodes.
             n_avg: Number of scans averaged.
-            at_s: Instant of the reading, for a board that makes up for missed scans; by default now.
+            at_s: Instant of the reading, for a board that carries out a missed scan late; by default now.
         """
         self._reading_s, outer_s = at_s, self._reading_s
         try:
@@ -460,7 +459,7 @@ class OpticalWorld:
         return self.meter_light(meter, channel).power_w
 
     def meter_light(self, meter: str, channel: int) -> Light:
-        """Return the light at one meter channel; its wavelength is the power-weighted mean, nominal if it is dark."""
+        """Return the light at one meter channel; its wavelength is the power-weighted mean (nominal without light)."""
         self._bring_up_to_date()
         return self._meter_light(meter, channel)
 
@@ -636,19 +635,19 @@ class OpticalWorld:
 
     @property
     def slopes(self) -> ChipSlopes:
-        """Frequency dependence of the chip, with the reference frequency of its hidden parameters."""
+        """Frequency dependence of the chip, with the frequency for which its parameters are specified."""
         return self._chip.slopes
 
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
         """Return the TE fields at all ports for light of unit power into one port, at the present heat.
 
-        For tests and benchmarks only, like all hidden parameters.
+        For tests and benchmarks only: a calibration must not know the true fields.
         """
         fields: NDArray[np.complex128] = self._chip.output_fields(self.cells(frequency_hz), np.array([port]))[0]
         return fields
 
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
-        """Return the parameters of the chip's PUCs and joints at the present heat.
+        """Return the parameters of the chip's PUCs, and of the joints (waveguides) between them, at the present heat.
 
         Args:
             frequency_hz: Frequency of the light; by default the one for which splittings and phases are specified.
@@ -657,7 +656,7 @@ class OpticalWorld:
         return self._cells(frequency_hz)
 
     def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
-        """Return the parameters of the chip's PUCs and joints at the heat of the last reading."""
+        """Return the parameters of the chip's PUCs, and of the joints between them, at the heat of the last reading."""
         common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
         return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 

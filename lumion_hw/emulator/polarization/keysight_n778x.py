@@ -1,7 +1,7 @@
 """Emulated Keysight N7785C synchronous scrambler used as a polarization stabilizer with external feedback.
 
-Language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates; here λ/4 and λ/2 alternately, each
-with a hidden angle offset, and each following its command at once.
+Command language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates; here λ/4 and λ/2 alternately,
+each with a fixed angle offset that the host cannot read, and each following its command at once.
 
 The maker's search algorithm is not published; this is our own. The host sends a factor F, which is smaller for a better
 polarization, and ``TRIGger 1`` takes one step towards a smaller F. A step turns one plate by an angle proportional to
@@ -9,9 +9,9 @@ polarization, and ``TRIGger 1`` takes one step towards a smaller F. A step turns
 the step is kept and repeated; otherwise it is undone, and another plate or the other direction is tried. The smallest
 factor so far is increased by two per cent per step, so that noise or drift cannot stop the search for ever.
 
-Model choices: the first three values of ``SOP`` must be 0 (there is no polarimeter to reach a target with), F is above
-0 and at most 100; a trigger while stopped gives error -211; a step without a new F uses the previous F; stopping and
-``*RST`` return to the best polarization so far and hold it; ``SOP?`` replies the last setting.
+Choices of this emulator: the first three values of ``SOP`` must be 0 (there is no polarimeter to reach a target with),
+F is above 0 and at most 100; a trigger while stopped gives error -211; a step without a new F uses the previous F;
+stopping and ``*RST`` return to the best polarization so far and hold it; ``SOP?`` replies the last setting.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class EmulatedKeysightN7785C(ScpiDevice):
     Args:
         name: Device name in the bench file.
         clock: Clock that gives the present time.
-        rng: Random numbers for the plates' hidden angles and the steps of the search.
+        rng: Random numbers for the plates' angle offsets and the steps of the search.
         turn: Called with the Jones matrix of the plates, at construction and after every change.
         serial: Third field of ``*IDN?``.
         firmware: Last field.

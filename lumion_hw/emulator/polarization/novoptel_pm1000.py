@@ -1,18 +1,18 @@
 """Emulated Novoptel PM1000 polarimeter: a set of 16-bit registers from address 512 (PM1000 User's Guide 0.4.8).
 
 It measures S0 to S3 of its input light, with fixed errors (power within 0.25 dB, degree of polarization within 1 %,
-states within 0.01 rad) and noise that decreases with the root of the averaging time 2^ATE · 10 ns: 3.5e-4 rad in 40 ns
-at the weakest light of its range, additive in watts. A measurement belongs to one averaging time: a vector read
-register by register mixes measurements, unless it is read through its latched copies.
+states within 0.01 rad) and noise on the powers in watts: 3.5e-4 rad in 40 ns at the weakest light of its range,
+decreasing with the square root of the averaging time 2^ATE · 10 ns. A measurement belongs to one averaging time: a
+vector read register by register mixes measurements, unless it is read through its latched copies.
 
-Model choices: undefined registers and the registers for memory, bulk read and event triggers read 0 and ignore writes;
-values outside a register's range are ignored. Reading the integer register of a value latches its fraction register.
-Above the range, S0 stays at the largest power; alarms stay until 0 is written. The non-normalised vector is in units of
-the reference power over 2^15, with an offset of 2^15; the reference power can be set.
+Choices of this emulator: undefined registers and the registers for memory, bulk read and event triggers read 0 and
+ignore writes; values outside a register's range are ignored. Reading the integer register of a value latches its
+fraction register. Above the range, S0 stays at the largest power; alarms stay until 0 is written. The non-normalised
+vector is in units of the reference power over 2^15, with an offset of 2^15; the reference power can be set.
 
 LAN: ``57 Ah Al Dh Dl`` writes (address and data, high byte first) and is not acknowledged; ``52 Ah Al`` reads and is
-answered by ``Dh Dl``. USB: ``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Model
-choice: invalid bytes and lines are silently skipped. The burst of the USB 2 link (``X``) is not implemented.
+answered by ``Dh Dl``. USB: ``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Choice of
+this emulator: invalid bytes and lines are silently skipped. The burst of the USB 2 link (``X``) is not implemented.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class Pm1000(Switchable):
         return self._read_live(number)
 
     def _latch(self, number: int) -> None:
-        """Latch the copies of other values that belong to the register being read."""
+        """Store copies of the values measured together with the register being read."""
         self._measure()
         if number == S0_INTEGER:
             self._latched |= dict(zip((S0_INTEGER, S0_FRACTION), _fixed_point(self._stokes_uw[0]), strict=True))

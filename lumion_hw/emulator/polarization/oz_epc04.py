@@ -4,13 +4,14 @@ Dialect of the EPC04/EPC-400: 9600 baud, lines ended by CR LF, every reply one o
 or ``Error!``. The maker's manual is not public. Replies are those that the tests of QMI quote (QuTech-Delft/QMI,
 tests/instruments/ozoptics); further commands are those of TommasoBoscardin/APC-Characterization (EPC400.py: ``BR``,
 ``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``); pyLabLib always sends four digits (``F3,0055``). A client that splits
-``V?`` every five characters shows that a voltage always has a sign and four digits. Vectors with their sources:
+``V?`` every five characters shows that a voltage always has a sign and four digits. Test vectors with their sources:
 tests/emulator/polarization/test_epc04_dialect.py.
 
-Model choices where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET``
-and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; a ``VF`` command that switches a
-channel from voltage to scrambling gets the reply ``Hz``; a channel set to voltage holds it while others scramble only
-after ``ENVF1``; without ``ENABLE`` all outputs are at 0 V; ``RESET`` restores the settings stored by ``SAVE``.
+Choices of this emulator where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``,
+``RESET`` and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; a ``VF`` command that
+switches a channel from voltage to scrambling gets the reply ``Hz``; a channel set to voltage holds it while others
+scramble only after ``ENVF1``; without ``ENABLE`` all outputs are at 0 V; ``RESET`` restores the settings stored by
+``SAVE``.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """Emulated Thorlabs MPC320 and MPC220: three or two fibre paddles, rotated by motors.
 
-Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. The controller announces homed,
-completed and stopped motions to every connection. It also sends periodic status messages once a host has started them,
-or always with ``chatty_s``.
+Command language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. The controller announces
+homed, completed and stopped motions to every connection. It also sends periodic status messages once a host has started
+them, or always with ``chatty_s``.
 
 Public reports of real devices decide where the documents are silent. All channels are on after power-on: a user of an
 MPC220 moved both paddles by ``move_to`` with a client that could not enable a channel (pyLabLib issue 29; pull request
 58 added this later). An unknown message, or one of a wrong length, is silently ignored: the same user found that for
 relative moves "the controllers do not respond and no error is returned".
 
-Model choices: an enable message switches all channels on or off by its mask; a motion of a channel that is off is
-silently ignored, and a moving channel that is switched off stops where it is; homing moves to the end at 0 and then to
-the home position; a motion that is replaced by another is not announced; a known message for a missing channel or a
-value outside the limits is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters
+Choices of this emulator: an enable message switches all channels on or off by its mask; a motion of a channel that is
+off is silently ignored, and a moving channel that is switched off stops where it is; homing moves to the end at 0 and
+then to the home position; a motion that is replaced by another is not announced; a known message for a missing channel
+or a value outside the limits is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters
 (0x04B9) has no reply: it keeps the parameters of message 0x0530 over a power cycle and ignores those of other messages;
 announced motions contain channel and counts or, with ``long_announcements``, the data of a status message, as public
 drivers read them; an incomplete message is discarded after 0.1 s of silence.
@@ -118,7 +118,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
     Args:
         name: Device name in the bench file.
         clock: Clock that gives the present time.
-        rng: Random numbers for the plates' hidden angles and the initial paddle positions.
+        rng: Random numbers for the plates' angle offsets and the initial paddle positions.
         turn: Called with the Jones matrix of the paddles, at construction and whenever they have moved.
         model: One of :data:`MODELS`.
         serial: Serial number; text that is not a number is replaced by a number derived from it.
@@ -131,7 +131,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         paddles: The paddles by their channel.
         enabled: Bits of the channels that are on.
         parameters: Velocity in per cent, home position, and the jog steps of three paddles, in counts.
-        saved: Parameters after power-on.
+        saved: Saved parameters, which apply again after power-on.
 
     Raises:
         ConfigError: There is no such model.

@@ -1,7 +1,7 @@
 """Commands common to all emulated Keysight instruments: contents of their slots, and two kinds of parameters.
 
-Language: 8163/8164/8166 programming guide, pp. 60 (``*OPT?``) and 81-82 (``SLOT``). Model choices: an instrument
-without a mainframe reports itself as the module in each slot; only lasers have options.
+Command language: 8163/8164/8166 programming guide, pp. 60 (``*OPT?``) and 81-82 (``SLOT``). Choices of this emulator:
+an instrument without a mainframe reports itself as the module in each slot; only lasers have options.
 """
 
 from __future__ import annotations

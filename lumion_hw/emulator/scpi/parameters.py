@@ -117,8 +117,8 @@ class LimitName:
 class Boolean:
     """SCPI Boolean parameter ``0 1 ON OFF``; any number that does not round to zero is 1 (SCPI-1999 7.3).
 
-    Manuals that list only 0 and 1 as values mean the same: a client that was tested on an N7744A and an N7745C sends
-    ``ON``.
+    Manuals that list only the values 0 and 1 mean the same kind of parameter: a client that was tested on an N7744A and
+    an N7745C sends ``ON``.
 
     Attributes:
         optional: Whether the host may omit the parameter.

@@ -80,7 +80,7 @@ class Tree:
     """Command tree of an instrument, which finds the command or query that a received header names.
 
     Args:
-        commands: The declarations.
+        commands: Declarations of the commands.
         suffixes: Range of every numeric suffix named in the patterns.
         aliases: Extra pattern -> documented pattern it stands for.
 

@@ -1,17 +1,17 @@
 """Emulated Polatis (HUBER+SUHNER) optical matrix switch.
 
-Language: the ``:OXC:`` subsystem as the comments of public clients quote the manual: channel lists
+Command language: the ``:OXC:`` subsystem as the comments of public clients quote the manual: channel lists
 ``(@1,2,3),(@17,18,19)``, ``CONN:ADD``, ``CONN:SUB``, ``CONN:ONLY``, ``CONN:STAT?``, ``CONN:PORT? 2`` with the reply
 ``"18"``, ``DISC:ALL``, ``SIZE?`` with the reply ``16,16``, ``PORT:DIS``, ``PORT:ENAB``, ``PORT:STAT?`` with D, E or F
 for each port; commands reply nothing. Inputs are ports 1 to N, outputs N + 1 and on. ``PMON:POW? (@1,17)`` replies
 ``(-3.21,-60.00)`` in dBm, at most 256 ports at once. CR, LF or both end a command.
 
-Model choices (unverified): a new connection of a port ends its old connection; ``SUB`` of pairs that are not connected
-does nothing, and with an empty second list disconnects the first ports from any partner; ``PORT?`` of a free port
-replies ``""``; lists of different length give error -220, missing ports -222, a disabled port -221. Connections survive
-``*RST``, and a power loss only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``. Steering a beam takes 25 ms,
-for which ``*OPC?`` waits; light passes afterwards. Insertion loss is 1 dB. Every port has a power monitor, which reads
--60 dBm in the dark. ``SYST:ERR:ALL?`` replies all errors, separated by commas.
+Choices of this emulator (unverified): a new connection of a port ends its old connection; ``SUB`` of pairs that are not
+connected does nothing, and with an empty second list disconnects the first ports from any partner; ``PORT?`` of a free
+port replies ``""``; lists of different length give error -220, missing ports -222, a disabled port -221. Connections
+survive ``*RST``, and a power loss only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``. Steering a beam
+takes 25 ms, for which ``*OPC?`` waits; light passes afterwards. Insertion loss is 1 dB. Every port has a power monitor,
+which reads -60 dBm in the dark. ``SYST:ERR:ALL?`` replies all errors, separated by commas.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Emulated Arroyo TECSource 5300 temperature controller: text over a serial line (38400 baud) or TCP.
 
-Language: Arroyo Computer Interfacing Manual as public drivers quote it (MSL-Equipment's ComboSource 6305 and a driver
-of the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings). Commands are
-in short or long form, ended by CR, LF or both; several in a line are separated by ``;`` and their replies by ``,``. A
-command after ``;`` is looked up at the level of the previous command, then level by level up to the root.
+Command language: Arroyo Computer Interfacing Manual as public drivers quote it (MSL-Equipment's ComboSource 6305 and a
+driver of the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings).
+Commands are in short or long form, ended by CR, LF or both; several in a line are separated by ``;`` and their replies
+by ``,``. A command after ``;`` is looked up at the level of the previous command, then level by level up to the root.
 ``TEC:COND?``: 1 current limit, 2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64
 sensor open, 128 module open, 512 out of tolerance, 1024 output on. The controller is in tolerance after it has been
 within ``TEC:TOL`` of the set point for the window.
 
-Model choices (unverified): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of the
-condition register and keeps each until the host reads it; the reply to ``*IDN?``; numbers and wording of errors (as on
-ILX Lightwave controllers, whose command language Arroyo uses); ``ERRSTR?`` replies pairs of number and quoted text;
+Choices of this emulator (unverified): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of
+the condition register and keeps each until the host reads it; the reply to ``*IDN?``; numbers and wording of errors (as
+on ILX Lightwave controllers, whose command language Arroyo uses); ``ERRSTR?`` replies pairs of number and quoted text;
 without output the controller is out of tolerance; an open interlock contact is detected as an open module and switches
 the output off, as a limit does.
 
@@ -33,7 +33,7 @@ from lumion_hw.emulator.scpi.formats import forms
 from lumion_hw.emulator.wires.text_device import TextDevice
 
 REFERENCE_C = 25.0
-"""Temperature in degrees Celsius for which the hidden parameters of an emulated chip are drawn."""
+"""Temperature in degrees Celsius for which the parameters of an emulated chip are drawn."""
 _AMBIENT_C = 22.0
 _PLANT_GAIN_K_PER_A, _TIME_S = 20.0, 30.0
 _KP_A_PER_K, _KI_A_PER_K_S = 1.0, 0.15

@@ -45,7 +45,7 @@ class SfpProfile:
         los_assert_dbm: Optical power below which LOS is asserted, dBm.
         los_release_dbm: Optical power above which LOS is released, dBm.
         monitor_noise_db: RMS noise of the two power monitors, dB.
-        monitor_offset_db: Bound of the power monitors' fixed errors, dB; each is drawn once, uniform within +/- this.
+        monitor_offset_db: Largest error of the power monitors, dB; each has a fixed error, uniform within +/- this.
         bus_ready_s: Time from power-up until the bus responds, s.
         laser_ready_s: Time from power-up until the laser emits, s.
         data_ready_s: Time from power-up until the monitors are valid, s.

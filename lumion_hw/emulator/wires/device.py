@@ -26,7 +26,7 @@ class EmulatedDevice(Protocol):
     def next_due(self) -> float | None:
         """Return the time of the next :meth:`advance` that has an effect, ``None`` if the device only waits for a host.
 
-        A change that only a reading host can see needs no scheduled time, because :meth:`advance` makes up for it.
+        A change that only a reading host can see needs no scheduled time, because :meth:`advance` carries it out later.
         """
 
 

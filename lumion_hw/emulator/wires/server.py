@@ -277,7 +277,7 @@ class EmulatorServer:
                 self._serve_device(served, ready.get(served, set()))
 
     def _poll_devices(self, now_s: float) -> None:
-        """Query the time of every device's next event, to notice changes that did not wake the loop."""
+        """Query the time of every device's next event, because a change from outside may not have woken the loop."""
         self._next_poll_s = now_s + POLL_PERIOD_S
         for served in self._devices.values():
             served.due_s = min(served.due_s, self._due_s(served, now_s))
@@ -371,7 +371,7 @@ class EmulatorServer:
             connection.close()
             if not port.full:
                 port.full = True
-                _LOG.warning("%s has %d connections; further ones are refused", port.front.name, port.max_hosts)
+                _LOG.warning("%s has %d connections; further hosts are refused", port.front.name, port.max_hosts)
             return
         try:
             wire = SocketWire(connection)

@@ -213,14 +213,14 @@ class HostChannel:
 
     @contextlib.contextmanager
     def _contain_errors(self) -> Iterator[None]:
-        """Confine an exception of the device to this connection, so that it never ends the loop."""
+        """Confine an exception of the device to this connection, so that it never ends the server's loop."""
         try:
             yield
         except ConnectError:
-            _LOG.info("%s refused a connection", self._device.name)
+            _LOG.info("%s refused a host's connection", self._device.name)
             self.broken = not self._serial_line
         except LinkLost:
-            _LOG.info("%s closed a connection", self._device.name)
+            _LOG.info("%s closed a host's connection", self._device.name)
             self._drop_peer()
             # No more replies will come: pending ones are sent, and then the transport is closed.
             self._input_ended_s = float("-inf")
@@ -235,7 +235,7 @@ class HostChannel:
             try:
                 peer.close()
             except Exception:  # noqa: BLE001 - a peer should not raise here, but the loop must survive it
-                _LOG.exception("%s failed to close a connection", self._device.name)
+                _LOG.exception("%s could not close its end of a host's connection", self._device.name)
 
     def close(self) -> None:
         """Close the transport and the peer."""

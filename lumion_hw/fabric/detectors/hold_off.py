@@ -1,4 +1,4 @@
-"""Hysteresis and hold-off of light monitors, for controllers without them (section 9.3 of docs/protocol.md)."""
+"""Hysteresis and hold-off (minimum duration) in the detection of light, for controllers that lack them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lumion_hw.interfaces import LightState, LightThreshold, TelemetrySample
 
 
 class HoldOff:
-    """Hysteresis and hold-off for a set of monitors.
+    """Hysteresis and hold-off (minimum duration) in the detection of light at monitors (docs/protocol.md, 9.3).
 
     Args:
         thresholds: One threshold per monitor.
@@ -22,7 +22,7 @@ class HoldOff:
         self.dark: frozenset[int] = frozenset()
 
     def update(self, currents_ma: Mapping[int, float], at_s: float) -> float | None:
-        """Process one scan of the monitors; if a state changes, return for how long light had changed, else ``None``.
+        """Process one scan. If a monitor turns dark or light, return for how long that has lasted in s, else ``None``.
 
         Args:
             currents_ma: Photocurrent by monitor; NaN for a saturated monitor, which counts as light.

@@ -59,7 +59,7 @@ def carrier_socket() -> socket.socket:
         NotSupportedError: This is not Linux.
     """
     if not hasattr(socket, "AF_NETLINK"):
-        raise NotSupportedError("carrier: only Linux reports link changes (rtnetlink)")
+        raise NotSupportedError("the carrier detector needs rtnetlink, which only Linux has")
     listener = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
     listener.bind((0, _RTMGRP_LINK))
     listener.setblocking(False)
@@ -171,12 +171,12 @@ class Process(PollingDetector):
             return self._options.pid
         path = self._options.pid_file
         if path is None:
-            raise ConfigError(f"detector process of {self._options.unit}: expected pid or pid_file")
+            raise ConfigError(f"the process detector of {self._options.unit} has neither pid nor pid_file")
         try:
             return int(Path(path).read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
             raise ConfigError(
-                f"detector process of {self._options.unit}: {path} does not hold a process ID ({error})"
+                f"the process detector of {self._options.unit} found no process ID in {path} ({error})"
             ) from error
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:

@@ -53,7 +53,7 @@ class Detector(Protocol):
     Attributes:
         name: Name of the detector in its observations.
         period_s: Time between two polls, for detectors that do not block.
-        is_blocking: Whether :meth:`poll` waits for an observation and returns at once when there is one.
+        is_blocking: Whether :meth:`poll` waits until there is an observation or the time-out ends.
     """
 
     name: str
@@ -92,7 +92,7 @@ class PollingDetector:
     def _evidence(
         self, observation: Observation, subject: str, since_s: float | None = None, reason: str = ""
     ) -> Evidence:
-        """Return an observation made now; ``since_s`` is the time of the last check without it, by default now."""
+        """Return an observation made now; ``since_s``: time of the last check that did not show it, by default now."""
         now_s = self._clock.now()
         return Evidence(self.name, observation, subject, now_s if since_s is None else since_s, now_s, now_s, reason)
 

@@ -1,8 +1,8 @@
 """Kinds of cells of which a mesh consists.
 
-Every cell has two couplers around two arms, like a programmable unit cell (PUC). A kind says how strong its couplers
-are and which arms can have a heater. A simple element is a cell with couplers that couple nothing or everything: a
-phase shifter has no couplers, a crossing exchanges both waveguides.
+Every cell has two couplers around two arms, like a programmable unit cell (PUC). A kind defines the coupling of both
+couplers and which arms can have a heater. Simple elements are cells whose couplers couple nothing or everything: the
+couplers of a phase shifter couple nothing, and a crossing exchanges both waveguides.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class CellKind:
 
     @property
     def has_couplers(self) -> bool:
-        """Whether a coupler mixes the two waveguides; otherwise all light leaves where ``passes`` says."""
+        """Whether a coupler mixes the two waveguides; otherwise all light takes the state ``passes``."""
         return any(0.0 < eta < 1.0 for eta in (self.eta_in, self.eta_out))
 
     @property
     def passes(self) -> CellStates:
-        """State of light that passes a cell without interference: ``bar``, ``cross`` or, with couplers, ``any``."""
+        """State in which light passes a cell without couplers, ``bar`` or ``cross``; ``any`` with couplers."""
         if self.has_couplers:
             return "any"
         return "bar" if self.eta_in == self.eta_out else "cross"

@@ -17,7 +17,7 @@ _LARGEST = 2**31
 
 
 def graph_entries(mesh: MeshTopology) -> dict[str, Any]:
-    """Return the entries that the JSON document of every mesh has, as plain numbers, strings and lists."""
+    """Return the JSON entries common to all mesh topologies, as plain numbers, strings and lists."""
     return {
         "format": _FORMAT,
         "version": _VERSION,

@@ -1,8 +1,8 @@
 """The hexagonal mesh: every PUC is an edge of a honeycomb, and light can circulate around the cells.
 
-Two neighbouring PUCs that meet at 120° are joined. A wider corner stays open and gives two ports. Vertices lie on
-zig-zag columns: V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs run down a zig-zag; horizontal PUCs connect
-neighbouring zig-zags. Both are numbered column by column, from top to bottom. Layout and numbering are those of the
+PUCs that meet at 120° are joined. At wider corners (rim) both PUC-ports stay open and are ports of the mesh. Vertices
+lie on zig-zag columns: V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs form the zig-zags, horizontal PUCs
+connect them. Both are numbered column by column, from top to bottom. Layout and numbering are those of the
 SmartLight-class chip (Sánchez-Jácome 2025), extended by the same rule to any number of columns and to rings of cells.
 """
 
@@ -88,7 +88,7 @@ class HexMesh(MeshTopology):
 
     @classmethod
     def rings(cls, count: int) -> HexMesh:
-        """Return a mesh of k concentric rings of cells (9k² - 3k PUCs, 12k ports), without PUCs that end in the open.
+        """Return a mesh of k concentric rings of cells: 9k² - 3k PUCs, 12k ports, every PUC an edge of a cell.
 
         Every port has a fibre. Two rings give the 7-cell chip. PUCs are numbered as in :meth:`columns`.
 
@@ -121,7 +121,7 @@ class HexMesh(MeshTopology):
             label: Name of the layout, such as ``columns 2 3 2``.
             cells: Cells per column.
             tops: Lattice row (j of the vertices) of the topmost horizontal PUC of each column.
-            spans: First and last row of the vertices on each zig-zag; there is one zig-zag more than columns.
+            spans: First and last lattice row of the vertices on each zig-zag line; there is one line more than columns.
         """
         grid = [(c, j) for c, (first, last) in enumerate(spans) for j in range(first, last + 1)]
         index = {position: number for number, position in enumerate(grid)}
@@ -167,7 +167,7 @@ def _check_size(cells: int) -> None:
 
 
 def _join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the PUC-port joined to each PUC-port: neighbours at 120° are joined, at wider corners both stay open."""
+    """Return the PUC-port joined to each PUC-port, or -1: PUCs at 120° are joined, at wider corners both stay open."""
     around: dict[int, list[tuple[float, int]]] = {}
     for puc, (a, b) in enumerate(ends.tolist()):
         direction = vertices[b] - vertices[a]
@@ -192,7 +192,7 @@ def _join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDA
 
 
 def _number_ports(mate: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the ports around the rim: ports 0 and 1 are at end A of PUC 0; in bar, port 2m+1 leads to port 2m+2."""
+    """Number the ports around the rim from end A of PUC 0 (ports 0, 1); all-bar light from port 2m+1 exits at 2m+2."""
     open_ports = np.flatnonzero(mate < 0)
     # With all PUCs in bar, light from a port follows the rim and leaves at the first port of the next open corner.
     arrives: dict[int, int] = {}
@@ -234,7 +234,7 @@ def _rings(numbers: Sequence[int]) -> HexMesh:
 
 
 def _read(document: Mapping[str, Any]) -> HexMesh:
-    """Return the mesh described by a document; the numbering is that of the document."""
+    """Return the mesh that a JSON document describes, with the PUC and port numbers of the document."""
     check_format(document)
     mesh = HexMesh(
         label=str(document.get("label", "")),

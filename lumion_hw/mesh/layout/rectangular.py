@@ -1,8 +1,8 @@
 """The rectangular mesh: a feed-forward mesh of PUC columns between N ports on the left and N on the right.
 
 This is the interferometer of Clements 2016: N waveguides run from left to right, and in column c a PUC connects
-waveguides r and r + 1 for every r with the parity of c. A waveguide at the rim without a partner in a column passes
-that column without a PUC. N columns hold N (N - 1) / 2 PUCs. Light never turns back, and every port on the left reaches
+waveguides r and r + 1 for every r with the parity of c. An outermost waveguide without a partner in a column passes
+this column without a PUC. N columns hold N (N - 1) / 2 PUCs. Light never turns back, and every port on the left reaches
 every port on the right.
 """
 

@@ -77,6 +77,11 @@ class MeshTopology(ABC):
         places: NDArray[np.float64] = self.corners[self.port_puc_port]
         return places
 
+    @property
+    def drawn(self) -> MeshTopology:
+        """The same mesh with corners for a picture; by default its own."""
+        return self
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the mesh as plain numbers, strings and lists, ready for JSON."""
@@ -113,10 +118,25 @@ class MeshTopology(ABC):
         table[self.port_puc_port] = np.arange(self.n_ports)
         return table
 
+    @cached_property
+    def unused_ports(self) -> frozenset[int]:
+        """Ports that no light reaches: both ends of an unused waveguide through a cell without couplers."""
+        turn_of_cell = np.array([EXIT_XOR.get(CELL_KINDS[kind].passes, 0) for kind in self.cell_kinds])
+        turns = turn_of_cell[self.port_puc_port // 4]
+        other = self.port_at[self.port_puc_port ^ turns]
+        fibres = np.isin(np.arange(self.n_ports), self.fibre_ports)
+        is_unused = (turns > 0) & (other >= 0) & ~fibres & ~fibres[other]
+        return frozenset(np.flatnonzero(is_unused).tolist())
+
     @property
     def cell_kinds(self) -> tuple[str, ...]:
         """Kind of every cell, a key of :data:`~lumion_hw.mesh.layout.cells.CELL_KINDS`; by default all are PUCs."""
         return (PUC,) * self.n_pucs
+
+    @property
+    def cell_names(self) -> tuple[str, ...]:
+        """Name of every cell on the chip's drawing; by default its number."""
+        return tuple(map(str, range(self.n_pucs)))
 
     @cached_property
     def has_heater(self) -> NDArray[np.bool_]:
@@ -154,9 +174,9 @@ class MeshTopology(ABC):
 
     @cached_property
     def successors(self) -> NDArray[np.int64]:
-        """Next wave after each wave in bar and cross, or ``-1 - port`` where light leaves; shape ``(4 n_pucs, 2)``.
+        """Wave that follows each wave in bar and in cross, or ``-1 - port`` where light leaves; ``(4 n_pucs, 2)``.
 
-        A cell without couplers has only one state, which then stands in both columns.
+        A cell without couplers has only one state; both columns then contain the next wave in this state.
         """
         exits = {"any": tuple(EXIT_XOR.values()), **{state: (exit_xor,) * 2 for state, exit_xor in EXIT_XOR.items()}}
         turns = np.array([exits[CELL_KINDS[kind].passes] for kind in self.cell_kinds])
@@ -248,14 +268,13 @@ class MeshTopology(ABC):
 
     @cached_property
     def _colouring(self) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bool, ...]]:
-        """Colouring of waves and ports with two colours, in which every PUC on a path changes the colour.
+        """Two-colouring of waves and ports in which each PUC on a path changes the colour; it gives path parities.
 
-        On a bipartite lattice (honeycomb, square) such a colouring exists and fixes the parity of every path.
-        Where waveguides pass columns without a PUC, paths of both parities connect the same ports and no colouring
-        exists.
+        On a bipartite lattice (honeycomb, square) such a colouring exists: the number of PUCs on any path between two
+        ports is always even or always odd. It does not exist where waveguides pass columns without a PUC.
 
-        Returns the connected part of each wave and port (as the end of a path) and its colour, both of shape ``(4
-        n_pucs + n_ports,)``; then whether each part can be coloured.
+        Returns for each wave and port the number of its connected part and its colour, both of shape ``(4 n_pucs +
+        n_ports,)``; then whether each part can be coloured.
         """
         size = 4 * self.n_pucs
         neighbours: list[list[int]] = [[] for _ in range(size + self.n_ports)]
@@ -344,7 +363,7 @@ def _next_waves(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
 
 
 def closed_rings(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
-    """Return the closed rings, where light would circulate for ever, for given states of all PUCs: waves in order.
+    """Return the closed rings, in which light would circulate for ever, as lists of waves, for given PUC states.
 
     Every ring appears twice, once for each direction of rotation.
 
@@ -379,7 +398,7 @@ class MeshLayout:
     """A family of meshes of different sizes, or a single named mesh.
 
     Attributes:
-        key: Name of the size in section ``mesh`` of a bench file; ``None`` for a layout of fixed size.
+        key: Key of the size in section ``mesh`` of a bench file; ``None`` for a layout of fixed size.
         size: Meaning of the size numbers, such as ``cells per column``.
         build: Builds the mesh of a given size; raises ``ConfigError`` if the size is impossible.
         many: Whether the size is a list of numbers; otherwise it is one number.

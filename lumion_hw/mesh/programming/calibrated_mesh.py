@@ -111,7 +111,7 @@ class CalibratedMesh:
 
     @property
     def joint_rad(self) -> Real:
-        """Phase of every joint without heat, shape ``(J,)``."""
+        """Phase of every waveguide joint without heat, shape ``(J,)``."""
         return self.chip.joint_phase_rad
 
     def own_rad(self, currents_ma: Real) -> Real:
@@ -243,7 +243,7 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
 
 
 def kernel_crosstalk(mesh: MeshTopology, kernel: CrosstalkKernel) -> ThermalCrosstalk:
-    """Return the phases of arms and joints per heat, from a kernel (crosstalk as a function of distance).
+    """Return the phases of arms and waveguide joints per heat, from a kernel (crosstalk as a function of distance).
 
     Raises:
         CalibrationError: The kernel was fitted with another lattice edge length.

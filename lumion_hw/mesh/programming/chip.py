@@ -25,8 +25,8 @@ class ChipParameters:
 
     The phase of an arm is ``ρ2·I² + ρ4·I⁴ + ρ6·I⁶`` of its own heater, plus the passive phase (upper arm only), plus
     the crosstalk of all other heaters. The heat of a heater is ``heater_ohm·I²``, times the rise of its resistance
-    according to its law (``own phase / (ρ2·I²)``), times ``heat_factor``. ``heater_ohm`` is nominal: only crosstalk
-    uses it, and only its product with the crosstalk amplitudes matters.
+    according to its law (``own phase / (ρ2·I²)``), times ``heat_factor``. ``heater_ohm`` is a nominal value. It matters
+    for crosstalk only, where it is multiplied by the crosstalk amplitudes.
 
     Attributes:
         passive_phase_rad: Shape ``(E,)``; phase of the upper arm relative to the lower arm.

@@ -1,10 +1,10 @@
-"""Feed-forward blocks on the hexagonal mesh: PUCs that mix modes, and PUCs that only carry one mode.
+"""Feed-forward blocks: parts of a hexagonal mesh that N modes cross, with PUCs that mix two modes or carry one.
 
-Light that crosses a hexagonal mesh of columns of cells passes slanted and horizontal PUCs alternately. The slanted PUCs
-form vertical zig-zag lines; row r consists of the r-th slanted PUC of every line. The horizontal PUC at vertex row j
-joins rows j - 1 and j on the way to the next line: even j after one line, odd j after the next. This is the brick-wall
-pattern of a rectangular interferometer: horizontal PUCs mix two rows, and each slanted PUC carries one row and sets its
-phase. All paths are equally long.
+Light that crosses such a mesh from left to right passes slanted and horizontal PUCs alternately. The slanted PUCs form
+vertical zig-zag lines. Row r of the block consists of the r-th slanted PUC of every line; each carries one mode and
+sets its phase. Between two lines, horizontal PUCs mix neighbouring rows j - 1 and j: those with even j after one line,
+those with odd j after the next. This is the brick-wall pattern of a rectangular interferometer. All paths are equally
+long.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class FeedForwardBlock:
 
     @cached_property
     def joints(self) -> NDArray[np.bool_]:
-        """Mask of the joints that carry light of the modes, shape ``(J,)``."""
+        """Mask of the waveguide joints that carry light of the modes, shape ``(J,)``."""
         inside = np.zeros(len(self.mesh.joints), dtype=np.bool_)
         for column, mixers in enumerate(self.mixers):
             for mode, (puc, _) in enumerate(mixers):
@@ -184,7 +184,7 @@ class _Rows:
         for column in range(self._columns):
             puc = self._puc((column, row), (column, row + 1))
             if puc is None:
-                raise ConfigError(f"row {row} of mesh {self._mesh.label!r} is incomplete")
+                raise ConfigError(f"row {row} of mesh {self._mesh.label!r} does not reach from rim to rim")
             before = self._side(puc, mixers[column - 1]) if column else None
             behind = self._side(puc, mixers[column]) if column < len(mixers) else None
             # At the rims there is no neighbour on one side: light enters or leaves by a port.
@@ -201,7 +201,7 @@ class _Rows:
         return sides[0]
 
     def _port_side(self, puc: int, entry: int | None) -> int:
-        """Return the PUC-port with a fibre at the far end of a PUC, on the same rail if both rails have fibres."""
+        """Return the PUC-port with a fibre at the outer end of a PUC, on the same rail if both rails have fibres."""
         straight = (4 * puc if entry is None else entry) ^ EXIT_XOR["bar"]
         # At some corners only one of the two rails has a fibre.
         for side in (straight, straight ^ 1):

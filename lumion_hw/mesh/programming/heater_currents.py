@@ -2,8 +2,8 @@
 
 Arm phases matter modulo a turn, and the heat of every heater affects every arm and waveguide joint. The heats P are
 found by iterating P ← D⁻¹(φ - α - K·P), with required arm phases φ, passive phases α, crosstalk K, and the phase D per
-heat of each heater on its own arm (docs/calibration.md, 7). Each phase's turn (multiple of 2π) is chosen first and then
-kept, so that it cannot jump between two equal choices.
+heat of each heater on its own arm (docs/calibration.md, 7). The multiple of 2π in each phase is chosen first and then
+kept, so that it cannot alternate between equal choices.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensati
 
     Common phases are ``matrix @ joint_phase``. Each PUC splits its common phase between end A and end B. A joint's
     phase is cancelled if the parts at the two ends it connects add up to minus this phase. Where three PUCs meet, three
-    joints fix the parts at three ends; elsewhere the smallest phases are chosen.
+    joints determine the parts at the three ends; elsewhere the smallest phases are chosen.
 
     Args:
         mesh: The mesh.
@@ -216,7 +216,7 @@ def _ends(pucs: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
-    """Return how often each joint (row) touches each PUC end (column)."""
+    """Return how often each waveguide joint (row) touches each PUC end (column)."""
     at = np.zeros((len(joints), 2 * mesh.n_pucs))
     for side in (0, 1):
         at[np.arange(len(joints)), mesh.joints[joints, side] // 2] += 1.0
@@ -240,7 +240,7 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(E,)``."""
+        """Return the phase that each PUC must add to both arms to cancel the waveguide joint phases, shape ``(E,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
@@ -263,7 +263,7 @@ def _crosstalk_phases(
 def _iterate_phases(
     calibrated: CalibratedMesh, choice: _Choice, compensation: _JointCompensation | None, own_rad: Real
 ) -> Real:
-    """Recalculate heater phases (each on its own arm) and crosstalk alternately until they converge."""
+    """Recalculate the phases of heaters on their own arms, and crosstalk, alternately until they converge."""
     moved = math.inf
     # Crosstalk is a small part of every phase, so each round changes the phases much less than the one before.
     for _ in range(_MAX_ROUNDS):
@@ -285,7 +285,7 @@ def _differences(stray: Real) -> list[float]:
 
 
 class _Choice:
-    """For every PUC, the turn and the heated arm that need the least heat; kept while the crosstalk is iterated.
+    """For every PUC, the multiple of 2π and the heated arm with the least heat; kept during the iteration.
 
     A PUC without a required common phase heats one arm: the upper one if the difference D is positive, the lower one if
     it is negative. A PUC with a required common phase sets both arms.
@@ -301,7 +301,7 @@ class _Choice:
         self.renew(stray, common)
 
     def renew(self, stray: Real, common: Real) -> bool:
-        """Choose turns and arms again for a given crosstalk; return whether the new choice saves heat."""
+        """Choose multiples of 2π and heated arms again for a given crosstalk; return whether this saves heat."""
         changed, bases = False, _differences(stray)
         for puc, target in self._targets.items():
             if target.common_rad is None:
@@ -324,13 +324,13 @@ class _Choice:
         return changed
 
     def _coolest_phase(self, puc: int, arm: int, cancelled: float, stray: Real, common: Real) -> float:
-        """Return the phase of an arm on the turn that needs the least heat, before subtracting crosstalk."""
+        """Return the arm phase that needs the least heat among those equal modulo 2π, given the crosstalk."""
         # Heaters only add phase, so take the first turn that is not below the crosstalk phase.
         base = float(stray[2 * puc + arm] - common[puc])
         return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
-        """Return the phases of heaters on their own arms that reach the targets under a given crosstalk, ``(2E,)``."""
+        """Return the phases that heaters give their own arms to reach the targets at a given crosstalk, ``(2E,)``."""
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]
@@ -353,7 +353,7 @@ class _Choice:
         return -self._reach[2 * puc + 1] <= remaining <= self._reach[2 * puc]
 
     def _best_difference(self, puc: int, target: PucTarget, base: float) -> float:
-        """Return the heated phase difference of a PUC's arms that needs the least heat, before subtracting crosstalk.
+        """Return the phase difference of a PUC's arms that needs the least heat from its heaters, given the crosstalk.
 
         Args:
             puc: The PUC.

@@ -208,7 +208,7 @@ def _phase_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real) -> Real:
 
 
 def _rounding_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: float) -> Real:
-    """Return the standard deviation of each differential phase due to DAC rounding (error uniform over a step)."""
+    """Return the standard deviation of each differential phase from rounding to DAC steps (uniform error)."""
     # dφ/dI = dφ/dI² · 2 I; a uniform error over one step has a standard deviation of 1/√12 steps.
     per_ma = calibrated.own_slope_rad_per_ma2(currents_ma) * 2.0 * currents_ma
     sigma: Real = np.hypot(per_ma[0::2], per_ma[1::2]) * dac_step_ma / np.sqrt(12.0)

@@ -148,7 +148,7 @@ def _matrix(mixer: Mixer) -> Complex:
 
 
 def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTarget]:
-    """Return the targets of all PUCs in a block for a unitary, for ideal couplers and joints without phase.
+    """Return the targets of all PUCs in a block for a unitary, for ideal couplers and waveguide joints without phase.
 
     Raises:
         ConfigError: The matrix is not unitary, its size differs from the block, or the block has too few columns.
@@ -254,7 +254,7 @@ def predicted_fidelities(
 ) -> Real:
     """Return random samples of the fidelity of a setting, shape ``(draws,)``, given the uncertainty of the record.
 
-    Phases at inputs and outputs, which power meters cannot observe, do not count.
+    The fidelity ignores phases at inputs and outputs, which power meters cannot observe.
     """
     cells = sample_cells(calibrated, setting.currents_ma, draws, seed)
     fields = Solver(calibrated.mesh).solve(cells, cells.reference_hz, setting.block.inputs)
@@ -263,7 +263,7 @@ def predicted_fidelities(
 
 
 def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) -> dict[int, PucTarget]:
-    """Return bar targets for settable PUCs outside a block, so that light that leaks there leaves the mesh."""
+    """Return bar targets for settable PUCs outside a block, so that light leaking out of it leaves the mesh."""
     rest = range(block.mesh.n_pucs)
     targets: dict[int, PucTarget] = {}
     for puc in rest:

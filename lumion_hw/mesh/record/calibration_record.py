@@ -180,7 +180,7 @@ class CalibrationRecord:
         return html_pairs("Calibration record", pairs)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the PUCs as a table, one row per PUC; heater and coupler columns start with the name of the part.
+        """Return the PUCs as a table, one row per PUC; names of heater and coupler columns start with the part's name.
 
         Columns are the fields of :class:`PucEntry`: ``passive_phase_rad``, ``loss_db``, ``upper_law_rho2_rad_per_ma2``
         and so on, with NaN or ``None`` for unknown values.
@@ -219,7 +219,7 @@ class CalibrationRecord:
             document = self.mesh_document
             mesh = mesh_from_label(self.mesh_label) if document is None else mesh_from_dict(document)
         except ConfigError as error:
-            raise CalibrationError(f"the record does not describe mesh {self.mesh_label!r}: {error}") from error
+            raise CalibrationError(f"cannot build mesh {self.mesh_label!r} of the record: {error}") from error
         # Phases applied to another graph would set arbitrary states.
         if mesh.sha256 != self.mesh_sha256:
             raise CalibrationError(

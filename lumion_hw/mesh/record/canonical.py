@@ -1,4 +1,4 @@
-"""Canonical form of documents and arrays: hashable and human-readable. This module opens no file."""
+"""Canonical form of documents and arrays, for hashes, and a readable form. This module opens no file."""
 
 from __future__ import annotations
 

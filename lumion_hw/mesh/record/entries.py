@@ -101,9 +101,9 @@ class PortEntry:
 
     Attributes:
         port: Port number.
-        input_loss_db: Loss from fibre into mesh, relative to the power the module reports; ``None`` without a source.
+        input_loss_db: Loss from fibre into mesh, from the launch power the module reports; ``None`` without a source.
         input_loss_sigma_db: Standard error of the input loss.
-        output_loss_db: Loss from mesh into fibre, relative to the power meter; ``None`` if there is no meter.
+        output_loss_db: Loss from mesh into fibre, measured with the power meter; ``None`` if there is no meter.
         output_loss_sigma_db: Standard error of the output loss.
         monitor_ma_per_mw: Photocurrent per power that leaves the mesh at this port.
         monitor_dark_ma: Monitor reading without light.
@@ -111,8 +111,8 @@ class PortEntry:
         monitor_full_scale_ma: Reading at which the monitor saturates.
         source_dbm: Power that entered the mesh at this port during calibration.
         source_detuning_hz: Frequency of the light entering at this port minus the reference frequency.
-        lit_with: Second port lit by this port's module, with its other tributary (same frequency, independent data).
-            Written only for modules with two tributaries.
+        lit_with: Port that gets the other tributary of this port's module (same frequency, independent data). Written
+            only for modules with two tributaries.
     """
 
     port: int
@@ -137,7 +137,7 @@ class CrosstalkKernel:
         amplitude_rad_per_mw: Amplitude of the exponential part.
         length_mm: Decay length.
         floor_rad_per_mw: Value at large distance.
-        edge_mm: Length of a lattice edge with which the distances were calculated.
+        edge_mm: Length of a lattice edge (PUC spacing) that was used to calculate distances.
     """
 
     amplitude_rad_per_mw: float
@@ -153,14 +153,14 @@ class CrosstalkEntry:
     Attributes:
         differential_rad_per_mw: Differential phase of each PUC per heat of each heater, in addition to the kernel;
             shape ``(n_pucs, 2 n_pucs)`` as nested tuples, empty if not measured.
-        kernel: Part that depends on distance only, for arms and joints; ``None`` if not fitted.
+        kernel: Part that depends on distance only, for arms and waveguide joints; ``None`` if not fitted.
     """
 
     differential_rad_per_mw: tuple[tuple[float, ...], ...] = ()
     kernel: CrosstalkKernel | None = None
 
     def differential_rad(self, power_mw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the crosstalk on each PUC's differential phase beyond the kernel; heat has shape ``(2 n_pucs,)``."""
+        """Return the part of the crosstalk on differential phases that is not in the kernel; heat: ``(2 n_pucs,)``."""
         if not self.differential_rad_per_mw:
             return np.zeros(len(power_mw) // 2)
         shift: NDArray[np.float64] = np.asarray(self.differential_rad_per_mw) @ power_mw
@@ -257,7 +257,7 @@ class CovarianceEntry:
         groups: Name and size of each parameter group, in the order of
             ``calibration.model.space.ParameterSpace``.
         rank: Number of independent parameter combinations that the readings determine.
-        expected_rank: Rank that can be reached with these ports, whatever settings are measured.
+        expected_rank: Largest rank that any settings can reach with these ports.
         set_by_prior: Descriptions of parameters that are determined mainly by the prior.
         unidentifiable: Descriptions of parameter combinations that the readings do not determine.
     """

@@ -4,9 +4,9 @@ The model has one Boolean per PUC (1: cross) and one per circuit and arc of the 
 directed waves that enter PUC-ports; an arc is a wave's way through its PUC in one state. Flow is conserved at every
 wave, an arc needs its PUC to be in its state, and a wave carries at most one circuit.
 
-Flow conservation also allows closed rings that are not part of a path. Where lengths are free, rings do no harm: paths
-are read by tracing, which skips rings and only makes the routing cheaper. Feasibility and lower bound stay correct.
-Circuits of fixed or equal length get a constraint that excludes rings.
+Flow conservation also allows closed rings that are not part of a path. If lengths are free, rings are harmless: paths
+are read by tracing, which skips rings and so only lowers the cost; feasibility and lower bound remain correct. For
+circuits of fixed or equal length, a constraint excludes rings.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class _Model:
         return (self._graph.cross if arc & 1 else self._graph.bar)[arc >> 1]
 
     def _usable_arcs(self) -> list[list[int]]:
-        """Return, for each circuit, the allowed arcs from which its target can be reached."""
+        """Return, for each circuit, the allowed arcs that can lie on a path to its target."""
         request, waves = self._request, self._graph.n_waves
         blocked = {8 * puc + 2 * k + STATES.index(state) for puc, state in request.blocked for k in range(4)}
         left = [estimate.tolist() for estimate in estimates(request, request.pass_cost * 0.0 + 1.0)]

@@ -50,9 +50,9 @@ class Cut:
 
 
 def find_cut(request: RoutingProblem) -> Cut | None:
-    """Return a cut that proves some circuits of a request impossible together, or ``None`` if no cut is found.
+    """Return a cut that more circuits must cross than can, which proves the request impossible; else ``None``.
 
-    The search tries sets of circuit ends that are consecutive around the rim, small sets first.
+    The search tries to separate runs of consecutive circuit ends around the rim from all others, short runs first.
 
     Args:
         request: The routing problem.
@@ -123,7 +123,7 @@ class _Network:
         self._graph = csr_array((capacity, self._edges[:, 1].astype(np.int32), starts), shape=(size, size))
 
     def _puc_edges(self, puc: int) -> list[tuple[int, int, int]]:
-        """Return the edges ``(node, node, capacity)`` inside a PUC: per rail if a state is blocked, else via hubs."""
+        """Return the edges ``(node, node, capacity)`` in a PUC: one per rail if a state is blocked, else via hubs."""
         bar, cross = ((puc, "bar") in self._request.blocked), ((puc, "cross") in self._request.blocked)
         first = 4 * puc
         if bar and cross:

@@ -17,7 +17,7 @@ class Duplex:
 
     Args:
         pairs: The requested circuits.
-        allowed: Whether to merge; if not, every circuit is routed separately.
+        allowed: Whether to merge circuits with their reverse; if not, every circuit is routed separately.
     """
 
     def __init__(self, pairs: Sequence[Pair], *, allowed: bool) -> None:

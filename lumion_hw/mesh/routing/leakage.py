@@ -6,8 +6,7 @@ two field solutions, one from all sources and one from all targets, give the con
 of every circuit. PUCs with a large contribution get a surcharge, the circuits are routed again, and the routing with
 the lowest crosstalk is returned.
 
-This is meant for link budgets that predict the leakage of each circuit into all other receivers. Path set-up
-(:mod:`lumion_hw.circuits`) does not use it; call it from scripts.
+Scripts may call :func:`route_low_crosstalk`; the set-up of circuits (:mod:`lumion_hw.circuits`) does not use it.
 """
 
 from __future__ import annotations

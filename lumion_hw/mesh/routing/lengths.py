@@ -17,7 +17,7 @@ _ROUNDS_PER_LENGTH = 40
 
 
 def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
-    """Return versions of the request with exact lengths instead of each common length, short lengths first.
+    """Return versions of the request in which every group has an exact length instead, short lengths first.
 
     Negotiation cannot handle groups of equal length itself.
 
@@ -70,7 +70,7 @@ def route_equal_lengths(
     Args:
         request: A routing problem with groups of equal length, each of one parity.
         rounds: Rounds of negotiation for each length.
-        progress: Called for every choice of lengths except the first.
+        progress: Called at every combination of common lengths except the first.
     """
     contested: tuple[int, ...] = ()
     choices = with_fixed_lengths(request)
@@ -94,7 +94,7 @@ def route_equal_lengths(
 def improve_lengths(
     request: RoutingProblem, wave_paths: tuple[WavePath, ...], rounds: int, until_s: float, now_s: Callable[[], float]
 ) -> tuple[WavePath, ...]:
-    """Improve circuits of equal length: negotiate and improve each common length for half of the remaining time.
+    """Improve circuits of equal length: try each common length in turn, with half of the remaining time for each.
 
     Args:
         request: A routing problem with groups of equal length, each of one parity.

@@ -1,10 +1,10 @@
 """Search for all-to-all configurations: which pairs of ports are connected in which configuration of the mesh.
 
 A matching is a set of pairs in which every port occurs at most once; one configuration connects one matching. Three
-stages follow each other until every pair has a configuration. First, round robins with several port orders, or
-random matchings if some ports cannot reach each other. Second, matchings that cannot be routed are merged and
-split again. Third, remaining pairs are forced into configurations, and the pairs that they displace look for another
-configuration.
+stages follow each other until every pair has a configuration. First, round robins (as in a tournament) with several
+port orders, or random matchings if some ports cannot reach each other. Second, matchings that cannot be routed are
+merged and split again. Third, remaining pairs are forced into configurations, and the pairs that they displace look for
+another configuration.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Matcher:
         self._router = Router(request)
 
     def solve(self) -> list[Routed]:
-        """Return configurations that contain every pair of ports exactly once."""
+        """Return configurations that together contain every pair of ports exactly once."""
         factors = self._split_anew(self._best_round_robin() if self._complete else self._random_factors())
         routed = [
             wave_paths for factor in factors if (wave_paths := self._router.route_matching(factor)[0]) is not None
@@ -194,7 +194,7 @@ class Matcher:
         return factors
 
     def _split(self, pairs: set[Pair], parts: int) -> list[Matching] | None:
-        """Split a regular set of pairs into random matchings of equal size; return ``None`` if that fails."""
+        """Split a regular set of pairs (equally many per port) into random matchings of equal size, or ``None``."""
         size = len(pairs) // parts
         new_factors: list[Matching] = []
         for _ in range(parts):

@@ -88,7 +88,7 @@ class AllToAll:
 
 
 def min_configurations(pairs: Collection[tuple[int, int]]) -> int:
-    """Return a lower bound of the number of configurations that contain each of these pairs once.
+    """Return the smallest conceivable number of configurations that together contain each of these pairs once.
 
     A port has one partner per configuration, and a configuration has at most half as many pairs as ports.
     """
@@ -149,7 +149,7 @@ def all_to_all(
     covered = sorted(pair for wave_paths in routed for pair in wave_paths)
     if covered != sorted(pairs):
         raise VerifyError(
-            "the configurations do not connect every pair exactly once", wrote=len(pairs), read=len(covered)
+            "the configurations do not connect every pair of ports exactly once", wrote=len(pairs), read=len(covered)
         )
     return AllToAll(ports, tuple(_configuration(request, wave_paths) for wave_paths in routed))
 

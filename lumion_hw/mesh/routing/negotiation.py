@@ -1,12 +1,12 @@
 """Negotiated congestion (McMurchie 1995): route each circuit alone, then raise prices until no two circuits conflict.
 
-Contested states become more expensive from round to round, and conflicting circuits are removed and routed again in
-varying order. A routing without conflicts is then improved: each circuit in turn may move to a cheaper free path. This
-is a heuristic: if it finds no routing, that proves nothing.
+PUC states that conflict with other circuits become more expensive from round to round, and conflicting circuits are
+removed and routed again in varying order. A routing without conflicts is then improved: each circuit in turn may move
+to a cheaper free path. This is a heuristic: if it finds no routing, that proves nothing.
 
 Circuits can only conflict over PUC states. With every PUC in bar or cross, the paths connect the ports in pairs, and
 the reverse of a path is the path from its other end. So circuits between different ports that agree on all states can
-neither merge nor run against each other in a joint.
+neither merge nor run against each other in a waveguide joint.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Negotiation:
         return paths, self._contested(paths)
 
     def _reroute_alone(self, index: int) -> Nodes:
-        """Return a circuit's cheapest path at current prices; if that search fails, its path without other circuits."""
+        """Return a circuit's cheapest path at current prices, or, if that search fails, its path if it were alone."""
         try:
             found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:
@@ -187,7 +187,7 @@ class Negotiation:
         return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
 
     def _improved(self, paths: list[Nodes], bound: float) -> tuple[WavePath, ...]:
-        """Move circuits to cheaper free paths until no circuit finds one."""
+        """Move single circuits to cheaper free paths until no circuit finds one."""
         prices, request = self._prices, self._request
         wave_paths = tuple(prices.to_wave_path(nodes) for nodes in paths)
         cost = request.cost(wave_paths)

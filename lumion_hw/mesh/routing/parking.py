@@ -50,7 +50,7 @@ def park_unused_pucs(
     Args:
         mesh: The mesh.
         used: States in use; they are not changed.
-        unusable: ``(puc, state)`` that cannot be set.
+        unusable: ``(puc, state)`` pairs that cannot be set.
         heater_power_mw: Shape ``(n_pucs, 2)``; heater power of each PUC in bar and in cross.
 
     Raises:

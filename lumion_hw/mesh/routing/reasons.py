@@ -44,7 +44,7 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
 
 
 def _nearest(alone: RoutingProblem) -> list[str]:
-    """Return, for each upper limit of a circuit, the lowest value that the circuit could meet if it were alone."""
+    """Return, for each upper limit of a circuit, the lowest limit that the circuit could meet in an empty mesh."""
     limit = alone.limits[0]
     weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
     possible = []
@@ -68,7 +68,7 @@ def _nearest(alone: RoutingProblem) -> list[str]:
 
 
 def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS) -> None:
-    """Raise ``NoPathError`` if the PUCs near contested PUCs are provably too few for the circuits.
+    """Raise ``NoPathError`` if the PUCs around contested PUCs are provably too few for the circuits.
 
     If nothing is raised, the request may still be impossible.
 
@@ -232,7 +232,7 @@ def check_limits(request: RoutingProblem, paths: Sequence[Path], states: Mapping
         if len({paths[index].hops for index in group}) > 1:
             broken.append(f"unequal lengths of circuits {list(group)}")
     if broken:
-        raise VerifyError("the routing found violates the request", wrote="the request", read="; ".join(broken))
+        raise VerifyError("the routing found violates the limits", wrote="the request", read="; ".join(broken))
 
 
 def _circuit_names(pairs: Sequence[tuple[int, int]]) -> str:

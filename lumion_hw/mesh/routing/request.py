@@ -53,12 +53,12 @@ class RouteRequest:
             ``power_mw``. For low leakage see :func:`lumion_hw.mesh.routing.leakage.route_low_crosstalk`.
         puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``; excess losses of ``faults`` are added.
         heater_power_mw: Shape ``(n_pucs, 2)``; heater power of each PUC in bar and in cross, for the power objective.
-        surcharge: Extra cost of each PUC in bar and in cross, any shape that broadcasts to ``(n_pucs, 2)``.
+        surcharge: Extra cost of passing each PUC in bar and in cross, any shape that broadcasts to ``(n_pucs, 2)``.
         faults: Known faults of the mesh.
         unusable: ``(puc, state)`` pairs that must not be used, in addition to pairs that ``faults`` rules out.
         fixed: States that are set and must not change; circuits may pass PUCs in these states.
         active: Circuits that are already active, as returned by a routing of this mesh. They keep their PUCs and
-            joints.
+            waveguide joints.
         move_price: Cost of moving one active circuit to another path, in the unit of the objective; ``None`` (hitless)
             if active circuits must not move.
         max_hops: Maximum number of PUCs on a path: one number, or one per circuit (``None``: no limit).
@@ -175,7 +175,7 @@ class RoutingProblem:
         pairs: Source and target port of each circuit to route; active circuits that may move come last.
         pass_cost: Shape ``(n_pucs, 2)``; cost of passing a PUC in bar and in cross.
         state_cost: Shape ``(n_pucs, 2)``; one-time cost of setting a PUC to bar or cross, shared by all circuits.
-        staying_cost: Cost of the circuits that stay.
+        staying_cost: Cost of the active circuits that stay on their paths.
         loss_db: Shape ``(n_pucs,)``; loss per PUC.
         blocked: PUC states that must not be used.
         limits: Limits of each circuit.
@@ -204,7 +204,7 @@ class RoutingProblem:
         return tuple(port for pair in self.pairs for port in pair)
 
     def cost(self, wave_paths: Sequence[WavePath]) -> float:
-        """Return the cost of a set of paths, including the price of moved circuits, but without circuits that stay."""
+        """Return the cost of the paths of all routed circuits, including the price for moving active ones."""
         passed = float(sum(self.pass_cost[wave // 4, int(s == "cross")] for w in wave_paths for wave, s in _steps(w)))
         held = {(wave // 4, int(s == "cross")) for wave_path in wave_paths for wave, s in _steps(wave_path)}
         moved = sum(wave_paths[index] != home for index, home in self.current_paths.items())

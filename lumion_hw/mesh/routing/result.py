@@ -152,7 +152,7 @@ def traced_paths(
     """Trace circuits through the PUC states and return their paths, independently of the method that found them.
 
     Raises:
-        VerifyError: Light ends at another port, or runs against other light in a joint.
+        VerifyError: Light ends at another port, or runs against other light in a waveguide joint.
     """
     paths: list[Path] = []
     entered: set[int] = set()
@@ -174,6 +174,6 @@ def traced_paths(
         opposed = sorted({wave // 4 for wave in entered if int(mesh.mate[wave]) in entered})
         if opposed:
             raise VerifyError(
-                "light runs against other light in a joint", wrote="no such joint", read=f"PUCs {opposed}"
+                "light of two circuits meets head-on in a joint", wrote="no such joint", read=f"PUCs {opposed}"
             )
     return tuple(paths)

@@ -31,7 +31,7 @@ _MAX_SUBSETS = 64
 
 
 def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
-    """Route circuits with consistent states and exclusive ports and joints.
+    """Route circuits with consistent states and exclusive ports and waveguide joints.
 
     Args:
         mesh: The mesh.
@@ -122,7 +122,7 @@ class _Effort:
         if proof.status == "infeasible":
             if wave_paths is not None:
                 raise VerifyError(
-                    "CP-SAT reports infeasible although a routing was found", wrote=wave_paths, read="infeasible"
+                    "CP-SAT reports that no routing exists, but one was found", wrote=wave_paths, read="infeasible"
                 )
             raise self._conflict_error(problem)
         if proof.wave_paths is None and wave_paths is None:
@@ -133,7 +133,7 @@ class _Effort:
         ):
             found, method = proof.wave_paths, "cp-sat"
         if found is None:
-            raise VerifyError("CP-SAT reports a routing but returned no paths", wrote=proof.status, read=None)
+            raise VerifyError("CP-SAT reports a solution but returned no paths", wrote=proof.status, read=None)
         proven = problem.cost(found) if proof.status == "optimal" else max(bound, proof.bound)
         return found, proven, method
 
@@ -220,7 +220,7 @@ class _RoutingWithActiveCircuits:
         return self._routing(problem, all_active, *self._effort.decide(problem, wave_paths, bound, ()))
 
     def _cheapest_with_fewest_moves(self) -> tuple[tuple[int, ...], tuple[WavePath, ...]] | None:
-        """Return the active circuits to move and all paths: the cheapest result among those that move few circuits."""
+        """Return active circuits to move, and all paths: the cheapest result of those with the fewest moves."""
         best: tuple[float, tuple[int, ...], tuple[WavePath, ...]] | None = None
         numbers = range(len(self._active))
         subsets = (free for size in range(len(numbers) + 1) for free in combinations(numbers, size))
@@ -240,7 +240,7 @@ class _RoutingWithActiveCircuits:
         return None if best is None else best[1:]
 
     def _with_movable(self, free: Sequence[int]) -> RoutingProblem:
-        """Return the problem in which the given active circuits may move and the others stay."""
+        """Return the problem in which the given active circuits may move and all other active ones stay."""
         problem = self._problem
         stay = [path for index, path in enumerate(self._active) if index not in free]
         kept = tuple((path, to_wave_path(problem.mesh, path)) for path in stay)

@@ -1,9 +1,9 @@
 """Prove by prices that a request is impossible, where no cut proves it: a region has too few PUCs for its circuits.
 
-A cut counts joints. It ignores that a PUC is either in bar or in cross, and that several circuits can block each other
-in turn. Prices cover both. Assign any price to each strand (one of the two paths through a PUC in one state). Route
-each circuit on its cheapest path, and charge it at most 1. If all circuits together pay more than all PUCs can collect,
-each in its more profitable state, no routing exists.
+A cut only counts joints. It ignores that a PUC is either in bar or in cross, and that several circuits can block one
+another in a circle. Prices include both effects. Assign any price to each strand (one of the two paths through a PUC in
+one state). Each circuit pays the price of its cheapest path, at most 1. Each PUC can collect only the prices of one
+state, at most those of the more expensive one. If circuits pay more than PUCs can collect, no routing exists.
 
 Linear programming finds such prices in the neighbourhood of the last conflicts. Everything outside is free, which only
 relaxes the problem, so a proof stays valid. The sum is checked again over the whole mesh before the proof is reported.
@@ -34,7 +34,7 @@ _MARGIN = 1e-5
 
 @dataclass(frozen=True)
 class Scarcity:
-    """Circuits that are proven, by prices, to be impossible together.
+    """Circuits that are proven to be impossible together, because they need too many PUCs of one region.
 
     Attributes:
         circuits: Indices of the circuits.
@@ -48,12 +48,12 @@ class Scarcity:
 def find_scarcity(
     request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS
 ) -> Scarcity | None:
-    """Return circuits that need more PUCs than there are near contested PUCs, or ``None`` if no proof is found.
+    """Return circuits that provably need more PUCs than exist around contested PUCs; ``None`` if nothing is proven.
 
     Args:
         request: The routing problem; its limits and equal lengths are ignored.
         contested: PUCs that were contested when negotiation stopped.
-        max_unknowns: Size of the largest neighbourhood to try.
+        max_unknowns: Largest number of unknowns of a linear program to try.
     """
     strands = _Strands(request)
     largest_tried = 0
@@ -101,7 +101,7 @@ class _Neighbourhood:
     """A part of the mesh; the rest of the mesh is one node that light passes freely.
 
     Attributes:
-        unknowns: Size of the linear program.
+        unknowns: Number of unknowns of its linear program.
     """
 
     def __init__(self, request: RoutingProblem, strands: _Strands, contested: Collection[int], reach: int) -> None:
@@ -128,7 +128,7 @@ class _Neighbourhood:
         self.unknowns = len(self._tails) * len(pairs)
 
     def prices(self) -> NDArray[np.float64] | None:
-        """Return arc prices that prove a request impossible, or ``None`` if circuits fit when split into fractions.
+        """Return arc prices that may prove a request impossible; ``None`` if circuits fit when split into fractions.
 
         The linear program routes the largest possible fraction of each circuit; its dual values are the prices.
         """
@@ -168,7 +168,7 @@ class _Neighbourhood:
 
 
 def _check_proof(request: RoutingProblem, strands: _Strands, prices: NDArray[np.float64]) -> Scarcity | None:
-    """Check over the whole mesh whether prices of arcs are a proof; return the proof or ``None``."""
+    """Check over the whole mesh whether arc prices prove a request impossible; return the proof or ``None``."""
     mesh, waves = request.mesh, 4 * request.mesh.n_pucs
     tails, heads = strands.tail[strands.open], strands.head[strands.open]
     sources, targets = np.array(request.pairs).T

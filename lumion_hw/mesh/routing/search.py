@@ -34,7 +34,7 @@ Nodes = tuple[int, ...]
 
 
 class SearchBudgetExceeded(Exception):  # noqa: N818 - not an error: the search has no result
-    """A search reached its limit; whether a path exists is unknown."""
+    """A search reached its limit of steps; whether a path exists is unknown."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[NDAr
 def _estimates_with_obstacles(
     request: RoutingProblem, weight: NDArray[np.float64], targets: list[int]
 ) -> list[NDArray[np.float64]]:
-    """Return the smallest weights to each target for a mesh with blocked states or uneven weights."""
+    """Return the result of :func:`estimates` if states are blocked or weights differ between PUCs."""
     graph = wave_graph(request.mesh)
     size = graph.n_waves + request.mesh.n_ports
     heads = np.array([graph.bar, graph.cross]).T
@@ -144,7 +144,7 @@ def cheapest_costs(
 def cost_lower_bound(request: RoutingProblem) -> float:
     """Return a lower bound of the cost of any routing: the cheapest paths of all circuits, each alone.
 
-    In a group of equal lengths, each circuit is at least as long as the longest of the group's shortest paths.
+    In a group of equal lengths, no circuit can be shorter than the longest of the shortest paths in the group.
     """
 
     def cheapest_alone(weight: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -203,7 +203,7 @@ class Prices:
                 self.state_price[arc] -= self._held[arc]
 
     def remove(self, nodes: Nodes) -> None:
-        """Remove the recorded PUC states of a circuit."""
+        """Delete the record of the PUC states that a circuit uses."""
         use = self.use
         for arc in self.arcs(nodes):
             use[arc] -= 1
@@ -211,12 +211,12 @@ class Prices:
                 self.state_price[arc] += self._held[arc]
 
     def conflicts(self, nodes: Nodes) -> bool:
-        """Return whether a recorded circuit conflicts with another circuit, or with itself."""
+        """Return whether a circuit needs a PUC in another state than other circuits do, or in both states."""
         use = self.use
         return any(use[arc ^ 1] for arc in self.arcs(nodes))
 
     def states_price(self, nodes: Nodes) -> float:
-        """Return the price of a circuit's states, without the price of conflicts."""
+        """Return the price of the PUC states on a circuit's path, without surcharges for conflicts."""
         return float(sum(self.state_price[arc] for arc in self.arcs(nodes)))
 
     def to_wave_path(self, nodes: Nodes) -> WavePath:
@@ -365,7 +365,7 @@ class Search:
 
 
 def _label_nodes(labels: Sequence[tuple[int, int]], label: int) -> Nodes:
-    """Return the nodes of the partial path that a search label stands for."""
+    """Return the nodes of the partial path that ends at an entry (label) of the search's list of steps."""
     nodes: list[int] = []
     while label >= 0:
         label, node = labels[label]

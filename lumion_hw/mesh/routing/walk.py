@@ -36,8 +36,8 @@ def cheapest_walk(
     """Return the total price and the nodes of the cheapest walk; an infinite price if no walk exists.
 
     Args:
-        bar: Node after each wave in bar.
-        cross: Node after each wave in cross.
+        bar: Node that follows each wave in bar.
+        cross: Node that follows each wave in cross.
         price: Price of each PUC state, numbered ``2 puc + (0 bar, 1 cross)``.
         use: Number of circuits that use each PUC state.
         pressure: Price per circuit that uses the opposite state of a PUC.
@@ -80,8 +80,8 @@ class Walker:
     """Runs :func:`cheapest_walk` on one mesh.
 
     Args:
-        bar: Node after each wave in bar.
-        cross: Node after each wave in cross.
+        bar: Node that follows each wave in bar.
+        cross: Node that follows each wave in cross.
         n_nodes: Number of nodes.
         compiled: Whether to use compiled code.
 

@@ -29,8 +29,8 @@ Complex = NDArray[np.complex128]
 class CellGradient:
     """Derivatives of a real number with respect to the parameters of :class:`UnitCells`.
 
-    Each array has shape ``(E,)`` or ``(J,)``, with the leading axes of the scattering matrix: one value per wavelength
-    and sample. Sum over an axis whose samples share the parameter.
+    Each array has shape ``(E,)`` or ``(J,)`` (E PUCs, J joints), with the leading axes of the scattering matrix: one
+    value per wavelength and sample. Sum over an axis whose samples share the parameter.
 
     Attributes:
         loss_db: Derivative by the PUC loss, per dB.
@@ -70,8 +70,8 @@ def gradient(
         solver: The solver of the mesh.
         cells: Unit cells.
         frequency_hz: One frequency or an array.
-        cotangent: Derivative c of F by the scattering matrix S: dF = Re Σ c·dS, with the shape of ``solver.solve(cells,
-            frequency_hz, inputs)``. For F = Σ w·S·S* it is ``2·w·S.conj()``.
+        cotangent: Derivative c of F by the scattering matrix S, defined by dF = Re Σ c·dS, with the shape of
+            ``solver.solve(cells, frequency_hz, inputs)``. For F = Σ w·S·S* it is ``2·w·S.conj()``.
         inputs: Ports where light enters; all ports by default.
 
     Raises:

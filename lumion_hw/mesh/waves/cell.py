@@ -35,7 +35,7 @@ _Amplitudes = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class UnitCells:
-    """Parameters of all unit cells and joints of a mesh at a reference frequency, for one sample or many.
+    """Parameters of all unit cells and waveguide joints of a mesh at a reference frequency, for one sample or many.
 
     E is the number of PUCs and J the number of joints. Every array may have a leading axis of samples, ``(N, E)`` or
     ``(N, J)``: Monte-Carlo draws, sweep steps or temperatures. Arrays without this axis apply to all samples.
@@ -79,7 +79,7 @@ class UnitCells:
 
         Args:
             n_pucs: Number of PUCs.
-            n_joints: Number of joints.
+            n_joints: Number of waveguide joints.
             theta: Shape ``(n_pucs,)`` or ``(N, n_pucs)``; (φu - φl) / 2 in rad.
             loss_db: Loss of every PUC.
         """
@@ -198,7 +198,7 @@ class UnitCells:
         return factor
 
     def reflection_coefficients(self, factor: NDArray[np.complex128], n_ports: int) -> NDArray[np.complex128]:
-        """Return the reflection coefficients at the first ends of joints, at their second ends, and at ports.
+        """Return the reflection coefficients at the first ends of waveguide joints, at their second ends, and at ports.
 
         Args:
             factor: Shape ``(J, n)`` or ``(J, 1)``; factors by which joints multiply a wave.
@@ -265,7 +265,7 @@ def combine_cells(
 
 
 def _rows(part: NDArray[_Number], n_pucs: int, batch: tuple[int, ...]) -> NDArray[_Number]:
-    """Return amplitudes as ``(E, n)``, or as ``(E, 1)`` if they are equal for all samples."""
+    """Return amplitudes of E PUCs for n samples as ``(E, n)``, or as ``(E, 1)`` if they are equal for all samples."""
     if part.size != n_pucs or part.ndim == 0:
         part = np.broadcast_to(part, (n_pucs, *batch) if part.ndim else (n_pucs, 1))
     return np.ascontiguousarray(part.reshape(n_pucs, -1))
@@ -282,7 +282,7 @@ def _check_splitting(eta: NDArray[np.float64]) -> None:
     if outside.any():
         splitting = float(eta[outside].flat[0])
         raise LimitError(
-            "a coupler splitting is impossible", requested=splitting, limit=float(splitting > 0.0), unit="of the power"
+            "a coupler splitting must be 0 to 1", requested=splitting, limit=float(splitting > 0.0), unit="of the power"
         )
 
 
@@ -295,13 +295,13 @@ def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class CouplingFloors:
-    """Smallest power that imperfect couplers leave in the output that should be dark."""
+    """Smallest fraction of the power that imperfect couplers leave in the dark output, in bar and in cross."""
 
     bar_leak: NDArray[np.float64]
     cross_leak: NDArray[np.float64]
 
 
 def coupling_floors(eta_in: NDArray[np.float64], eta_out: NDArray[np.float64]) -> CouplingFloors:
-    """Return the coupling floors of PUCs with the given splittings, of any shape (docs/calibration.md, 2; exact)."""
+    """Return the coupling floors for coupler splittings (arrays of equal shape; formula: docs/calibration.md, 2)."""
     a_in, a_out = _coupler_angle(eta_in), _coupler_angle(eta_out)
     return CouplingFloors(np.sin(a_in - a_out) ** 2, np.cos(a_in + a_out) ** 2)

@@ -52,7 +52,7 @@ class HeaterDistances:
         return cls(*(np.abs(vector) for vector in vectors), *(np.stack([turn.real, turn.imag]) for turn in turns))
 
     def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
-        """Return crosstalk from its dependence on distance (rad per mW against mm); 0 on the heater's own arm."""
+        """Return the crosstalk that a function of distance (mm to rad/mW) gives; 0 on the heater's own arm."""
         on_arms = kernel(self.arm_mm)
         # The heater's law describes its own arm; the kernel would count this effect twice.
         np.fill_diagonal(on_arms, 0.0)
@@ -93,9 +93,10 @@ class ThermalCrosstalk:
     def from_published_curve(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
         """Return the published curve of crosstalk against distance, applied to every pair.
 
-        The curve is the resonance shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm
-        (fit of the published samples, Teofilovic 2024). The aggressors were driven on both arms, so their heat per π is
-        twice Pπ of a single heater. The arms of a PUC are at different distances, which gives differential crosstalk.
+        The curve is the resonance shift of a six-PUC ring for π at another heater (aggressor),
+        0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the published samples, Teofilovic 2024). The aggressors were driven on
+        both arms, so their heat per π is twice Pπ of a single heater. The arms of a PUC are at different distances,
+        which gives differential crosstalk.
 
         Args:
             mesh: The mesh.
@@ -110,7 +111,7 @@ class ThermalCrosstalk:
         return HeaterDistances.from_mesh(mesh).crosstalk(kernel)
 
     def heated_cells(self, cells: UnitCells, heat_mw: NDArray[np.float64], p_pi_mw: NDArray[np.float64]) -> UnitCells:
-        """Return cells with the phases of heated arms added, including crosstalk to other arms and joints.
+        """Return cells with the phases of heated arms added, including crosstalk to other arms and waveguide joints.
 
         Args:
             cells: Cells with all heaters cold.

@@ -1,8 +1,8 @@
 """Gaussian elimination with a fixed pattern, prepared once per mesh and run for any number of samples.
 
 The equations of a mesh always have the same zeros. So the order of the unknowns, the fill-in and every multiplication
-are known in advance. A :class:`Program` lists them. The program never searches for a pivot, which is safe while light
-loses power in every PUC: each pivot is 1 − γ, with |γ| < 1 the gain of a round trip.
+are known in advance. A :class:`Program` lists them. The program never searches for a pivot. This is safe as long as
+light loses power in every PUC: each pivot is 1 − γ, where γ is the gain of a round trip and |γ| < 1.
 
 The order is a nested dissection of the mesh. A cut between two halves of the lattice corners crosses few PUCs, and the
 waves that enter these PUCs are eliminated last.
@@ -28,9 +28,9 @@ _OFF_CENTRE = 0.15
 class Program:
     """Elimination of the first ``n_pivots`` unknowns of a sparse matrix with a fixed pattern.
 
-    Every element of the matrix and its factors has a slot. For pivot ``k``, the elements below it are
-    ``below[below_start[k]:below_start[k+1]]``, and those to its right are stored in the same way. ``target`` lists the
-    slots that the elimination of each pivot changes, row by row, one pivot after the other.
+    Every element of the matrix and its factors has a slot (a position in one array). For pivot ``k``, the elements
+    below it are ``below[below_start[k]:below_start[k+1]]``, and those to its right are stored in the same way.
+    ``target`` lists the slots that the elimination of each pivot changes, row by row, one pivot after the other.
 
     Attributes:
         n_pivots: Number of unknowns to eliminate.
@@ -137,7 +137,7 @@ class _Dissection:
     """Corners of a mesh as points, and the PUCs that connect them.
 
     Light passes from one side of a cut to the other only through the PUCs that the cut crosses. So the cut separates
-    all waves except those that enter these PUCs. (Joints with separate ends are an exception, which only costs some
+    all waves except those that enter these PUCs. (Joints whose ends lie apart are an exception, which only costs some
     fill-in.)
 
     Attributes:
@@ -181,5 +181,5 @@ class _Dissection:
             if best is None or candidate < best[:2]:
                 best = (*candidate, along, float(cuts[chosen]))
         if best is None:
-            raise ValueError("no direction to cut along")
+            raise ValueError("the mesh cannot be cut in any direction")
         return best[2], best[3]

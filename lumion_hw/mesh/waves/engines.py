@@ -43,7 +43,7 @@ class WaveEquations:
         columns: Columns of these elements.
         slots: Slots of these elements.
         element: For each of these elements, the index of its element of the cells' transfer matrices T.
-        joint: For each of these elements, the index of its joint; the number of joints where light leaves.
+        joint: For each of these elements, the index of its joint; the number of joints where light leaves instead.
         fixed_slots: Slots of the elements that do not depend on the cells.
         fixed: Values of these elements.
         n_waves: Number of waves, 4E.
@@ -121,7 +121,7 @@ class WaveEquations:
 
     @cached_property
     def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Sparse pattern by columns: element indices in the diagonal ones and ``values``, rows, and column starts."""
+        """Sparse matrix pattern by columns: index of each element, its row, and the start of each column."""
         n = self.n_waves
         rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
         chosen = np.lexsort((rows, columns))
@@ -130,7 +130,7 @@ class WaveEquations:
         return chosen, rows[chosen].astype(np.int32), starts.astype(np.int32)
 
     def values(self, elements: Complex, factors: Complex) -> Complex:
-        """Return the matrix elements that depend on the cells, shape ``(len(slots), n)``."""
+        """Return the values of the matrix elements that depend on the cells, for n samples: ``(len(slots), n)``."""
         through = np.concatenate([-factors, np.ones((1, factors.shape[1]))])
         result: Complex = through[self.joint] * elements[self.element]
         return result

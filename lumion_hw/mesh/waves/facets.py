@@ -1,4 +1,4 @@
-"""Coupling of fibre light into the mesh at a port, which accepts TE light."""
+"""Coupling of light from a fibre into the mesh at a port, which accepts TE polarization."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class _Pattern:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Position of every wave in the elimination: waves entering at ports first, then nested dissection."""
+        """Position of every wave in the elimination: waves entering at ports first, the others by nested dissection."""
         rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
@@ -54,7 +54,7 @@ class _Pattern:
 
     @cached_property
     def reflecting_equations(self) -> WaveEquations:
-        """Wave equations in which joint ends and ports may reflect light; they take twice the work."""
+        """Wave equations in which waveguide joint ends and ports may reflect light; they take twice the work."""
         return self._equations(keep_ports=False, reflecting=True)
 
     def _equations(self, *, keep_ports: bool, reflecting: bool = False) -> WaveEquations:
@@ -175,7 +175,7 @@ class Solver:
     def coefficients(
         self, cells: UnitCells, frequency_hz: ArrayLike
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
-        """Return elements of the cells' T, joint factors, and the batch axes that are combined into one axis n.
+        """Return elements of the cells' T, joint factors, and the shape of the batch axes that are merged into axis n.
 
         T elements have shape ``(4E, n)``. Joint factors have ``(J, n)`` or ``(J, 1)``, followed by the rows of
         :meth:`UnitCells.reflection_coefficients`.

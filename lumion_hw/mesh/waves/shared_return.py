@@ -18,7 +18,7 @@ _CONVERGED_MA = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SharedReturns:
-    """Current that heaters lose because other heaters use the same return.
+    """Current that heaters lose because other heaters use the same return conductor.
 
         I = driven - Σ j·(a·driven + b)    j: mean current of the other heaters in a group, assuming a full group
 

@@ -50,7 +50,7 @@ class SweepSolver:
                 f"PUCs {wrong} do not exist"
                 if wrong
                 else "a sweep needs one base setting, one frequency and different PUCs",
-                hint=f"Name each PUC once, 0 to {mesh.n_pucs - 1}; give cells without samples and one frequency.",
+                hint=f"Name each PUC once, 0 to {mesh.n_pucs - 1}; give one sample of the cells, and one frequency.",
             )
         ports = solver.checked_inputs(cells, inputs)
         elements, factors, _ = solver.coefficients(cells, frequency_hz)

@@ -172,7 +172,7 @@ class LoopErrorLog:
             self._unreported += 1
             return
         more = f" ({self._unreported} more like it in the last minutes)" if self._unreported else ""
-        _log.error("page server error: %s: %s%s", context.get("message", "error"), context.get("exception", ""), more)
+        _log.error("event loop error: %s: %s%s", context.get("message", "error"), context.get("exception", ""), more)
         self._reported_s, self._unreported = loop.time(), 0
 
 

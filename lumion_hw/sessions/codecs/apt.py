@@ -1,8 +1,8 @@
 """Codec of Thorlabs APT frames as used by polarization controllers: a header of six bytes, and data. Pure functions.
 
 A header is ``id16, p1, p2, destination, source``. With data it is ``id16, length16, destination | 0x80, source``,
-little-endian (Thorlabs' APT protocol). There is no checksum: frames are recognized by the two addresses and by ids with
-known lengths.
+little-endian (Thorlabs' APT protocol). Without a checksum, frames are recognized by the two addresses and by ids of
+known length.
 """
 
 from __future__ import annotations

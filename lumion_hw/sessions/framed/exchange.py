@@ -133,12 +133,13 @@ class FramedExchange:
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
         """Send requests until all are answered or the board finally refuses a request.
 
-        Requests refused as BUSY are repeated with a new number until the deadline (section 4.5), INCOMPLETE ones while
-        every attempt completes at least one. If that fails, or after a wrong checksum, all are sent once more.
+        Requests refused as BUSY are repeated with a new number until the deadline (section 4.5). Requests refused as
+        INCOMPLETE are repeated while every attempt completes at least one of them. If that fails, or after a wrong
+        checksum, all requests are sent once more.
 
         Raises:
             LumionError: The board refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`. Also
-                raises as :meth:`run`.
+                raises the errors of :meth:`run`.
             FrameError: A reply does not match its request.
         """
         start, may_resend_all = self._clock.now(), True

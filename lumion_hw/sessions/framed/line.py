@@ -60,8 +60,7 @@ class LinkQuality:
     def record_answer(self, n_bytes: int, repeats: int, late_s: float) -> None:
         """Update the measured losses and delays with one answered request.
 
-        The time of a repeated request is not used, because it is unknown which copy was answered (Karn and Partridge
-        1987).
+        The time of a repeated request is not used: it is unknown which copy was answered (Karn and Partridge 1987).
 
         Args:
             n_bytes: Bytes of the request and its largest reply.
@@ -214,7 +213,7 @@ class Line:
     def _lost(self, label: str, error: LinkLost) -> LinkLost:
         self.lose(Loss.LINK)
         _log.warning(
-            "%s @ %s: link lost during %s: %s", self._target.device, self._target.address, label, error.message
+            "%s @ %s: the link was lost during %s: %s", self._target.device, self._target.address, label, error.message
         )
         return self._target.error(
             LinkLost,

@@ -46,16 +46,16 @@ class ModulePages(Protocol):
         """
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write at most ``longest`` bytes in one transaction. Raises as :meth:`read_page`."""
+        """Write at most ``longest`` bytes in one transaction. Raises the errors of :meth:`read_page`."""
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
-        """Return whether the module has a page. Raises as :meth:`read_page`."""
+        """Return whether the module has a page. Raises the errors of :meth:`read_page`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Lock the module for several accesses."""
 
     def retry_for(self, timeout_s: float) -> AbstractContextManager[None]:
-        """Repeat refused accesses for up to this time within the block, for example while a CDB command runs."""
+        """Repeat refused accesses in a ``with`` block for up to this time, for example while a CDB command runs."""
 
     def forget(self) -> None:
         """Forget all cached state of the module, for example after a reset."""
@@ -89,7 +89,7 @@ def check_write(page: Page, byte: int, data: bytes, bank: int, longest: int = MA
     check_range(page, byte, len(data), bank)
     if len(data) > longest:
         raise ConfigError(
-            f"{len(data)} bytes in one write to {page_name(page, bank)}",
+            f"{len(data)} bytes are too many for one write to {page_name(page, bank)}",
             hint=f"Write at most {longest} bytes in one transaction.",
         )
 
@@ -125,13 +125,13 @@ class ImagePages:
         self._open = False
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
-        """Return exactly ``length`` bytes; raises as ``ModulePages.read_page``."""
+        """Return exactly ``length`` bytes; raises the errors of ``ModulePages.read_page``."""
         check_range(page, byte, length, bank)
         with self._lock:
             return bytes(self._half(page, bank)[byte % HALF_BYTES : byte % HALF_BYTES + length])
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write to the image. Raises as ``ModulePages.read_page``, and ``NotSupportedError`` if it is read-only."""
+        """Write to the image. Errors: see ``ModulePages.read_page``, and ``NotSupportedError`` if it is read-only."""
         check_write(page, byte, data, bank, longest)
         with self._lock:
             half = self._half(page, bank)
@@ -155,7 +155,7 @@ class ImagePages:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Run the block without retries: a memory image never refuses an access."""
+        """Run the ``with`` block without retries: a memory image never refuses an access."""
         del timeout_s
         yield
 
@@ -167,6 +167,6 @@ class ImagePages:
             raise self._target.error(LinkLost, "the image is closed", hint="Open it first.")
         if (bank, page) not in self._halves:
             raise self._target.error(
-                PageNotSupportedError, f"no {page_name(page, bank)}", hint="The image does not have this page."
+                PageNotSupportedError, f"there is no {page_name(page, bank)}", hint="The image does not have this page."
             )
         return self._halves[bank, page]

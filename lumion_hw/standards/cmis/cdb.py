@@ -79,7 +79,7 @@ def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -
         ValueError: The command, payload or length does not fit its field.
     """
     if len(payload) > MAX_LPL or not 0 <= command <= 0xFFFF or not 0 <= epl_length <= 0xFFFF:
-        raise ValueError(f"CDB command {command:#06x} with {len(payload)} + {epl_length} bytes does not fit page 9Fh")
+        raise ValueError(f"CDB command {command:#06x}: payloads of {len(payload)} and {epl_length} bytes do not fit")
     header = command.to_bytes(2, "big") + epl_length.to_bytes(2, "big") + bytes([len(payload)])
     rest = bytes([check_code(header, payload), 0, 0])
     return CdbMessage(header[:2], header[2:] + rest + payload)

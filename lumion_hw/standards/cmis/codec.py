@@ -97,7 +97,7 @@ def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
         code: Value of the field named in ``field.multiplier``; ``None`` if that value is unknown.
 
     Returns:
-        ``None`` if the factor is not known or its code is reserved.
+        The product; ``None`` if the factor is not known or its code is reserved.
     """
     if not field.multiplier:
         return value
@@ -149,7 +149,7 @@ def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -
         multiplier_2: Code in 01h:137.7-6: 0 to 3 for 50, 100, 200, 500 km; ``None`` before ``SMF_MULTIPLIER_2_SINCE``.
 
     Returns:
-        ``None`` if the multiplier is reserved.
+        The length in km; ``None`` if the multiplier is reserved.
     """
     if multiplier < 3:
         return float(base * (Fraction(1, 10), Fraction(1), Fraction(10))[multiplier])
@@ -168,8 +168,8 @@ EPL_PAGES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 8, 6: 12, 7: 16}
 def cdb_busy_s(byte_165: int, byte_166: int) -> float:
     """Return the longest time a CDB command keeps the module busy, from 01h:165 and 01h:166.
 
-    Revisions of the standard disagree about the short form, min(80, X) or 80 - min(80, X) ms. The longer time is
-    returned, so that a deadline is never too short.
+    Revisions of the standard disagree about the short form of the time, with X from the register: min(80, X) or 80 -
+    min(80, X) ms. The longer time is returned, so that a deadline is never too short.
     """
     if byte_166 & 0x80:
         return max(1, byte_165 & 0x1F) * 0.160

@@ -153,7 +153,7 @@ def encode_start(n_bytes: int, beginning: bytes) -> bytes:
         ValueError: The size or the first bytes do not fit the command.
     """
     if not 0 < n_bytes < 1 << 32 or len(beginning) > min(MAX_START_BYTES, n_bytes):
-        raise ValueError(f"not a firmware file: {n_bytes} bytes, {len(beginning)} of them in the start command")
+        raise ValueError(f"a firmware file of {n_bytes} bytes cannot have {len(beginning)} bytes in the start command")
     return n_bytes.to_bytes(4, "big") + bytes(4) + beginning
 
 

@@ -1,7 +1,7 @@
 """Laser frequencies: grid and channel number to frequency, and any frequency to grid, channel and fine offset.
 
-Frequencies are in MHz; fractions are exact, because the 33.3 GHz grid has thirds. A module reports whole MHz, so a
-frequency is on the 33.3 GHz grid if it is a grid frequency rounded to MHz.
+Frequencies are in MHz; fractions are exact, because frequencies of the 33.3 GHz grid contain thirds of a MHz. A module
+reports whole MHz, so a frequency is on the 33.3 GHz grid if it is a grid frequency rounded to MHz.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class LaserGrids:
         nearest = [value for value in (below, above) if value is not None]
         if not nearest:
             what = "the module's grids" if grid is None else f"the {GRID_NAMES[grid].replace('_', '.')} grid"
-            return LimitError(f"there is no frequency on {what}", requested=mhz, limit=0, unit="MHz")
+            return LimitError(f"the module can emit no frequency on {what}", requested=mhz, limit=0, unit="MHz")
         names = " and ".join(f"{value} MHz" for value in nearest)
         return LimitError(
             f"{mhz} MHz cannot be reached; nearest {names}",

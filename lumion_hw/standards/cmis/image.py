@@ -128,7 +128,7 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
         ConfigError: There are fewer than 128 bytes.
     """
     if len(data) < HALF_BYTES:
-        raise ConfigError(f"{source or 'dump'}: only {len(data)} bytes", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: only {len(data)} bytes of memory", hint=_HINT)
     halves: dict[Half, bytes] = {LOWER: data[:HALF_BYTES]}
     unknown: dict[Half, frozenset[int]] = {}
     remarks = []

@@ -171,7 +171,7 @@ def decode_descriptor(data: bytes) -> Descriptor:
 def encode_descriptor(descriptor: Descriptor) -> bytes:
     """Return the two bytes of a descriptor. Raises ``ValueError`` for numbers that do not fit."""
     if not (0 <= descriptor.threshold_set < 16 and 1 <= descriptor.lane <= 16 and 0 <= descriptor.code < 256):
-        raise ValueError(f"{descriptor} does not fit two bytes")
+        raise ValueError(f"{descriptor} does not fit into two bytes")
     return bytes([descriptor.threshold_set << 4 | (descriptor.lane - 1), descriptor.code])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,20 @@ def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("topology", "ports"), [("reck", 4), ("benes", 4), ("clements", 6)])
 def test_other_chips_are_calibrated(tmp_path: Path, topology: str, ports: int) -> None:
     calibrated(tmp_path, topology, ports, 2)
+
+
+@pytest.mark.long
+def test_a_chip_from_a_netlist_of_gdsfactory_is_calibrated(tmp_path: Path) -> None:
+    """The cells of the rectangular mesh, with heaters as close to each other as they were drawn."""
+    document = yaml.safe_load(cells_bench(tmp_path, "clements", 4).read_text())
+    del document["mesh"]["ports"]
+    document["mesh"] |= {"topology": "netlist", "netlist": "clements4.yml"}
+    shutil.copy(SMALL.with_name("netlists") / "clements4.yml", tmp_path)
+    path = tmp_path / "netlist.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with Bench.emulate(path, seed=1) as bench:
+        found = calibrated_bench(bench, 1)
+        judge(bench, found.record)
+    assert sum(entry.upper.law is not None for entry in found.record.pucs) == 10
+    # The record needs neither the bench file nor the netlist.
+    assert found.record.mesh.cell_names[0] == "out_0"

@@ -292,7 +292,7 @@ def test_a_freeze_that_never_comes_is_a_warning(lit: CmisTransponder, peer: Peer
     before = clock.now()
     lit.performance()
     assert clock.now() - before < 3.0
-    assert lit.warnings[0].startswith("vdm_freeze_done is not set for 1 s")
+    assert lit.warnings[0].startswith("timed out: vdm_freeze_done is not set for 1 s")
 
 
 def test_basic_values_alone_are_not_frozen(peer: Peer, clock: VirtualClock) -> None:
@@ -618,7 +618,7 @@ def test_firmware_is_read_but_never_written(module: CmisTransponder, peer: Peer)
     assert image_b is not None
     assert not image_b.valid
     before = list(peer.log)
-    with pytest.raises(NotSupportedError, match="changes firmware"):
+    with pytest.raises(NotSupportedError, match="changes the firmware"):
         module.cdb_command(0x0101)
     assert peer.log == before
 

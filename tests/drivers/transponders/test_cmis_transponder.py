@@ -294,7 +294,7 @@ def test_a_transmitter_that_stays_lit_is_told(module: CmisTransponder, peer: Pee
         peer.put(0x11, 154, bytes.fromhex("03e8"))
 
     peer.dp_state = lit  # type: ignore[method-assign]
-    with pytest.raises(VerifyError, match=r"not dark: wrote Tx disable, read back -10\.00 dBm"):
+    with pytest.raises(VerifyError, match=r"not dark after switching off: wrote Tx disable, read back -10\.00 dBm"):
         module.disable()
 
 
@@ -367,7 +367,7 @@ def test_an_application_that_is_not_offered_there_is_refused_before_anything_is_
     module: CmisTransponder, peer: Peer
 ) -> None:
     for number, lane in ((3, 1), (2, 2), (0, 1)):
-        with pytest.raises(ConfigError, match=r"The module offers 1 \(400GAUI-8 C2M to 400ZR, DWDM, amplified\)"):
+        with pytest.raises(ConfigError, match=r"Its offer: 1 \(400GAUI-8 C2M to 400ZR, DWDM, amplified\)"):
             module.select_application(number, lane)
     assert peer.log == []
 

@@ -166,7 +166,7 @@ def test_hosts_beyond_the_limit_are_refused_and_those_in_service_are_served(serv
             with contextlib.suppress(BlockingIOError):
                 refused += each.recv(1) == b""
         assert refused == 51, "an orderly end, no reset"
-        assert caplog.text.count("further ones are refused") == 1
+        assert caplog.text.count("further hosts are refused") == 1
         for each in crowd:
             each.close()
         for _ in range(10):

@@ -320,7 +320,7 @@ def test_in_any_setting_only_the_reverse_of_a_circuit_runs_against_it(seed: int)
 
 def test_light_against_other_light_is_caught_by_the_trace(smartlight: HexMesh) -> None:
     states = route(smartlight, RouteRequest([(0, 20)])).states
-    with pytest.raises(VerifyError, match="against other light"):
+    with pytest.raises(VerifyError, match="meets head-on"):
         traced_paths(smartlight, [(0, 20), (20, 0)], states, np.zeros(72))
 
 

@@ -91,8 +91,8 @@ class SessionSetup:
 
         After a loss of its link, the host reuses its old session id. The controller recognizes the same host, unless
         another host has connected in between. TAKEOVER, which section 4.1 would allow, is set only on request, so that
-        an unstable link never displaces a second host. After a failure the link is closed; a refused setting is not a
-        failure.
+        an unstable link never displaces a second host. After a failure, but not after a refused setting, the link is
+        closed.
 
         Args:
             automatic: Whether the driver reconnects on its own; it then never replaces another host.
@@ -175,7 +175,7 @@ class SessionSetup:
             first, restarted, hello.boot_id, configuration, table, in_flight, faults, tuple(refusals)
         )
         if not first:
-            _log.info("%s @ %s: attached again: %s", self._target.device, self._target.address, attachment)
+            _log.info("%s @ %s: connected again: %s", self._target.device, self._target.address, attachment)
         return attachment
 
     def _check_identity(self, hello: HelloReply) -> None:
@@ -209,7 +209,7 @@ class SessionSetup:
         except LumionError as error:
             self._active_crc32 = 0  # applied again before any output is driven
             refusals.append(error.message)
-            _log.error("%s @ %s: limits refused: %s", self._target.device, self._target.address, error.message)
+            _log.error("%s @ %s: limits were refused: %s", self._target.device, self._target.address, error.message)
             return "refused"
         return "kept" if before == self._active_crc32 else "applied"
 

@@ -155,7 +155,7 @@ class FaultWatch:
             if self._session.is_open:
                 self.stop(_LAST_RESORT_S)
         except LumionError as error:
-            _log.error("closing: the outputs may be on until the watchdog trips: %s", error)
+            _log.error("while closing: the outputs may be on until the watchdog trips: %s", error)
 
     def poll(self, *, only_if_idle: bool) -> bool:
         """Request faults newer than those reported. With ``only_if_idle``, return ``False`` if the session is busy."""
@@ -214,7 +214,7 @@ class FaultWatch:
 
 
 class WatchedCall:
-    """Context of one driver call, which afterwards records a lost link and reports new faults.
+    """Context manager for one driver call. On exit, it records a lost link and reports new faults.
 
     A class instead of a generator for speed, because every setting of the currents passes through it.
 

@@ -54,7 +54,7 @@ def watch_requests(
     """
     chosen = checked_monitors(tuple(threshold.monitor for threshold in thresholds), hello.n_adc, "watch_light", target)
     if len(chosen) != len(thresholds):
-        raise target.error(ConfigError, "watch_light: a monitor is named twice")
+        raise target.error(ConfigError, "watch_light: a monitor has two thresholds")
     tick_s = hello.tick_us * 1e-6
     shortest_s = max(tick_s, hello.adc_scan_us * 1e-6)
     if not shortest_s <= period_s <= _TOP * tick_s:

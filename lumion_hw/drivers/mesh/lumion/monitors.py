@@ -17,7 +17,7 @@ _MAX_AVERAGE = 4096  # sections 9 and 10.1
 def check_capability(supported: bool, command: str, message: str, target: DeviceAddress) -> None:
     """Raise ``NotSupportedError`` with ``message`` if the controller does not support a command."""
     if not supported:
-        raise target.error(NotSupportedError, f"{command}: this controller {message}.", command=command)
+        raise target.error(NotSupportedError, f"{command} is not possible: this controller {message}.", command=command)
 
 
 def check_average(n_avg: int, label: str, target: DeviceAddress) -> None:
@@ -56,7 +56,7 @@ def read_all(session: FramedSession, clock: Clock, n_avg: int, target: DeviceAdd
     if requested != received:
         raise target.error(
             FrameError,
-            f"READ_ADC: received {received} monitors instead of {requested}.",
+            f"READ_ADC: received the values of {received} monitors instead of {requested}.",
             hint="Compare the versions of firmware and lumion-hw.",
         )
     adc = np.concatenate([scan.adc for scan in scans])

@@ -263,7 +263,7 @@ class Reconnector:
 
     def _report_event(self, kind: LinkEventKind, text: str, attachment: Attachment | None = None) -> None:
         now = self._clock.now()
-        _log.warning("%s @ %s: controller link %s: %s", self._target.device, self._target.address, kind, text)
+        _log.warning("%s @ %s: link to the controller %s: %s", self._target.device, self._target.address, kind, text)
         event = LinkEvent(kind, text, now, now - self._lost_s, self._attempts, attachment)
         self.events.append(event)
         call_back(self._on_event, event)

@@ -71,7 +71,7 @@ class PlannedSweep:
         image: Encoded sweep, as loaded into the controller's memory.
         n_points: Number of points, with one record each.
         monitors: Monitor channels of a record, ascending.
-        end: Current codes driven after the sweep, shape ``(n_heaters,)``.
+        end: Codes of the heater currents after the sweep, shape ``(n_heaters,)``.
         dwell_ticks: Planned time of a point in ticks.
         window: Number of records that the controller may send before an acknowledgement.
     """

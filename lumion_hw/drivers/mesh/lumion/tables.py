@@ -131,10 +131,11 @@ class Tables:
         """Request the number of the driven table, because the command to drive a new table had no answer.
 
         This request is much shorter than a table and is therefore less likely to be damaged. Its sequence number makes
-        the board refuse late copies of the command (protocol section 4.5), so that a negative answer remains true.
+        the board refuse late copies of the command (protocol section 4.5), so a table reported as not driven will not
+        be driven later.
 
         Returns:
-            The reply that the command would have had.
+            The reply that the controller would have sent to the command.
 
         Raises:
             LinkTimeout: The command was not executed, or this request was not answered either.
@@ -182,7 +183,7 @@ class Tables:
                 "the currents driven now are not the planned ones",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"CRC 0x{driven_crc32:08X}",
-                hint=f"A fault switches the outputs off. {LIST_FAULTS}.",
+                hint=f"A fault may have switched the outputs off. {LIST_FAULTS}.",
             )
         self.confirmed = table
 

@@ -94,4 +94,4 @@ def call_back(callback: Callable[[EventT], None] | None, event: EventT) -> None:
     try:
         callback(event)
     except Exception:  # noqa: BLE001 - code of the application
-        _log.exception("the callback failed on %s", event)
+        _log.exception("the callback of the application raised an error for the event %s", event)

@@ -2,7 +2,7 @@
 
 Limitations: a table is sent module by module, so it is **not atomic**. There is **no watchdog**: the outputs stay on if
 this process is killed, so put the supply on an interlock. The modules have no monitors and no sweeps. Unlike other
-clients, this driver raises errors for refused requests, missing acknowledgements, currents that do not read back, and
+clients, this driver raises errors for refused requests, missing acknowledgements, read-back currents that differ, and
 over-voltage and over-current reports, traced to their channels.
 """
 
@@ -83,7 +83,7 @@ class IdleWatch:
         self._used_s = self._clock.now()
 
     def start(self) -> None:
-        """Start watching the idle time; does nothing if the watch has started."""
+        """Start watching the idle time; does nothing if the watch is already running."""
         self.used()
         if self._ticker is None and self._idle_s is not None:
             self._ticker = self._clock.call_every(self._idle_s / _CHECKS_PER_PERIOD, self._check)
@@ -245,7 +245,7 @@ class QontrolController(Driver):
             LinkLost: The controller is not open.
             LimitError: A limit is outside the capabilities of the modules, or the present currents exceed it.
             ConfigError: An array does not have one value per channel.
-            DeviceError: A module refused.
+            DeviceError: A module refused the command.
             VerifyError: A limit read back differs.
         """
         with self._call("configure") as outputs:
@@ -272,7 +272,7 @@ class QontrolController(Driver):
 
         Raises:
             LimitError: A current is outside its limit, or the total power exceeds its limit; nothing was sent.
-            ConfigError: The number of currents is not that of the channels.
+            ConfigError: The number of currents differs from the number of channels.
             SafetyError: Faults are latched; nothing was sent.
             DeviceError: A module refused, or reported over-voltage or over-current; the message names the channels.
             VerifyError: A current read back differs by more than the tolerance.

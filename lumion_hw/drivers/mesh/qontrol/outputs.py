@@ -84,7 +84,7 @@ class QontrolOutputs:
         """Set the limits IMAX and VMAX of the modules where they differ, and verify them.
 
         Raises:
-            DeviceError: A module refused.
+            DeviceError: A module refused the command.
             VerifyError: A limit read back differs.
         """
         columns = (
@@ -184,7 +184,7 @@ class QontrolOutputs:
                 log = read_log(self._session, self.chain)
                 faults += faults_from_log(log, self.chain, readings, self.compliance)
         except LumionError as error:
-            _log.warning("reports could not be traced to channels: %s", error)
+            _log.warning("error reports of the modules could not be traced to channels: %s", error)
         # More reports may have arrived while the channels were read.
         reports += self._session.take_reports()
         faults = [*faults_from_reports(reports, self.chain, readings, self.compliance), *faults]
@@ -262,7 +262,7 @@ class QontrolOutputs:
         first = channels[0]
         return self._session.error(
             VerifyError,
-            f"{operation}: wrong current read back on channel {', '.join(map(str, channels))}; channel {first}",
+            f"{operation}: wrong current on channels {', '.join(map(str, channels))}; channel {first}",
             wrote=f"{requested_ma[first]:.4f} mA",
             read=f"{actual_ma[first]:.4f} mA",
             hint=hint,

@@ -116,7 +116,7 @@ def enter_password(module: ModuleContext, password: int) -> None:
 
 
 def change_password(module: ModuleContext, password: int) -> None:
-    """Change the host password. Raises the errors of :func:`enter_password`, and ``LimitError``."""
+    """Change the host password. Raises the errors of :func:`enter_password`; ``LimitError`` if it is out of range."""
     _send_password(module, CdbCommand.CHANGE_PASSWORD, _CHANGE_BYTE, password)
 
 

@@ -37,8 +37,7 @@ class Quirks:
         tunes_while_active: Whether the laser can be tuned while the data path is active.
         decommission: Whether lanes of old data paths are set to application 0 before a new application is selected.
         tx_disable_all: Whether Tx disable is always written for all eight media lanes.
-        settle_after_apply_s: Time in s, after a configuration was applied, for which ConfigStatus may show an old
-            result.
+        settle_after_apply_s: Time in s for which ConfigStatus may show an old result after a configuration.
         freeze: Whether statistics are frozen while they are read; ``False`` for modules that cannot freeze.
         time_factor: Factor for all advertised durations, for modules that exceed them.
     """
@@ -229,7 +228,7 @@ class ModuleContext:
             if self.clock.now() >= end:
                 raise self.error(
                     DeviceTimeoutError,
-                    f"{stage()} for {timeout_s:.3g} s",
+                    f"timed out: {stage()} for {timeout_s:.3g} s",
                     "This exceeds the time that the module advertises. See wait_for_lock() and flags() for the reason.",
                 )
             now_s = self.clock.now()

@@ -188,7 +188,7 @@ def _await(
         if state != ModuleState.READY:
             raise module.error(
                 DeviceError,
-                f"{stage or 'waiting'}: the module changed to state {codes.describe('module_state', state)}",
+                f"{stage or 'data paths'}: the module changed to state {codes.describe('module_state', state)}",
                 "The module was reset or set to low power. Call power_up() and start again.",
             )
         last.update(states(module))
@@ -251,7 +251,9 @@ def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -
         for item in offered.values()
     )
     raise module.error(
-        ConfigError, f"no application {number} from host lane {first_lane}", f"The module offers {choice or 'none'}."
+        ConfigError,
+        f"the module does not offer application {number} from host lane {first_lane}",
+        f"Its offer: {choice or 'none'}.",
     )
 
 

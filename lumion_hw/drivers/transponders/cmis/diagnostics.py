@@ -119,8 +119,7 @@ class Diagnostics:
     def result(self, name: str, lane: int) -> Reading | None:
         """Return a result of page 14h, such as ``media_ber``; ``None`` if the module does not support the result.
 
-        Bit error ratios come from the pattern checkers (CMIS 5.x, page 14h); they are stale if the checker does not
-        run.
+        Bit error ratios come from the pattern checkers (CMIS 5.x, page 14h); without a running checker they are stale.
         """
         if not self._results.get(name):
             return None
@@ -154,7 +153,7 @@ class Instance:
 
     @property
     def byte(self) -> int:
-        """Address of the first byte of the instance, on the descriptor page and the sample page of its group."""
+        """Address of the instance's first byte, the same on the descriptor page and on the sample page of its group."""
         return HALF_BYTES + 2 * self.number
 
     @property
@@ -258,7 +257,7 @@ class Vdm:
 
     @contextmanager
     def frozen(self) -> Iterator[bool]:
-        """Freeze the VDM statistics within the block; the end of the block starts a new interval.
+        """Freeze the VDM statistics during a ``with`` block; the end of the block starts a new interval.
 
         Yields whether the statistics are frozen. If the module does not confirm the freeze, a warning is added and
         ``False`` is yielded.

@@ -170,7 +170,7 @@ class CmisTransponder(PathDriver, Driver):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Switch off the data paths that were switched on within this block, and close."""
+        """Switch off the data paths that were switched on within this ``with`` block, and close."""
         if self._shared.lit:
             # The error that ended the block matters more than one from this operation.
             with contextlib.suppress(LumionError), self._shared.operation() as module:
@@ -206,7 +206,7 @@ class CmisTransponder(PathDriver, Driver):
         if self._shared.pins is None:
             raise self._opened.error(
                 NotSupportedError,
-                "IntL is not wired to a pin",
+                "the interrupt signal IntL is not wired to a pin",
                 "Add IntL under 'pins' of an ftdi:// or mcp2221:// connection.",
             )
         return self._shared.pins.is_asserted("int_l")
@@ -254,7 +254,7 @@ class CmisTransponder(PathDriver, Driver):
             if number in CDB_FIRMWARE_WRITES:
                 raise module.error(
                     NotSupportedError,
-                    f"CDB command {number:04X}h changes firmware",
+                    f"CDB command {number:04X}h changes the firmware and is refused here",
                     "Use the methods for firmware, such as download_firmware().",
                 )
             return cdb.command(module, number, payload)

@@ -65,7 +65,7 @@ def download(module: ModuleContext, file: bytes, progress: Progress) -> None:
     module.needs(supported.block_bytes, "firmware over the command data block")
     bank = _inactive_bank(module, images(module))
     if len(file) <= supported.start_bytes:
-        raise module.error(DeviceError, f"{len(file)} bytes are not a firmware file", "Check the file.")
+        raise module.error(DeviceError, f"a file of {len(file)} bytes is too short for firmware", "Check the file.")
     _command(
         module, CdbCommand.FIRMWARE_START, encode_start(len(file), file[: supported.start_bytes]), supported.start_s
     )
@@ -100,7 +100,7 @@ def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
     target = _inactive_bank(module, before) if inactive else 1 - _inactive_bank(module, before)
     image = before[target]
     if image is None or not image.valid:
-        raise module.error(DeviceError, f"image {_NAMES[target]} is not valid", "Download it first.")
+        raise module.error(DeviceError, f"firmware image {_NAMES[target]} is not valid", "Download it first.")
     if hitless:
         module.needs(features(module).hitless, "a restart without interrupting the traffic")
     payload = encode_run(inactive=inactive, hitless=hitless, delay_ms=RUN_DELAY_MS)
@@ -124,7 +124,7 @@ def commit(module: ModuleContext) -> None:
     """Make the running image start after future resets.
 
     Raises:
-        DeviceError: The module refused.
+        DeviceError: The module refused the command.
         VerifyError: The running image is not committed afterwards.
     """
     _command(module, CdbCommand.FIRMWARE_COMMIT, b"", 0.0)
@@ -139,7 +139,7 @@ def copy(module: ModuleContext, source: str) -> None:
 
     Raises:
         NotSupportedError: The module cannot copy images.
-        DeviceError: The module refused.
+        DeviceError: The module refused the command.
         VerifyError: The copy is not valid.
     """
     supported = features(module)

@@ -72,7 +72,7 @@ def check_dark(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
             named = f"media lane {first} is" if len(lit) == 1 else f"media lanes {_joined(lit)} are"
             raise module.memory.error(
                 VerifyError,
-                f"{named} not dark",
+                f"{named} not dark after switching off",
                 wrote="Tx disable",
                 read=", ".join(f"{reading.value:.2f} dBm" for reading in lit.values()),
                 hint="Assume that the fibre carries light. Remove the module if it must be dark.",

@@ -153,7 +153,7 @@ class CmisMemory(DeviceErrors):
     def _mismatch(self, field: Field, wrote: object, read: object) -> VerifyError:
         return self.error(
             VerifyError,
-            f"{field.name} ({field})",
+            f"register {field.name} ({field})",
             wrote=wrote,
             read=read,
             hint="The module ignored the write; its present state may not allow this setting.",

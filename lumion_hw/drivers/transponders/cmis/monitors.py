@@ -52,12 +52,12 @@ def module_readings(module: ModuleContext) -> dict[str, Reading]:
 
 
 def lane_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
-    """Read power, bias and received power of a media lane."""
+    """Read sent power, laser bias and received power of a media lane."""
     return lanes_readings(module, (lane,))[lane]
 
 
 def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, dict[str, Reading]]:
-    """Read power, bias and received power of media lanes, by lane, in one transfer."""
+    """Read sent power, laser bias and received power of media lanes, by lane, in one transfer."""
     first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].whole_span().stop
     data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
     return {lane: {name: _lane_reading(module, name, lane, data, first) for name in _LANE} for lane in lanes}
@@ -91,7 +91,7 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
 
 
 def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
-    """Return the monitors in the form of the interface.
+    """Read the monitors and return them as :class:`~lumion_hw.interfaces.Monitors`.
 
     Args:
         module: The module.
@@ -124,7 +124,7 @@ def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
 def _measured(module: ModuleContext, name: str, reading: Reading) -> float:
     if reading.quality is not Quality.OK or reading.value is None:
         raise module.error(
-            NotSupportedError, f"a monitor of the {name} is not supported", "The module does not advertise it."
+            NotSupportedError, f"the module does not measure the {name}", "The module does not advertise it."
         )
     return reading.value
 

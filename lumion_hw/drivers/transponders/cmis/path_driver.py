@@ -38,7 +38,7 @@ class PathDriver:
     """Driver of data paths of one module; implements ``CoherentTransponder`` except opening and closing.
 
     Args:
-        shared: The module.
+        shared: The module, shared with the drivers of its other data paths.
         scope: Data paths that this driver uses.
     """
 
@@ -134,7 +134,7 @@ class PathDriver:
             return monitors.status(module, paths, self._scope.media_lane_of(module))
 
     def performance(self) -> Performance:
-        """End a statistics interval and return the link performance in it, with values from different pages compared.
+        """End the statistics interval and return its link performance; values from different pages are compared.
 
         The interval ends for all data paths of the module.
 
@@ -346,7 +346,7 @@ class ModulePath(PathDriver):
         """Raise ``NotSupportedError``, because low power affects all data paths."""
         raise self._opened.error(
             NotSupportedError,
-            "low power of one data path is not supported",
+            "a single data path cannot be set to low power",
             "Call power_down() of the module, which affects all its data paths.",
         )
 

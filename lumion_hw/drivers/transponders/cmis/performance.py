@@ -102,7 +102,7 @@ class _Draft:
     others: list[tuple[str, Reading]] = field(default_factory=list)
 
     def add(self, member: str, reading: Reading) -> None:
-        """Add a reading of, for example, ``average``; a second reading of it is used only for comparison."""
+        """Add the reading of one kind of value, such as ``average``; a second reading of this kind is only compared."""
         if member in self.members:
             self.others.append((member, reading))
         else:
@@ -328,7 +328,7 @@ def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, 
 
 
 def _quantity_of(observable: Observable) -> tuple[str, str]:
-    """Return the link quantity and the member (current, average, ...) that a VDM observable measures."""
+    """Return the link quantity that a VDM observable measures, and the kind of value (current, average, ...)."""
     name, member = observable.name, "current"
     for prefix, called in _VDM_FEC.items():
         if name.startswith(prefix + "_") and name.endswith(_SIDES):
@@ -338,7 +338,7 @@ def _quantity_of(observable: Observable) -> tuple[str, str]:
 
 
 def _floored(name: str, value: float, unit: str, source: str) -> Reading:
-    """Return a reading with its quality: a power at the module's floor is marked, a bit error ratio of 0 is stale."""
+    """Return a reading with its quality: BELOW_RANGE for the lowest possible power, STALE for a zero error ratio."""
     if name == "prefec_ber" and not 0.0 < value < 0.5:
         return Reading(None, unit, Quality.STALE, source)
     if name in _POWERS and value <= MIN_POWER_DBM:

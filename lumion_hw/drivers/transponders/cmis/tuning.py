@@ -146,7 +146,7 @@ def set_power(module: ModuleContext, power_dbm: float, lane: int) -> None:
         if ("target_output_power_oor", lane) in module.flags.read(_TUNING_PAGE):
             raise module.memory.error(
                 VerifyError,
-                f"output power of media lane {lane}",
+                f"the output power of media lane {lane} was refused",
                 wrote=f"{power_dbm:g} dBm",
                 read="TargetOutputPowerOOR",
                 hint="The power did not change.",

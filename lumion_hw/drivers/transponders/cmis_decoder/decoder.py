@@ -171,7 +171,7 @@ def _check_kind(dump: Dump) -> None:
     """
     source = dump.image.source or "dump"
     if dump.value("identifier") is None:
-        raise ConfigError(f"{source}: the lower memory is missing", hint="Its byte 0 names the module.")
+        raise ConfigError(f"{source}: the lower memory is missing", hint="Its byte 0 gives the kind of the module.")
     identifier = dump.count("identifier")
     if identifier in CMIS_IDENTIFIERS:
         return

@@ -1,4 +1,4 @@
-"""Access to the fields in a memory dump of a module, with multipliers, existing lanes and checksums."""
+"""Reads fields from a module's memory dump: applies multipliers, checks checksums, finds the lanes of the module."""
 
 from __future__ import annotations
 

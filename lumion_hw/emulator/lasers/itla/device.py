@@ -1,9 +1,9 @@
 """Emulated ITLA: a tunable laser with four-byte frames on a serial line (OIF-ITLA-MSA-01.2 and 01.3).
 
-Model choices where the agreement is silent: one operation is pending at a time, reported in bit 8 of NOP; switching off
-and resets are never refused because of a pending operation; a frequency outside the limits is refused when the channel
-is written (RVE) or the output enabled (IVC); reading LstResp returns status and data of the last reply; an incomplete
-frame is discarded after 0.1 s of silence.
+Choices of this emulator where the agreement is silent: one operation is pending at a time, reported in bit 8 of NOP;
+switching off and resets are never refused because of a pending operation; a frequency outside the limits is refused
+when the channel is written (RVE) or the output enabled (IVC); reading LstResp returns status and data of the last
+reply; an incomplete frame is discarded after 0.1 s of silence.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Itla(SerialDevice[ItlaPeer]):
         emit: Called with the light whenever it has changed.
 
     Attributes:
-        settings: Settings of the host.
+        settings: Settings that the host has made.
         enabled: Whether the output is switched on.
         status: Latched bits of StatusF and StatusW.
         extended: Bytes that AEA-EAR returns.
@@ -294,7 +294,7 @@ class Itla(SerialDevice[ItlaPeer]):
 
     @property
     def frequency_mhz(self) -> int:
-        """Frequency that the ITLA reports, in MHz; the true frequency differs by a hidden error."""
+        """Frequency that the ITLA reports, in MHz; the true frequency has a fixed error that the host cannot read."""
         return self._assumed_mhz if self.enabled else self.settings.channel_mhz + self.settings.fine_mhz
 
     @property
@@ -303,7 +303,7 @@ class Itla(SerialDevice[ItlaPeer]):
         return self._laser.level_dbm(self._instant)
 
     def light(self) -> Light:
-        """Return the light that the laser emits now, hidden errors included."""
+        """Return the light that the laser really emits now, with its frequency and power errors."""
         self.advance()
         return self._laser.light(self.frequency_mhz, self._instant)
 
@@ -399,7 +399,7 @@ def _pack_words(*values: float) -> bytes:
 
 
 def _currents(itla: Itla) -> bytes:
-    # Model choice: 200 mA at 10 dBm; the cooler takes 150 mA.
+    # Choice of this emulator: 200 mA at 10 dBm; the cooler takes 150 mA.
     diode_ma = 80.0 + 12.0 * itla.power_dbm if itla.enabled else 0.0
     return _pack_words(10.0 * 150.0, 10.0 * diode_ma)
 

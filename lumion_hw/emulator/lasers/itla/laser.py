@@ -130,7 +130,7 @@ class ItlaPhysics:
         return self._level_dbm if self.emits and not self.dark else DARK_DBM
 
     def light(self, frequency_mhz: float, now_s: float) -> Light:
-        """Return the light that the laser emits when the ITLA reports a given frequency, hidden errors included."""
+        """Return the laser's true light, including its fixed errors, when the ITLA reports a given frequency."""
         nm = wavelength_m_from_frequency_hz(frequency_mhz * 1e6 + self._frequency_error_hz) * 1e9
         # The light differs from the module's assumption by its own errors.
         reported_dbm = self.level_dbm(now_s)

@@ -36,7 +36,7 @@ class Context:
     """The components of an emulated board that a command handler may use.
 
     Attributes:
-        core: Outputs, faults and time.
+        core: Core of the board, with outputs, faults and time.
         session: The session.
         monitors: The monitor channels.
         sweeper: Uploaded sweep image (program of a sweep), and the last sweep run.

@@ -28,9 +28,9 @@ from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 class MeshBoard(Switchable):
     """An emulated mesh controller (wire protocol version 1).
 
-    The board acts when :meth:`advance` is called or bytes are exchanged. It then makes up for all actions that have
-    become due, each at its own time. A monitor scan that is made up late sees the heat of its own time, but the light
-    entering the chip at the time of the call. Therefore :meth:`next_due` returns the time of every scan, and an
+    The board acts when :meth:`advance` is called or bytes are exchanged. It then carries out all actions that have
+    become due, each at its own time. A monitor scan that is carried out late sees the heat of its own time, but the
+    light entering the chip at the time of the call. Therefore :meth:`next_due` returns the time of every scan, and an
     in-memory link or the emulator's server lets the board act then. Even without a reader, a sweep latches every point
     and waits until it has settled, and sweeps and telemetry streams count every record at the right tick.
 

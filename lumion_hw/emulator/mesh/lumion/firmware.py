@@ -119,7 +119,7 @@ class BoardFirmware:
         self.context = context
 
     def accept(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
-        """Count a frame; if the session sent it, reset the watchdog. Return a valid request (section 13, steps 1-7)."""
+        """Count a frame; if the session sent it, reset the watchdog. Return a valid frame (section 13, steps 1-7)."""
         core = self.context.core
         if isinstance(item, BadFrame):
             core.count(_BAD_COUNTERS[item.cause])
@@ -141,7 +141,7 @@ class BoardFirmware:
         return frame.session != 0 and frame.session == self.context.session.number
 
     def execute(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
-        """Execute a request (protocol section 4): return its work, a stored reply, or ``None`` for no reply."""
+        """Execute a request (protocol section 4): return the request with its result, a stored reply, or ``None``."""
         session, core = self.context.session, self.context.core
         if frame.command == Command.HELLO:
             return Work(frame, self._hello(frame, at_s))

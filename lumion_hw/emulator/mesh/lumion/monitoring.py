@@ -49,8 +49,7 @@ def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
 def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Result:
     """Execute SUBSCRIBE (protocol section 9.1): replace a telemetry stream, or change its credit limit with RENEW.
 
-    The first scan takes place one tick later. A stream that was never opened can be renewed too; it has no period and
-    no credit.
+    The first scan takes place one tick later. A stream that was never opened (no period, no credit) can be renewed too.
     """
     if not context.telemetry.exists(request.stream):
         return bad_value(_OFFSET_STREAM, request.stream)

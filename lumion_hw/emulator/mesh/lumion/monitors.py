@@ -108,13 +108,13 @@ class TelemetrySender:
 class Telemetry:
     """All telemetry streams of a board.
 
-    Between two calls the board does nothing: missed scans are made up one by one at the next call, each with the tick
-    at which it was due but with the light at the time of the call. Scans that could not be sent anyway are only counted
-    as dropped.
+    Between two calls the board does nothing: missed scans are carried out one by one at the next call, each with the
+    tick at which it was due but with the light at the time of the call. Scans that could not be sent anyway are only
+    counted as dropped.
 
     Args:
-        core: Time, generation, temperature and counters.
-        monitors: The monitors.
+        core: Core of the board: time, generation (number) of the driven table, temperature and counters.
+        monitors: Monitor channels of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:

@@ -131,7 +131,7 @@ class RunPlan:
     Attributes:
         generation: Generation number of the run.
         sweep_id: Number of the image.
-        image: The image.
+        image: Uploaded sweep image (program of the sweep).
         channels: Recorded monitors, ascending.
         repeat: Number of passes; each starts from the start table or the base table again.
     """
@@ -183,13 +183,13 @@ class RunEnd:
 class BoardSweepRun:
     """One sweep run, from the tick edge of its first point to the reading of its last record.
 
-    Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the owner of the clock must
-    call the board then. A board that is not called in time catches up at the next call: every point is latched at its
-    own time and every record has its tick, but all scans see the light of that late moment.
+    Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the code that advances the
+    clock must call the board then. A board that is not called in time catches up at the next call: every point is
+    latched at its own time and every record has its tick, but all scans see the light of that late moment.
 
     Args:
-        core: Outputs and time.
-        monitors: The monitors.
+        core: Core of the board, with its outputs and its time.
+        monitors: Monitor channels of the board.
         plan: Parameters of the run.
         ring: Counters of the records that were stored, sent and released.
         first_edge: Number of the tick edge of the first point.
@@ -379,7 +379,7 @@ class BoardSweepRun:
         return float(self._recorded_s[pushable_records.start % len(self._recorded_s)]) + SWEEP_PUSH_MS * 1e-3
 
     def take_push(self, tx_max: int) -> SweepDataEvent:
-        """Return as many records as the push limit allows and one frame holds."""
+        """Return the next records to send: at most those below the host's credit limit that fit into one frame."""
         pushable_records = self.ring.pushable()
         records = pushable_records[: max_elements(SweepDataEvent, tx_max, len(self.plan.channels))]
         self.ring.pushed(records)
@@ -391,12 +391,12 @@ class Sweeper:
     """Sweep image and last sweep run of one board.
 
     Args:
-        core: Outputs and time.
-        monitors: The monitors.
+        core: Core of the board, with its outputs and its time.
+        monitors: Monitor channels of the board.
 
     Attributes:
-        store: The image.
-        run: The last run; ``None`` before the first run of this boot.
+        store: Memory with the uploaded sweep image.
+        run: The last run; ``None`` before the first run since power-up.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:

@@ -28,13 +28,14 @@ class _Pending:
 class MonitorWatch:
     """Watched monitors of the board, and whether each is dark.
 
-    Scans are due at tick edges. Missed scans are made up one by one; a device that changes the light of the bench lets
-    the board catch up first, so that each scan sees the light of its own time. The light is constant between two calls,
-    so of many missed scans only enough are made up to complete a hold-off (the time for which a crossing must last).
+    Scans are due at tick edges. Missed scans are carried out one by one at the next call. A device that changes the
+    light of the bench calls the board first, so that each scan sees the light of its own time. The light is constant
+    between two calls. Of many missed scans, only as many are therefore carried out as a hold-off (the time for which a
+    crossing must last) needs.
 
     Args:
-        core: Time, state of the outputs and generation.
-        monitors: The monitors.
+        core: Core of the board: time, state of the outputs, generation (number) of the driven table.
+        monitors: Monitor channels of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:
@@ -138,7 +139,7 @@ class MonitorWatch:
             self._pending = _Pending(ready_s, tick, since, self._core.generation)
 
     def next_ready_s(self) -> float | None:
-        """Return the earliest time to send an event, or ``None``."""
+        """Return the earliest time to send the waiting LIGHT event, ``None`` if no event waits."""
         return None if self._pending is None else self._pending.ready_s
 
     def take_event(self) -> bytes:

@@ -45,7 +45,7 @@ class TimedBytes:
             if index < count:
                 return start_s + self._byte_s * (index + 1)
             index -= count
-        raise IndexError("no byte at this index")
+        raise IndexError("the line has no byte at this index")
 
     def next_run_end_s(self) -> float | None:
         """Return the time at which the last byte of the oldest queued write passes, or ``None``."""
@@ -176,8 +176,8 @@ class DeliveryDelay:
 class LatencyTimerDelay(DeliveryDelay):
     """Delay of a USB-UART bridge: it holds bytes until 62 wait or its timer expires.
 
-    The timer also runs when no bytes wait: an empty packet (status bytes alone) restarts it too. A single reply
-    therefore waits up to the whole latency, which is the gap of 15-16 ms in recorded traffic.
+    The timer also runs when no bytes wait: it then sends an empty packet (status bytes alone) and restarts. A single
+    reply therefore waits up to the whole latency, which is the gap of 15-16 ms in recorded traffic.
     """
 
     def __init__(self, latency_s: float) -> None:
@@ -319,7 +319,7 @@ class HostToBoardLine:
         return data
 
     def _enter(self, at_s: float) -> None:
-        """Move bytes from the waiting writer to the line, as many as the buffer can take."""
+        """Move as many bytes as the buffer can hold from the host, which waits to write them, to the line."""
         count = min(MAX_UNREAD_BYTES - len(self._line), len(self._writer))
         if not count:
             return

@@ -156,7 +156,7 @@ class Executor:
     def _vector_targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
         """Return the channels that a vector write addresses.
 
-        It must cover whole modules unless the profile allows parts.
+        The write must cover whole modules unless the profile allows parts of modules.
         """
         index, local = self.locate(request)
         first = sum(module.n_channels for module in self._modules[:index]) + local

@@ -2,7 +2,7 @@
 
 Supported commands: query status 0000h, enter and change password 0001h and 0002h, the feature queries 0040h to 0045h
 (module, performance, BERT, security, externally defined), and firmware management: 0041h, and 0100h to 010Ah. All other
-commands are unknown. No command reads images back (0105h, 0106h): their mechanism is advertised as none.
+commands are unknown. The commands that read images back (0105h, 0106h) are advertised as not supported.
 
 A bank's image is invalid from the moment its erasure begins until the whole image has been checked. The committed bank
 changes in one step. So the module can start from a valid image whenever power is lost.
@@ -197,7 +197,7 @@ class FirmwareCommands:
 
     Args:
         core: Shared state of the module.
-        profile: Its CDB capabilities.
+        profile: CDB capabilities of the module.
         store: Its firmware images.
         reboot: Restarts the module; the argument is true for a hitless restart (traffic continues).
     """
@@ -408,7 +408,7 @@ class CommandBlock:
 
     Args:
         core: Shared state of the module.
-        profile: Its CDB capabilities.
+        profile: CDB capabilities of the module.
         passwords: The password lock, opened by command 0001h.
         firmware: Firmware management.
     """

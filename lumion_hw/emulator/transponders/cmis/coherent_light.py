@@ -1,4 +1,4 @@
-"""Connection of emulated coherent modules to the bench's optical model, for their sent and received light."""
+"""Passes light between emulated coherent modules and the bench's optical model, in both directions."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ class EmulatedDiagnostics:
 
     Args:
         core: Shared state of the module.
-        paths: Its data paths.
-        receivers: Its receivers.
+        paths: Data paths of the module.
+        receivers: Receivers of the module.
     """
 
     def __init__(self, core: Core, paths: DataPaths, receivers: Receivers) -> None:

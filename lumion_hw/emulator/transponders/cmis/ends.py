@@ -217,7 +217,7 @@ class Transmitters:
 
     Args:
         core: Shared state of the module.
-        paths: Its data paths.
+        paths: Data paths of the module.
         lasers: Tunable lasers by media lane; empty for fixed lasers.
     """
 
@@ -335,7 +335,7 @@ class Receivers:
 
     Args:
         core: Shared state of the module.
-        paths: Its data paths.
+        paths: Data paths of the module.
         lasers: Tunable lasers by media lane: local oscillators of a coherent receiver.
         transmitters: The module's own light, for loopback.
     """

@@ -75,7 +75,7 @@ class FaultPanel:
     Args:
         core: Shared state of the module.
         changed: Called with the fault's name after the fault has started or ended.
-        advance: Brings the module to the present, before a fault starts or ends by hand.
+        advance: Brings the module to the present time; called before a fault starts or ends immediately.
     """
 
     def __init__(self, core: Core, changed: Callable[[str], None], advance: Callable[[], None]) -> None:

@@ -1,8 +1,7 @@
 """Memory of one emulated module: bytes by page, latched flags, and the contents after a reset.
 
 Flags (CMIS 5.2 clauses 6.3.3 and 8.2.3): an event or a lasting condition sets a flag. A read of its byte clears it. A
-condition that still holds sets it again at once. A mask keeps a flag from raising the interrupt, but not from being
-set.
+condition that still holds sets it again at once. A masked flag is still set, but raises no interrupt.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Follows OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register
 times are in :mod:`.profiles`, the optical model in :mod:`.reception`. Bits that a profile does not advertise are not
 writable and read as 0.
 
-Model choices where the standards are open, to be confirmed on hardware:
+Choices of this emulator where the standards are open, to be confirmed on hardware:
 
 - The receiver's oscillator is the module's own laser, so both ends need the same frequency within 3.6 GHz.
 - A laser tunes at the end of a transaction whenever the registers name another legal frequency, also after a write of
@@ -146,13 +146,13 @@ class CmisModule:
             clock: The bench clock.
             seed: Seed of its fixed errors and its noise.
             device: Device name; by default that of the profile.
-            serial: See the class.
-            quirks: See the class.
-            time_scale: See the class.
-            low_power_pin: See the class.
-            optics: See the class.
-            emit: See the class.
-            warm: See the class.
+            serial: As for the constructor.
+            quirks: As for the constructor.
+            time_scale: As for the constructor.
+            low_power_pin: As for the constructor.
+            optics: As for the constructor.
+            emit: As for the constructor.
+            warm: As for the constructor.
 
         Raises:
             ConfigError: There is no CMIS profile of this name.
@@ -210,7 +210,7 @@ class CmisModule:
     def write(self, offset: int, data: bytes) -> None:
         """Write ``data`` to the module's memory from byte address ``offset`` on, in one transaction.
 
-        Raises as :meth:`read`.
+        Raises the errors of :meth:`read`.
 
         A write of more than 8 bytes (on CDB pages: more than their limit) is not acknowledged, and nothing is written.
         """
@@ -256,7 +256,7 @@ class CmisModule:
         return NotRespondingError(
             f"no acknowledgement from 0x{IDENTITY_DEVICE:02X} ({operation}): {reason}",
             device=self.name,
-            hint="Retry until the time limit of your operation.",
+            hint="Repeat the access until it is acknowledged.",
         )
 
     # -- pins, plug and light ---------------------------------------------------------------------------------------
@@ -446,7 +446,8 @@ class ModuleOnBus:
 class LinearView:
     """A module's memory as one linear file: page 00h at 0 to 255, byte b of page p at (256 bank + p) 128 + b.
 
-    As the Linux kernel does, it selects the page before upper-half accesses beyond 00h, and writes 8 bytes at a time.
+    Like the Linux kernel, it selects the page (except 00h) before it accesses an upper half, and writes 8 bytes at
+    once.
 
     Args:
         module: The module.
@@ -456,7 +457,7 @@ class LinearView:
         self._module = module
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes of the linear file. Raises as ``CmisModule.read``."""
+        """Return ``length`` bytes of the linear file. Raises the errors of ``CmisModule.read``."""
         data = bytearray()
         while len(data) < length:
             position = offset + len(data)
@@ -467,7 +468,7 @@ class LinearView:
         return bytes(data)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write bytes to the linear file. Raises as ``CmisModule.write``."""
+        """Write bytes to the linear file. Raises the errors of ``CmisModule.write``."""
         done = 0
         while done < len(data):
             address = self._map(offset + done)

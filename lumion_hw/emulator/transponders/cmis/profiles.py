@@ -1,8 +1,7 @@
 """Profiles of the pluggable module types that can be emulated.
 
 Register values of the coherent types are typical of their class, not of any product. Launch and receive powers of
-400GBASE-DR4 follow IEEE 802.3 clause 124 but were not checked against its text. Vendor names and serial numbers are
-invented.
+400GBASE-DR4 follow IEEE 802.3 clause 124 but were not checked against its text. Names and serial numbers are invented.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class ModuleLaserProfile:
         default_grid: Grid after a reset.
         default_channel: Channel after a reset.
         retune_states: Data path states in which a new channel is accepted.
-        frequency_error_mhz: Bound of the laser's fixed error, drawn once, uniform within +/- this.
+        frequency_error_mhz: Largest frequency error; each laser has a fixed error, uniform within +/- this.
     """
 
     grids: Mapping[Grid, tuple[int, int]]

@@ -83,7 +83,7 @@ def receive(
         receiver: Properties of the receiver.
         media_interface: Media interface id that is configured.
         oscillator_mhz: Frequency of the local oscillator; not used by direct detection.
-        noise_db: Added to the SNR: the fluctuation of the measurement.
+        noise_db: Random fluctuation of the measurement, added to the SNR.
     """
     line = receiver.formats[media_interface]
     if light.signal_power_dbm <= _NO_SIGNAL_DBM:

@@ -381,7 +381,7 @@ class ControlSets:
 
     Args:
         core: Shared state of the module.
-        paths: Data paths of the module, which provisioning creates again.
+        paths: Data paths of the module; applying a control set creates them again.
     """
 
     def __init__(self, core: Core, paths: DataPaths) -> None:
@@ -417,8 +417,7 @@ class ControlSets:
     def _finish_apply(self, mask: int, staged: dict[int, Staged], immediate: bool) -> None:
         """Check the lanes in groups that are accepted or rejected together, then provision the accepted groups.
 
-        Lanes of a data path that is replaced depend on each other: the rejection of one group may cause that of
-        another.
+        If a data path is replaced, its lanes depend on each other: rejecting one group may cause another rejection.
         """
         verdicts = dict.fromkeys(self._groups(mask, staged), ConfigStatus.SUCCESS)
         good, passed = 0, mask

@@ -176,7 +176,9 @@ def test_a_lie_about_one_piece_of_a_long_message_is_seen_too(
 def test_pieces_that_trade_a_channel_are_refused_although_their_sum_is_right() -> None:
     driver, board, _ = attached(STAGED)
     Lie(board, fp.ReadAdcReply, C.READ_ADC, adc=lambda reply: reply.adc[1:] if reply.start else np.append(reply.adc, 7))
-    with pytest.raises(FrameError, match=r"READ_ADC: received \[115, 35\] monitors instead of \[114, 36\]"):
+    with pytest.raises(
+        FrameError, match=r"READ_ADC: received the values of \[115, 35\] monitors instead of \[114, 36\]"
+    ):
         driver.read_monitors()
 
 

@@ -453,7 +453,7 @@ def test_limits_the_controller_refuses_are_reported_and_declared_again_before_an
     driver.clear_fault(1)
     driver.program(table(1.0))
     assert board.config_crc32 not in (0, 1)
-    assert "limits refused" in caplog.text
+    assert "limits were refused" in caplog.text
 
 
 def test_a_configuration_whose_fate_is_unknown_is_declared_again_before_anything_is_driven(

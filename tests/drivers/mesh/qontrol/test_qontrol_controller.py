@@ -326,7 +326,9 @@ def test_a_current_that_does_not_read_back_is_raised_with_its_channels() -> None
     controller, model = modelled()
     model.gain = 0.98
     started_s = model.clock.now()
-    with pytest.raises(VerifyError, match=r"channel 6, 7, 8, .*channel 6: wrote 5\.6000 mA, read back 5\.48") as caught:
+    with pytest.raises(
+        VerifyError, match=r"channels 6, 7, 8, .*channel 6: wrote 5\.6000 mA, read back 5\.48"
+    ) as caught:
         controller.program(TABLE)
     assert caught.value.device == "mesh0"
     assert model.clock.now() - started_s < 0.3

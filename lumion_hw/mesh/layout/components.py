@@ -1,0 +1,206 @@
+"""Components of netlists that gdsfactory and SAX write, and the cells of a mesh that they are.
+
+The table :data:`COMPONENTS` lists all known components. A caller extends it with a mapping from the name of a component
+or of one instance to a kind (:data:`KINDS`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from lumion_hw.mesh.layout.cells import CELL_KINDS
+
+MZI = "mzi"
+"""Kind of a Mach-Zehnder interferometer whose settings say which arms have a heater."""
+WAVEGUIDE = "waveguide"
+FIBRE = "fibre"
+TERMINATION = "termination"
+ELECTRICAL = "electrical"
+
+KINDS: Mapping[str, str] = {
+    **{kind.name: kind.description for kind in CELL_KINDS.values()},
+    MZI: "Mach-Zehnder interferometer; settings straight_x_top and straight_x_bot name its heaters",
+    WAVEGUIDE: "part with two optical ports and no heater, which becomes part of a joint",
+    FIBRE: "grating or edge coupler, which is a port of the mesh",
+    TERMINATION: "end of a waveguide, without a fibre",
+    ELECTRICAL: "part without light, which is ignored",
+}
+"""All kinds that a component can be, by name, with a description."""
+
+PortFamily = Mapping[str, int]
+"""Names of the optical ports of a cell, each with its PUC-port: 0 (A, L), 1 (A, R), 2 (B, L), 3 (B, R)."""
+
+# As gdsfactory counts: clockwise from the lower left. SAX models count both sides from the bottom.
+_FOUR: tuple[PortFamily, ...] = ({"o1": 1, "o2": 0, "o3": 2, "o4": 3}, {"in0": 1, "in1": 0, "out0": 3, "out1": 2})
+_UPPER: tuple[PortFamily, ...] = ({"o1": 0, "o2": 2}, {"in0": 0, "out0": 2}, {"in": 0, "out": 2})
+_LOWER: tuple[PortFamily, ...] = tuple({name: port + 1 for name, port in family.items()} for family in _UPPER)
+# The unused ports are those at which light leaves that a splitter with one port does not transmit.
+_ONE_TO_TWO: tuple[PortFamily, ...] = ({"o1": 1, "o2": 2, "o3": 3},)
+_TWO_TO_ONE: tuple[PortFamily, ...] = ({"o1": 1, "o2": 0, "o3": 2},)
+_ONE_TO_ONE: tuple[PortFamily, ...] = ({"o1": 1, "o2": 2},)
+
+_SPLITTER_WITH_ONE_PORT = "*1x2*"
+_HEATED_BY_NAME = "*phase_shifter*"
+_ARM_KINDS = {(True, True): "two-arm", (True, False): "upper-arm", (False, True): "lower-arm", (False, False): "fixed"}
+# An electrical port is e1, l_e1, top_e4 or e_1_2; the port of a pad is called pad.
+_ELECTRICAL_PORT = re.compile(r"(.*_)?e_?\d+(_\d+)*|pad")
+# Parameters or a hash that some versions append to the name of a cell, such as bend_euler_RNone_A90_20625_5500.
+_PARAMETERS = re.compile(r"_(?=[A-Z][\w.]*$)|_gdsfactoryp|_[0-9a-f]{8}$|\$\d+$")
+
+
+@dataclass(frozen=True)
+class Component:
+    """A known component, or several whose names have a pattern.
+
+    Attributes:
+        pattern: Name, with ``*`` for any text.
+        kind: A key of :data:`KINDS`.
+        ports: Names of its ports; by default those of its kind.
+        length_key: Setting that holds its length in micrometres.
+        start_um: Position of its left end, from its origin.
+        more_um: Length in addition to the setting.
+        default_um: Length if the netlist gives none.
+    """
+
+    pattern: str
+    kind: str
+    ports: tuple[PortFamily, ...] = ()
+    length_key: str = "length"
+    start_um: float = 0.0
+    more_um: float = 0.0
+    default_um: float = 0.0
+
+
+def _mzi(pattern: str) -> Component:
+    # Bends and both 2x2 couplers of the default interferometer of gdsfactory add 91 micrometres to its arms.
+    return Component(pattern, MZI, length_key="length_x", start_um=-10.0, more_um=91.0, default_um=10.0)
+
+
+COMPONENTS: tuple[Component, ...] = (
+    _mzi("mzi"),
+    _mzi("mzi[12]x2"),
+    _mzi("mzi*[12]x2_[12]x2*"),
+    _mzi("mzi*_phase_shifter*"),
+    _mzi("mzi_coupler"),
+    Component("straight_heater_meander*", "upper-phase", length_key="span", default_um=115.0),
+    Component("straight_heater_*", "upper-phase", default_um=320.0),
+    Component("bend_*_heater", "upper-phase", default_um=30.0),
+    Component("heater", "upper-phase", default_um=320.0),
+    Component("mmi2x2*", "coupler", start_um=-10.0, length_key="length_mmi", more_um=20.0, default_um=5.5),
+    Component("coupler", "coupler", start_um=-10.0, more_um=20.0, default_um=20.0),
+    Component("coupler_adiabatic", "coupler", default_um=60.0),
+    Component("coupler_broadband", "coupler", default_um=60.0),
+    Component("coupler_full", "coupler", default_um=60.0),
+    Component("mmi1x2*", "coupler", _ONE_TO_TWO, "length_mmi", start_um=-10.0, more_um=20.0, default_um=5.5),
+    Component("crossing", "crossing", start_um=-5.0, default_um=10.0),
+    Component("crossing_etched", "crossing", start_um=-5.0, default_um=10.0),
+    Component("straight", WAVEGUIDE),
+    Component("straight_all_angle", WAVEGUIDE),
+    Component("bend_*", WAVEGUIDE),
+    Component("taper*", WAVEGUIDE),
+    Component("transition*", WAVEGUIDE),
+    Component("spiral*", WAVEGUIDE),
+    Component("delay_snake*", WAVEGUIDE),
+    Component("grating_coupler*", FIBRE),
+    Component("edge_coupler*", FIBRE),
+    Component("terminator*", TERMINATION),
+    Component("pad*", ELECTRICAL),
+    Component("via_*", ELECTRICAL),
+    Component("wire_*", ELECTRICAL),
+)
+"""All known components. The first pattern that fits a name applies."""
+
+
+def is_electrical(port: str) -> bool:
+    """Return whether the name of a port is that of an electrical port."""
+    return _ELECTRICAL_PORT.fullmatch(port) is not None
+
+
+def find_component(instance: str, component: str, cells: Mapping[str, str]) -> Component | None:
+    """Return what a component is, or ``None`` if it is unknown.
+
+    Args:
+        instance: Name of the instance.
+        component: Name of its component; a number or parameters at its end are ignored.
+        cells: Kinds by instance or component, which override the table.
+    """
+    cut = _PARAMETERS.split(component, maxsplit=1)[0]
+    names = list(dict.fromkeys([component, cut, component.rstrip("0123456789"), cut.rstrip("0123456789")]))
+    known = next((entry for name in names for entry in COMPONENTS if fnmatchcase(name, entry.pattern)), None)
+    for name in (instance, *names):
+        if name in cells:
+            # The length of a known component stays.
+            given = known or Component(name, cells[name], default_um=100.0)
+            ports = given.ports if given.kind == cells[name] else ()
+            return Component(
+                name, cells[name], ports, given.length_key, given.start_um, given.more_um, given.default_um
+            )
+    return known
+
+
+def cell_kind(found: Component, component: str, settings: Mapping[str, Any]) -> str | None:
+    """Return the kind of a component; for an interferometer the heaters in its settings decide.
+
+    Returns:
+        ``None`` if a setting names an unknown component as an arm.
+    """
+    if found.kind != MZI:
+        return found.kind
+    heated: list[bool] = []
+    for key in ("straight_x_top", "straight_x_bot"):
+        arm = _component_name(settings.get(key) or settings.get("straight") or "straight")
+        entry = find_component("", arm, {})
+        if entry is None:
+            return None
+        heated.append(entry.kind == "upper-phase")
+    if "straight_x_top" not in settings and fnmatchcase(component, _HEATED_BY_NAME):
+        heated[0] = True
+    return _ARM_KINDS[heated[0], heated[1]]
+
+
+def port_families(found: Component, kind: str, component: str, settings: Mapping[str, Any]) -> Sequence[PortFamily]:
+    """Return the possible names of the ports of a cell; one instance uses the names of one family.
+
+    Args:
+        found: The component.
+        kind: Kind of the cell.
+        component: Name of the component.
+        settings: Its settings; the splitters decide how many ports an interferometer has.
+    """
+    if found.ports:
+        return found.ports
+    if kind == "upper-phase":
+        return _UPPER
+    if kind == "lower-phase":
+        return _LOWER
+    if found.kind != MZI:
+        return _FOUR
+    splitter = _component_name(settings.get("splitter") or ("mmi1x2" if "1x2" in component else "mmi2x2"))
+    combiner = _component_name(settings.get("combiner") or (splitter if "2x2" not in component else "mmi2x2"))
+    single = tuple(fnmatchcase(name, _SPLITTER_WITH_ONE_PORT) for name in (splitter, combiner))
+    return {
+        (True, True): _ONE_TO_ONE,
+        (True, False): _ONE_TO_TWO,
+        (False, True): _TWO_TO_ONE,
+        (False, False): _FOUR,
+    }[single[0], single[1]]
+
+
+def length_um(found: Component, settings: Mapping[str, Any]) -> float:
+    """Return the length of a component in micrometres, 0 for a waveguide of unknown length."""
+    for key in (found.length_key, "length"):
+        value = settings.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < 1e9:
+            return float(value) + found.more_um
+    return found.default_um + found.more_um
+
+
+def _component_name(spec: Any) -> str:
+    """Return the name of a component that a setting gives as a name or as a mapping."""
+    if isinstance(spec, Mapping):
+        spec = spec.get("component") or spec.get("function") or spec.get("name")
+    return spec if isinstance(spec, str) else str(spec)
