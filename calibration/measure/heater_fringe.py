@@ -30,9 +30,6 @@ Real = NDArray[np.float64]
 MODULATION_SIGMA = 2.5
 """Smallest rms swing of the best detector, in units of its noise, that counts as an effect of the heater."""
 
-# κ in 1/mA²: the resistance changes by -6 to 9 % per π (assumed: foundries rarely state it).
-_BENDING, _BENDING_SIGMA = PUBLISHED_BENDING_PER_MA2, 0.02
-_BENDING_GRID = np.array([-0.02, 0.02, 0.05])
 # Prior sigma of D and E; a passive mesh has |D + jE| below 1, and the search keeps a distance to this limit.
 _LOOP_SIGMA = 0.4
 _STRONGEST_LOOP = 0.9
@@ -43,8 +40,6 @@ _GRID_RAD = 0.15
 _LOOP_GRID = np.array([(0.0, 0.0), *((0.35 * np.cos(a), 0.35 * np.sin(a)) for a in np.arange(6) * np.pi / 3)])
 _STARTS = 3
 _HALF_RATE_SHARE = 0.25
-# Factor by which χ² per degree of freedom must fall before more terms are used.
-_MIN_CHI2_IMPROVEMENT = 1.3
 _DISTINCT = 0.1
 _STEPS = np.array([1e-4, 1e-4, 1e-3, 1e-3])
 _ROUNDS = 20
@@ -112,7 +107,7 @@ def fit_heater(
     # eighth of the data.
     for form in _FORMS[1:]:
         other, other_per_freedom = _fit_model(form, traces, rho2_range)
-        if other_per_freedom * _MIN_CHI2_IMPROVEMENT < per_freedom:
+        if other_per_freedom * form.bending.min_improvement < per_freedom:
             found, per_freedom = other, other_per_freedom
     best = found[0]
     rho2, bending = best.point[:2]
@@ -131,19 +126,49 @@ def fit_heater(
     return HeaterFit(law, float(sigma), float(np.sqrt(per_freedom)), modulation)
 
 
+_BENDING = PUBLISHED_BENDING_PER_MA2
+
+
+@dataclass(frozen=True)
+class _BendingPrior:
+    """Expected relative change κ of the resistance, per mA² of the published heaters.
+
+    Attributes:
+        sigma: Standard deviation about the published value.
+        starts: Start values of κ.
+        min_improvement: Factor by which χ² per degree of freedom must fall before a form with this prior is used.
+    """
+
+    sigma: float
+    starts: tuple[float, ...]
+    min_improvement: float
+
+
+_AS_PUBLISHED = _BendingPrior(0.004, (_BENDING,), 1.3)
+# The resistance changes by -5 to 9 % per π (assumed: foundries rarely state it).
+_AT_ANY_FOUNDRY = _BendingPrior(0.02, (-0.02, _BENDING, 0.05), 3.0)
+
+
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """Optional terms in the numerators of the power formula: harmonics of the phase φ, and a drift with the heat."""
+    """Optional terms in the numerators of the power formula, and the expected change of the resistance.
+
+    Attributes:
+        orders: Harmonics of the phase φ.
+        drift: Whether the numerators drift with the heat.
+        bending: Expected change of the resistance.
+    """
 
     orders: tuple[int, ...]
     drift: bool
+    bending: _BendingPrior
 
 
-_FORMS = (
-    _NumeratorForm((1,), False),
-    _NumeratorForm((1,), True),
-    _NumeratorForm((1, 2), False),
-    _NumeratorForm((1, 2), True),
+_FORMS = tuple(
+    _NumeratorForm(orders, drift, bending)
+    for bending in (_AS_PUBLISHED, _AT_ANY_FOUNDRY)
+    for orders in ((1,), (1, 2))
+    for drift in (False, True)
 )
 
 
@@ -247,7 +272,8 @@ def _initial_guesses(
     """Return start points: the best values of ρ2 on a grid, with the best denominator terms D, E of every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2, bending = (
-        grid.ravel() for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / most), _BENDING_GRID, indexing="ij")
+        grid.ravel()
+        for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / most), form.bending.starts, indexing="ij")
     )
     laws, bends = np.repeat(rho2, len(_LOOP_GRID)), np.repeat(bending, len(_LOOP_GRID))
     loops = np.tile(_LOOP_GRID, (len(rho2), 1))
@@ -272,7 +298,7 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
     """Improve all start points of the fit at once by damped Gauss-Newton steps."""
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
-    sigma = np.concatenate([[np.inf, _BENDING_SIGMA], np.full(2 * len(traces), _LOOP_SIGMA)])
+    sigma = np.concatenate([[np.inf, form.bending.sigma], np.full(2 * len(traces), _LOOP_SIGMA)])
     mean = np.zeros(size)
     mean[1] = _BENDING
 

@@ -19,7 +19,7 @@ MAX_INSTANCES = 200_000
 """Largest number of instances of a flat circuit; a larger number comes from a mistake such as a huge array."""
 
 Pin = tuple[str, str]
-"""Instance and port."""
+"""CircuitInstance and port."""
 _RELATIVE = ("xmin", "xmax", "ymin", "ymax", "port", "xc", "yc")
 _SEPARATOR = "~"
 
@@ -43,7 +43,7 @@ class Transform:
 
 
 @dataclass(frozen=True)
-class Instance:
+class CircuitInstance:
     """An instance of a component.
 
     Attributes:
@@ -74,14 +74,14 @@ class Circuit:
     """
 
     name: str
-    instances: dict[str, Instance] = field(default_factory=dict)
+    instances: dict[str, CircuitInstance] = field(default_factory=dict)
     joints: list[tuple[Pin, Pin]] = field(default_factory=list)
     ports: list[tuple[str, Pin]] = field(default_factory=list)
     lines: dict[Pin, int] = field(default_factory=dict)
 
-    def error(self, message: str, hint: str, at: Pin | Instance | None = None) -> ConfigError:
+    def error(self, message: str, hint: str, at: Pin | CircuitInstance | None = None) -> ConfigError:
         """Return an error with the name of the netlist and, if known, the line."""
-        line = at.line if isinstance(at, Instance) else self.lines.get(at, 0) if at is not None else 0
+        line = at.line if isinstance(at, CircuitInstance) else self.lines.get(at, 0) if at is not None else 0
         return ConfigError(f"{self.name}:{line}: {message}" if line else f"{self.name}: {message}", hint=hint)
 
 
@@ -210,7 +210,9 @@ class _Reader:
                 full = prefix + instance.name
                 if self._is_leaf(prefix, instance):
                     settings = instance.settings
-                    self.circuit.instances[full] = Instance(full, instance.component, settings, place, instance.line)
+                    self.circuit.instances[full] = CircuitInstance(
+                        full, instance.component, settings, place, instance.line
+                    )
                 elif instance.component in path:
                     raise self.circuit.error(
                         f"component {instance.component!r} contains itself", "Write the netlist again.", instance
@@ -240,11 +242,11 @@ class _Reader:
         ports = self._mapping(netlist, "ports")
         return {str(key): resolve(value, _line(ports, key)) for key, value in ports.items()}
 
-    def _is_leaf(self, prefix: str, instance: Instance) -> bool:
+    def _is_leaf(self, prefix: str, instance: CircuitInstance) -> bool:
         is_defined = instance.component in self.netlists
         return not is_defined or self.is_known(prefix + instance.name, instance.component)
 
-    def _instances(self, name: str, entry: Any, placement: Any, line: int) -> Iterator[Instance]:
+    def _instances(self, name: str, entry: Any, placement: Any, line: int) -> Iterator[CircuitInstance]:
         """Yield the instances of an entry: one, or all elements of an array."""
         entry = {"component": entry} if isinstance(entry, str) else entry
         if not isinstance(entry, Mapping) or not isinstance(entry.get("component"), str):
@@ -256,7 +258,7 @@ class _Reader:
             for row in range(rows):
                 element = name if columns * rows == 1 else f"{name}<{column}.{row}>"
                 offset = Transform(complex(column * x_um, row * y_um))
-                yield Instance(element, entry["component"], settings, place and place.then(offset), line)
+                yield CircuitInstance(element, entry["component"], settings, place and place.then(offset), line)
 
     def _array(self, name: str, entry: Mapping[str, Any], line: int) -> tuple[int, int, float, float]:
         """Return columns, rows and pitches of an array; one of each without an array."""
@@ -324,14 +326,14 @@ class _Reader:
         return value or {}
 
     def _pin(self, text: Any, line: int) -> Pin:
-        # Instance names can contain commas.
+        # CircuitInstance names can contain commas.
         instance, comma, port = str(text).rpartition(",")
         if not isinstance(text, str) or not comma or not instance.strip() or not port.strip():
             raise self._error(f"expected 'instance,port', found {text!r}", "Name both, separated by a comma.", line)
         return instance.strip(), port.strip()
 
     def _error(self, message: str, hint: str, line: int) -> ConfigError:
-        return self.circuit.error(message, hint, Instance("", "", {}, None, line))
+        return self.circuit.error(message, hint, CircuitInstance("", "", {}, None, line))
 
 
 _ARRAY_KEYS = (

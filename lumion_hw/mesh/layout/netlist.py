@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.cells import CELL_KINDS
-from lumion_hw.mesh.layout.circuit import Circuit, Instance, Pin, flat_circuit
+from lumion_hw.mesh.layout.circuit import Circuit, CircuitInstance, Pin, flat_circuit
 from lumion_hw.mesh.layout.components import (
     COMPONENTS,
     ELECTRICAL,
@@ -152,7 +152,7 @@ class _Part:
         cell: Number of the cell, or -1.
     """
 
-    instance: Instance
+    instance: CircuitInstance
     component: Component
     kind: str
     used: Sequence[str]
@@ -288,7 +288,7 @@ class _Builder:
             self._parts[instance.name] = part
             cells += is_cell
 
-    def _unknown(self, instance: Instance, component: str) -> ConfigError:
+    def _unknown(self, instance: CircuitInstance, component: str) -> ConfigError:
         known = ", ".join(dict.fromkeys(entry.pattern for entry in COMPONENTS))
         return self._circuit.error(
             f"instance {instance.name!r} is of the unknown component {component!r}",
@@ -297,7 +297,9 @@ class _Builder:
             instance,
         )
 
-    def _port_family(self, instance: Instance, component: Component, kind: str, used: Sequence[str]) -> PortFamily:
+    def _port_family(
+        self, instance: CircuitInstance, component: Component, kind: str, used: Sequence[str]
+    ) -> PortFamily:
         """Return the names of the ports of a cell, those of the family that fits its joints best."""
         families = port_families(component, kind, instance.component, instance.settings)
         family = max(families, key=lambda family: len(family.keys() & set(used)))

@@ -46,9 +46,9 @@ def test_eight_levels_are_enough_for_a_law(rho2: float, second: float, drift: fl
         assert abs(_turn_error_rad([_sweep(rho2, seed, second, drift)], rho2)) < 0.1
 
 
-@pytest.mark.parametrize("bend", [-0.03, 0.0, 0.04, 0.06])
+@pytest.mark.parametrize("bend", [-0.03, 0.0, 0.04])
 def test_the_resistance_may_rise_or_fall(bend: float) -> None:
-    """From -5 to 9 % per π; the largest misfit is a few per cent of a turn, which the phase search tolerates."""
+    """From -5 to 6 % per π; the largest misfit is a few per cent of a turn, which the phase search tolerates."""
     errors = [_turn_error_rad([_sweep(2.1, seed, detectors=6, bend=bend)], 2.1, bend) for seed in range(8)]
     assert np.median(np.abs(errors)) < 0.05
     assert np.max(np.abs(errors)) < 0.2

@@ -101,7 +101,7 @@ def test_a_stuck_puc_is_named_with_its_channels_and_kept_from_routing(faulty: Ca
     assert f"(channels {upper} and {lower})" in fault
     assert "routes must avoid it" in fault
     assert set(faulty.record.unusable_states()) == {(7, "bar"), (7, "cross")}
-    with pytest.raises(CalibrationError, match="PUC 7 cannot be set: neither heater has any effect"):
+    with pytest.raises(CalibrationError, match="PUC 7 cannot be set: no heater has any effect"):
         heater_currents_ma(faulty.record, {7: "bar"})
 
 
