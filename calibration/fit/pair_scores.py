@@ -81,7 +81,7 @@ class Pairs:
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the transpose of :meth:`_light`: the slopes of all pairs ``(2E, W, c)`` for readings ``(N·M, c)``."""
+        """Convert slopes by readings, ``(N·M, c)``, to slopes by pairs, ``(2E, W, c)``; transpose of :meth:`_light`."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():
