@@ -258,9 +258,9 @@ def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: 
 
 
 class _Shape(NamedTuple):
-    """Model curve of one resonance. Parameters: log of level, position, log of width, rest, slope, curvature.
+    """Model curve of one resonance. Parameters: log of top level, position, log of width, rest, slope, curvature.
 
-    The rest is the ratio of lowest to highest transmission that the curve would have at infinite finesse.
+    The rest is the lowest transmission divided by the top level; for peaks, in the limit of infinite finesse.
     """
 
     ghz: Real

@@ -93,7 +93,7 @@ def fail(target: BenchTarget, unit: str, reason: str) -> None:
 @target_options
 @click.option("--repaired", "unit", metavar="UNIT", help="Server or accelerator that was repaired.")
 def recover(target: BenchTarget, unit: str | None) -> None:
-    """Finish an interrupted recovery, connect missing circuits of the jobs, and return repaired units to service.
+    """Finish an interrupted recovery, connect missing circuits, return repaired servers or accelerators to service.
 
     If a manager is running, the command sends it the request and waits for the outcome. The command succeeds when
     every circuit of the jobs carries light.

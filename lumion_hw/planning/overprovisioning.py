@@ -325,7 +325,7 @@ def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whol
 
 
 def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
-    """Return indices of randomly failed units in ascending order; every unit fails with the same probability."""
+    """Return indices of randomly failed accelerators or servers, ascending; all fail with the same probability."""
     if share <= 0.0:
         return np.empty(0, dtype=np.int64)
     if share >= 1.0:

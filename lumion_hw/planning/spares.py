@@ -105,7 +105,7 @@ def spares_needed(
     """Return the smallest number of spares with which no job lacks an accelerator, at the service level.
 
     Args:
-        lost: Probability that exactly k units are lost, shape ``(n + 1,)``.
+        lost: Probability that exactly k accelerators are lost, shape ``(n + 1,)``.
         service_level: Required probability, between 0 and 1.
         rule: ``published`` (Morphlux): smallest K with P(K or more lost) ≤ 1 - service level, one more than needed.
             ``sufficient``: smallest K with P(more than K lost) ≤ 1 - service level.
@@ -166,7 +166,7 @@ def plan_spares(
     Args:
         rack: One rack; racks fail independently.
         racks: Number of racks.
-        service_level: Required probability, for one rack and for all racks.
+        service_level: Required probability that the spares suffice, for one rack and for all racks together.
         rule: As for :func:`spares_needed`.
         spare_unavailable: As for :func:`spares_needed`.
     """

@@ -409,7 +409,7 @@ class _Preparation:
         raise refusal or RoutingError("nothing was tried")
 
     def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
-        """Return, in order, the circuits whose last paths and attenuation trims can be active at the same time."""
+        """Return, in order, the circuits whose last paths and attenuations can be active at the same time."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
             if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):

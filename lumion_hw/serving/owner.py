@@ -379,7 +379,7 @@ class BenchOwner:
         """Write a value to one setting.
 
         Args:
-            name: Name of the setting, as of its point.
+            name: Name of the setting, which is the name of its point.
             value: The new value.
             caller: The client.
             settled: Whether to wait until the light has settled, and then to read all light measurements again.

@@ -41,7 +41,7 @@ class LineServerModel(DeviceModel):
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the mesh uses no photodiodes or drive channels and has as many PUCs as the server."""
+    """Check that the mesh uses no photodiodes or drive channels and has as many PUCs as the server controls."""
     if bench.mesh.get("controller") != name:
         return
     for key, missing in (("monitor_ports", "photodiodes"), ("heater_channels", "drive channels")):
