@@ -142,6 +142,7 @@ class BenchProbe:
             heater_ohm=mesh.heater_ohm,
             p_pi_mw=(typical.p_pi_min_mw, typical.p_pi_max_mw),
             monitor_ma_per_mw=mesh.responsivity_a_per_w,
+            puc_loss_db=typical.puc_loss_db,
             monitor_spread_db=_FACET_SPREAD_DB if mesh.meters else MONITOR_SPREAD_DB,
             source_spread_hz=max(source.spread_hz for source in alive.values()) if len(devices) > 1 else 0.0,
             tunable_hz=tunable,

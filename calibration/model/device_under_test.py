@@ -15,6 +15,8 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 
 MONITOR_SPREAD_DB = 0.15
 """Spread of photodiode responsivities on one chip (assumption)."""
+PUC_LOSS_DB = 0.5
+"""Mean loss of a PUC: 0.46 to 0.55 dB over chips (Sánchez-Jácome 2025)."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class DeviceUnderTest(Device):
         heater_ohm: Nominal heater resistance in Ω.
         p_pi_mw: Smallest and largest expected heater power for a phase of π, in mW.
         monitor_ma_per_mw: Nominal responsivity of the monitors in mA/mW.
+        puc_loss_db: Expected loss of a PUC with two heated arms.
         monitor_spread_db: Spread of the responsivities.
         source_spread_hz: Spread of the source frequencies if each source is a separate laser; 0 for one laser.
         tunable_hz: By port, the lowest and highest frequency of tunable sources.
@@ -64,6 +67,7 @@ class DeviceUnderTest(Device):
     heater_ohm: float
     p_pi_mw: tuple[float, float]
     monitor_ma_per_mw: float
+    puc_loss_db: float = PUC_LOSS_DB
     monitor_spread_db: float = MONITOR_SPREAD_DB
     source_spread_hz: float = 0.0
     tunable_hz: Mapping[int, tuple[float, float]] = field(default_factory=dict)

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.device_under_test import PUC_LOSS_DB
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
-
-TYPICAL_LOSS_DB = 0.5
-"""Typical loss of a PUC (Sánchez-Jácome 2025)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +42,7 @@ class MeanLight:
         """Calculate the mean power between all ports of a mesh in which every PUC splits evenly."""
         # A PUC that splits evenly sends half of the power, less its loss, to each output, from either input. Other
         # cells split the power as designed.
-        solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB * mesh.loss_share / 10.0)
+        solver, gain = Solver(mesh), 10.0 ** (-PUC_LOSS_DB * mesh.loss_share / 10.0)
         first, second = mesh.nominal_eta
         cross = first * (1.0 - second) + second * (1.0 - first)
         shares = np.stack([1.0 - cross, cross, cross, 1.0 - cross], axis=1) * gain[:, None]
@@ -110,7 +108,7 @@ class AmplitudeModel:
         self._ports, place = np.unique(np.array([*lit, *monitors]), return_inverse=True)
         self._lit, self._monitor = place[: len(lit)].reshape(-1, len(sources)), place[len(lit) :]
         self._out = np.array(monitors)
-        self._loss_db = TYPICAL_LOSS_DB * mesh.loss_share
+        self._loss_db = PUC_LOSS_DB * mesh.loss_share
         self._gain = 10.0 ** (-self._loss_db / 20.0)
 
     def predict(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.device_under_test import DeviceUnderTest
+from calibration.model.device_under_test import PUC_LOSS_DB, DeviceUnderTest
 from calibration.model.nominal_heaters import PUBLISHED_HEATERS, NominalHeaters
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import LAW_TERMS, ParameterSpace
@@ -114,14 +114,20 @@ def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
     return known
 
 
-def default_prior(space: ParameterSpace, centre: MeshParameters, heaters: NominalHeaters = PUBLISHED_HEATERS) -> Prior:
+def default_prior(
+    space: ParameterSpace,
+    centre: MeshParameters,
+    heaters: NominalHeaters = PUBLISHED_HEATERS,
+    puc_loss_db: float = PUC_LOSS_DB,
+) -> Prior:
     """Return the prior with published spreads around a centre: the estimate before any measurement, or a start point.
 
     Args:
         space: The parameters.
         centre: Mean of all parameters that have a spread, for example the start of a fit. The means of two groups are
-            fixed: the loss (0.50 dB) and the couplers (balanced).
+            fixed: the loss (``puc_loss_db``) and the couplers (balanced).
         heaters: Expected heaters of the chip, the scale for heater laws and crosstalk.
+        puc_loss_db: Expected loss of a PUC with two heated arms.
 
     Raises:
         ConfigError: The centre contains NaN for monitors or sources.
@@ -130,9 +136,9 @@ def default_prior(space: ParameterSpace, centre: MeshParameters, heaters: Nomina
     if not np.isfinite(mean).all():
         where = space.describe(int(np.flatnonzero(~np.isfinite(mean))[0]))
         raise ConfigError(f"the start point has no value for {where}", hint="Remove dead monitors first.")
-    # These keep the published means: the start has no better values, and a prior around the start would constrain
+    # These keep the expected means: the start has no better values, and a prior around the start would constrain
     # nothing.
-    mean[space.group("loss_db")] = 0.5 * space.mesh.loss_share
+    mean[space.group("loss_db")] = puc_loss_db * space.mesh.loss_share
     mean[space.group("coupler_common_rad")] = mean[space.group("coupler_difference_rad")] = 0.0
     mean[space.group("heat_factor")] = 1.0
     mean[space.group("crosstalk")] = heaters.kernel
@@ -156,7 +162,7 @@ def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderT
         start: Start point of the fit.
         device: The device under test.
     """
-    prior = default_prior(space, start, device.heaters)
+    prior = default_prior(space, start, device.heaters, device.puc_loss_db)
     monitors = space.group("monitor_db")
     mean, sigma = prior.mean.copy(), prior.sigma.copy()
     mean[monitors] = 10.0 * np.log10(device.monitor_ma_per_mw)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calibration.diagnose.element_faults import UNSEEN_PUC
 from calibration.record.export import tables
 from calibration.report import numbers, uncertainty
 from calibration.report.headline import headline
@@ -239,18 +240,27 @@ def _phase_map(material: Material) -> Iterator[Block]:
         yield "The record has no standard errors of phases."
         return
     values = PictureValues("standard error", "mrad", sigma, cells)
-    failed = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
-    svg = mesh_svg(record.mesh, values=values, failed=failed, title="Phase uncertainty")
+    unlit = _unlit(record)
+    wanted = np.flatnonzero(record.mesh.interferes).tolist()
+    failed = [puc for puc in wanted if record.pucs[puc].passive_phase_rad is None and puc not in unlit]
+    svg = mesh_svg(record.mesh, values=values, failed=failed, unlit=unlit, title="Phase uncertainty")
     words = "passive phase on PUCs, loop phase in cells"
     yield Picture(
         "phase-uncertainty", svg, f"Standard errors of phases ({words}), for the light and the temperature of the run."
     )
 
 
+def _unlit(record: CalibrationRecord) -> set[int]:
+    """Return the PUCs that no light reaches on its way to a monitor."""
+    return {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
+
+
 def _losses(material: Material) -> Iterator[Block]:
     record = material.record
-    losses = dict(enumerate(record.loss_db.tolist()))
-    svg = mesh_svg(record.mesh, values=PictureValues("insertion loss", "dB", losses), title="PUC losses")
+    unlit = _unlit(record)
+    losses = {puc: loss_db for puc, loss_db in enumerate(record.loss_db.tolist()) if puc not in unlit}
+    values = PictureValues("insertion loss", "dB", losses)
+    svg = mesh_svg(record.mesh, values=values, unlit=unlit, title="PUC losses")
     yield Picture("losses", svg, "Insertion loss of every PUC.")
     by_prior = [name for name in uncertainty.set_by_prior(record) if name.startswith("loss_db")]
     if by_prior:

@@ -102,7 +102,8 @@ def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameter
     noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
     typical = bench.model.mesh_section.typical
     heaters = NominalHeaters(record.heater_ohm, typical.p_pi_min_mw, typical.p_pi_max_mw)
-    prior = default_prior(model.space, truth, heaters).anchored("source_detuning_hz", model.space, 1e5)
+    prior = default_prior(model.space, truth, heaters, typical.puc_loss_db)
+    prior = prior.anchored("source_detuning_hz", model.space, 1e5)
     return plan_bound(model, truth, fitted, noise, prior, FREE_WITH_MODULES)
 
 

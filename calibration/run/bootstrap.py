@@ -35,9 +35,10 @@ from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
+from calibration.model.device_under_test import PUC_LOSS_DB
 from calibration.model.gauge import has_visible_phase
 from calibration.model.heating import Heating
-from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLight
+from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
@@ -300,7 +301,7 @@ class Bootstrap:
         return MeshParameters(
             passive_phase_rad=np.zeros(n_pucs),
             heater_law=laws,
-            loss_db=TYPICAL_LOSS_DB * self._mesh.loss_share,
+            loss_db=PUC_LOSS_DB * self._mesh.loss_share,
             coupler_common_rad=np.zeros(n_pucs),
             coupler_difference_rad=np.zeros(n_pucs),
             joint_phase_rad=np.zeros(len(self._mesh.joints)),

@@ -19,6 +19,7 @@ from calibration.measure.design import DESIGN_GROUPS, IncrementalSettings
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
 from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
+from calibration.model.gauge import has_visible_phase
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
@@ -33,12 +34,11 @@ from lumion_hw.bench.file.model import BenchModel
 from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces.wiring import InputPath
+from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
-PIC_MW = 1000.0
-"""Maximum heat of the chip (Sánchez-Jácome 2025)."""
 # Assumed launch power of a module or laser.
 _LAUNCH_DBM = 0.0
 # Power that enters from a coherent module: 400ZR launches at least -10 dBm (OIF-400ZR), and half of two tributaries is
@@ -87,7 +87,7 @@ class DryRun:
         monitors: Monitored ports.
         peak_ma: Largest current of a heater.
         limit_ma: Current limit of the controller.
-        limit_mw: Limit of the total heat, set by controller or chip.
+        limit_mw: Limit of the total heat, set in the bench file.
         sigma_rad: Predicted rms standard error by parameter group; in rad, for losses in dB.
         bound: Cramér-Rao bound of the planned settings.
         shortfall: Why the goal will be missed; empty if it will be reached.
@@ -124,17 +124,17 @@ class DryRun:
         return max(stage.peak_mw for stage in self.stages)
 
     def check(self) -> None:
-        """Raise ``LimitError`` if the plan exceeds a limit of the controller or the chip."""
+        """Raise ``LimitError`` if the plan exceeds a limit in the bench file."""
         _check_heat(self.stages, self.limit_mw)
 
 
 def _check_heat(stages: Sequence[StagePlan], limit_mw: float) -> None:
-    """Raise ``LimitError`` if a stage needs more heat than controller or chip allow."""
+    """Raise ``LimitError`` if a stage needs more heat than the bench file allows."""
     worst = max(stages, key=lambda stage: stage.peak_mw)
     if worst.peak_mw > limit_mw:
         raise LimitError(
             f"too much heat of all heaters in stage '{worst.name}'", requested=round(worst.peak_mw), limit=limit_mw,
-            unit="mW", hint="Increase total_power_mw of the controller if chip and supply allow it (chip: 1 W).",
+            unit="mW", hint="Increase total_power_mw of the controller if chip and supply allow it.",
         )  # fmt: skip
 
 
@@ -158,11 +158,21 @@ def dry_run(
 
     Raises:
         ConfigError: No source or monitor is left, or the controller does not accept currents.
-        LimitError: A stage needs more heat than controller or chip allow.
+        LimitError: A stage needs more heat than the bench file allows.
     """
     nominal = _Nominal.of(model, without_sources, without_monitors)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))
     return _RunPlanner(nominal, goal or Goal(), rng, progress).run()
+
+
+def expected_heat_mw(model: BenchModel) -> float:
+    """Return the largest total heat of all heaters that a calibration of a bench needs, in mW; takes no fit.
+
+    Raises:
+        ConfigError: There is no source or monitor, or the controller does not accept currents.
+    """
+    planner = _RunPlanner(_Nominal.of(model, (), ()), Goal(), np.random.default_rng(0), lambda stage, done, total: None)
+    return max(stage.peak_mw for stage in planner.fixed_stages())
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +191,8 @@ class _Nominal:
     seconds: dict[int, int]
     second_db: Real
     settle_s: float | None
+    puc_loss_db: float
+    driven: NDArray[np.bool_]
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
@@ -211,9 +223,10 @@ class _Nominal:
         converts = device.photodiodes_a_per_w is not None
         responsive = device.photodiodes_a_per_w or 1.0
         heaters = NominalHeaters(device.heater_ohm, typical.p_pi_min_mw, typical.p_pi_max_mw)
+        mesh = model.topology()
         source_dbm = np.array([level_db[port] for port in ports])
         return cls(
-            model.topology(),
+            mesh,
             device,
             ports,
             monitors,
@@ -225,6 +238,8 @@ class _Nominal:
             seconds,
             np.array(second_db),
             model.mesh_section.settle_s,
+            typical.puc_loss_db,
+            has_visible_phase(mesh) & (np.array(model.mesh_section.channels()) != NO_CHANNEL),
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
@@ -237,7 +252,7 @@ class _Nominal:
         return MeshParameters(
             passive_phase_rad=rng.uniform(0.0, 2.0 * np.pi, n_pucs),
             heater_law=laws,
-            loss_db=np.full(n_pucs, 0.5),
+            loss_db=self.puc_loss_db * self.mesh.loss_share,
             coupler_common_rad=rng.normal(0.0, 0.01, n_pucs),
             coupler_difference_rad=rng.normal(0.0, 0.006, n_pucs),
             joint_phase_rad=rng.uniform(0.0, 2.0 * np.pi, len(self.mesh.joints)),
@@ -272,11 +287,23 @@ class _RunPlanner:
             self._mesh, nominal.sources, nominal.monitors, nominal.device.heater_ohm, seconds=nominal.seconds
         )
         reach_ma = np.sqrt(2.0 * np.pi * _TURNS / self._parameters.heater_law[:, 0])
-        self._max_ma = np.minimum(reach_ma, nominal.device.heater_max_ma)
-        self._full_s = float(self._times.setting_s(np.array(2 * self._mesh.n_pucs)))
+        # Arms without a heater, and heaters whose phase no power shows, stay off.
+        self._max_ma = np.where(nominal.driven, np.minimum(reach_ma, nominal.device.heater_max_ma), 0.0)
+        self._n_driven = int(nominal.driven.sum())
+        self._full_s = float(self._times.setting_s(np.array(self._n_driven)))
+
+    def fixed_stages(self) -> tuple[StagePlan, ...]:
+        """Return the stages whose cost follows from the bench file alone."""
+        return (
+            self._survey(),
+            self._sweeps(),
+            self._known("fibres", (1 + SETTINGS_PER_SOURCE)),
+            self._known("verification", 1, SETTINGS),
+        )
 
     def run(self) -> DryRun:
-        before = [self._survey(), self._sweeps()]
+        survey, sweeps, *after = self.fixed_stages()
+        before = [survey, sweeps]
         # Several sources are assumed to be separate lasers, because the file does not say.
         search = SearchPlan(source_phase_rad=float(len(self._nominal.sources) > 1)).on(self._mesh.n_pucs)
         random = self._walk(BootstrapPlan().off_share).random(
@@ -284,9 +311,8 @@ class _RunPlanner:
         )
         random.source.sort()  # one segment per source
         before.append(self._stage("random settings", random))
-        after = [self._known("fibres", (1 + SETTINGS_PER_SOURCE)), self._known("verification", 1, SETTINGS)]
         device = self._nominal.device
-        limit_mw = min(device.total_power_mw, PIC_MW)
+        limit_mw = device.total_power_mw
         _check_heat((*before, *after), limit_mw)  # before the step that takes minutes on a large mesh
         fit = self._fit(random, "first fit")
         left_s = self._goal.hardware_s - sum(stage.hardware_s for stage in (*before, *after))
@@ -324,7 +350,9 @@ class _RunPlanner:
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
         free = space.free((*groups, _DETUNED) if self._nominal.own_lasers else groups)
-        prior = default_prior(space, self._parameters, self._nominal.heaters).moved({"monitor_db": 0.15}, space)
+        nominal = self._nominal
+        prior = default_prior(space, self._parameters, nominal.heaters, nominal.puc_loss_db)
+        prior = prior.moved({"monitor_db": 0.15}, space)
         noise = with_model_error(self._noise())
         bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)
         self._progress(stage, 1, 1)
@@ -377,7 +405,7 @@ class _RunPlanner:
         )  # fmt: skip
 
     def _sweeps(self) -> StagePlan:
-        heaters, levels = 2 * self._mesh.n_pucs, BootstrapPlan().sweeps.levels
+        heaters, levels = self._n_driven, BootstrapPlan().sweeps.levels
         settings = round(_SWEPT_AGAIN * heaters * (levels - 1)) + len(self._nominal.sources)
         seconds = settings * float(self._times.setting_s(np.array(1)))
         return StagePlan("sweeps", settings, len(self._nominal.sources), seconds, self._peak_mw(self._swept_ma2()))
@@ -388,7 +416,7 @@ class _RunPlanner:
 
     def _peak_mw(self, max_ma2: float) -> float:
         """Return the approximate largest total heat in mW of random settings, uniform in squared current."""
-        heaters = 2 * self._mesh.n_pucs
+        heaters = self._n_driven
         # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
@@ -397,5 +425,5 @@ class _RunPlanner:
         """Return the cost of a stage whose settings are known in advance, each with all heaters changed."""
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
-        mean_ma2 = float(np.mean(self._max_ma**2))
+        mean_ma2 = float(np.mean(self._max_ma[self._nominal.driven] ** 2)) if self._n_driven else 0.0
         return StagePlan(name, settings, 2 * sources, settings * self._full_s, self._peak_mw(mean_ma2))

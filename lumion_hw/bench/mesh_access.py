@@ -72,7 +72,8 @@ class MeshAccess:
         from lumion_hw.files.html import html_picture
         from lumion_hw.mesh.picture.drawing import mesh_svg
 
-        return html_picture(f"Mesh of {self.controller.info.serial}", mesh_svg(self.topology))
+        svg = mesh_svg(self.topology, heater_channels=self.heater_channels)
+        return html_picture(f"Mesh of {self.controller.info.serial}", svg)
 
     def __post_init__(self) -> None:
         """Raise ``ConfigError`` if the controller has fewer channels than the mesh needs."""

@@ -28,7 +28,10 @@ def bench() -> None:
 @json_option
 @click.pass_context
 def check(ctx: click.Context, file: str, as_json: bool) -> None:
-    """List every mistake in FILE with its line and column. The exit code is 2 if there is a mistake."""
+    """List every mistake in FILE with its line and column, and limits of heaters that are too small.
+
+    The exit code is 2 if there is a mistake.
+    """
     from lumion_hw.bench.file.loader import check_bench, indistinguishable_devices, load_bench
 
     problems = check_bench(file)
@@ -50,12 +53,29 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
         "not detected. Use paths under /dev/serial/by-id, and check once with light which device is which."
         for kind, names in indistinguishable_devices(model).items()
     ]
+    notes += heater_notes(model)
     if as_json:
         echo_json({"file": file, "name": model.name, "valid": True, **counts, "notes": notes})
         return
     echo_text(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {item}" for item, n in counts.items()))
     for text in notes:
         note(text)
+
+
+def heater_notes(model: BenchModel) -> list[str]:
+    """Return warnings about limits of the heaters that are too small for a whole turn of phase or a calibration."""
+    from lumion_hw.bench.file.devices import HeaterDriverModel
+    from lumion_hw.bench.file.heater_checks import heat_note, reach_note
+
+    if model.mesh is None or not isinstance(model.devices[model.mesh.controller], HeaterDriverModel):
+        return []
+    from calibration.run.dry_run import expected_heat_mw
+
+    try:
+        needed_mw = expected_heat_mw(model)
+    except ConfigError:  # without inputs or monitors there is no calibration
+        needed_mw = 0.0
+    return [text for text in (reach_note(model), heat_note(model, needed_mw)) if text]
 
 
 @bench.command()

@@ -72,13 +72,14 @@ def show(
     """Draw a mesh as SVG, or print it as JSON."""
     from lumion_hw.mesh.picture.drawing import mesh_svg
 
-    topology = mesh_named(layout)
+    topology, channels = _mesh_and_channels(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
     given: dict[int, State] = {puc: _state(value) for puc, value in (_assignment(text) for text in states)}
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
-        _write(mesh_svg(topology, states=given, failed={*faults.stuck, *faults.excess_loss_db}), output, force)
+        failed = {*faults.stuck, *faults.excess_loss_db}
+        _write(mesh_svg(topology, states=given, failed=failed, heater_channels=channels), output, force)
 
 
 @mesh.command()
@@ -246,18 +247,26 @@ def _is_bench_file(layout: str) -> bool:
     return layout.partition(":")[0] not in LAYOUTS and not layout.endswith(".json")
 
 
+def _mesh_and_channels(layout: str) -> tuple[MeshTopology, tuple[int, ...]]:
+    """Return a mesh and the drive channel of every arm; no channels without a bench file."""
+    if not _is_bench_file(layout):
+        return mesh_named(layout), ()
+    from lumion_hw.bench.file.loader import load_bench
+
+    model = load_bench(layout)
+    return model.topology(), () if model.mesh is None else model.mesh.channels()
+
+
 def _heater_channels(layout: str) -> tuple[MeshTopology, list[tuple[int | None, int | None]]]:
     """Return a mesh and the drive channels (upper, lower) of its cells."""
     from lumion_hw.bench.file.layout import default_heater_channels
-    from lumion_hw.bench.file.loader import load_bench
     from lumion_hw.mesh.layout.cells import NO_CHANNEL
 
-    if not _is_bench_file(layout):
-        topology = mesh_named(layout)
+    topology, channels = _mesh_and_channels(layout)
+    if not channels:
         return topology, default_heater_channels(topology)
-    section = load_bench(layout).mesh_section
-    channels = [None if channel == NO_CHANNEL else channel for channel in section.channels()]
-    return section.laid_out(), list(zip(channels[0::2], channels[1::2], strict=True))
+    numbers = [None if channel == NO_CHANNEL else channel for channel in channels]
+    return topology, list(zip(numbers[0::2], numbers[1::2], strict=True))
 
 
 def _read_mesh(path: pathlib.Path) -> MeshTopology:

@@ -11,6 +11,7 @@ from pathlib import Path
 from calibration.measure.bench_probe import BenchProbe
 from calibration.model.observations import Observations
 from calibration.report.hidden_truth import TruthReport, compare
+from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.emulator.assembly import EmulatedBench
@@ -31,11 +32,11 @@ class Calibrated:
     observations: Observations
 
 
-def calibrated_bench(bench: Bench, seed: int) -> Calibrated:
+def calibrated_bench(bench: Bench, seed: int, goal: Goal | None = None) -> Calibrated:
     """Calibrate an open bench by the whole procedure."""
     probe = BenchProbe(bench)
     dark = probe.align_all()
-    run = Calibration(probe, probe.device_under_test(), seed)
+    run = Calibration(probe, probe.device_under_test(), seed, goal=goal or Goal())
     run.faults += [f"source at port {port}: {reason}" for port, reason in dark.items()]
     record = run.run()
     return Calibrated(bench, probe, record, compare(bench, record), seed, run.logbook.observations())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from lumion_hw.bench.file.checks import BenchData, Check, mapping
 from lumion_hw.bench.file.devices import HeaterDriverModel
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.file.model import BenchModel
 
 _MIN_PHASE_PI = 0.25
 """Smallest phase range of a heater, in units of π: smaller changes cannot be told apart from drift and noise."""
@@ -31,6 +35,59 @@ def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
             f"expected a current in mA that is large enough, found {max_ma:g} mA: with {ohm:g} Ω this is "
             f"{max_mw:.2g} mW, but a phase of π needs at least {p_pi_mw:g} mW (mesh.typical.p_pi_min_mw)",
         )
+
+
+def compliance_check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check that the voltage limit of a current source allows the largest heater current."""
+    device = bench.devices[name]
+    max_ma = _number(device, HeaterDriverModel, "heater_max_ma")
+    ohm = _number(device, HeaterDriverModel, "heater_ohm")
+    limit_v, needed_v = device.get("compliance_v"), max_ma * ohm * 1e-3
+    if isinstance(limit_v, int | float) and 0.0 < limit_v < needed_v:
+        yield Check(
+            ("devices", name, "compliance_v"),
+            f"expected a voltage limit for heater_max_ma: {max_ma:g} mA needs {needed_v:.3g} V in these heaters "
+            f"({ohm:g} Ω); compliance_v is {limit_v:g}",
+            ("devices", name, "heater_max_ma") if "heater_max_ma" in device else None,
+        )
+
+
+def reach_note(model: BenchModel) -> str | None:
+    """Return a warning if the largest heater current cannot reach a phase of 2π in every heater; otherwise ``None``."""
+    if model.mesh is None:
+        return None
+    name = model.mesh.controller
+    device = model.devices[name]
+    if not isinstance(device, HeaterDriverModel):
+        return None
+    turn_mw = 2.0 * model.mesh.typical.p_pi_max_mw
+    max_mw = device.heater_max_ma**2 * device.heater_ohm * 1e-3
+    if max_mw >= turn_mw:
+        return None
+    # Rounded up, so that the current in the message is sufficient.
+    needed_ma = math.ceil(100.0 * math.sqrt(1e3 * turn_mw / device.heater_ohm)) / 100.0
+    return (
+        f"heater_max_ma of {name} is {device.heater_max_ma:g}: this gives {max_mw:.3g} mW in {device.heater_ohm:g} Ω, "
+        f"but a phase of 2π needs up to {turn_mw:g} mW (twice mesh.typical.p_pi_max_mw). Set heater_max_ma to "
+        f"{needed_ma:g} if chip and driver allow it; otherwise some heaters cannot set every phase."
+    )
+
+
+def heat_note(model: BenchModel, needed_mw: float) -> str | None:
+    """Return a warning if the limit of the total power is too small for a calibration; otherwise ``None``.
+
+    Args:
+        model: The bench.
+        needed_mw: Largest total heat of all heaters in a calibration.
+    """
+    device = model.devices[model.mesh_section.controller]
+    if not isinstance(device, HeaterDriverModel) or needed_mw <= device.total_power_mw:
+        return None
+    return (
+        f"a calibration heats the chip with up to {needed_mw:.0f} mW, but total_power_mw of "
+        f"{model.mesh_section.controller} is {device.total_power_mw:g}. Set total_power_mw to "
+        f"{10 * math.ceil(needed_mw / 10.0)} if chip and supply allow it."
+    )
 
 
 def _number(data: Mapping[Any, Any], model: type[BaseModel], key: str) -> float:

@@ -11,7 +11,7 @@ from pydantic import Field
 from lumion_hw.bench.file.checks import BenchData, Check, items
 from lumion_hw.bench.file.devices import HeaterDriverModel
 from lumion_hw.bench.file.fields import Number, QontrolModule
-from lumion_hw.bench.file.heater_checks import heater_check
+from lumion_hw.bench.file.heater_checks import compliance_check, heater_check
 from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
@@ -74,6 +74,7 @@ def channels_of_module(module: str) -> int:
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
     """Check the heaters, that the mesh uses no photodiodes, and that the modules have enough channels."""
     yield from heater_check(bench, name)
+    yield from compliance_check(bench, name)
     if bench.mesh.get("controller") != name:
         return
     if "monitor_ports" in bench.mesh:

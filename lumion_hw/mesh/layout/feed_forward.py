@@ -30,12 +30,21 @@ class Placement:
         upper: Waveguide of the upper rail.
         lower: Waveguide of the lower rail; ``None`` if only the upper one is used.
         column: Position along the waveguides, in cell lengths; by default right of all earlier cells on its waveguides.
+        tracks: Positions of both waveguides across the chip at end A (upper, lower), then at end B, from the top; by
+            default the numbers of the waveguides. Waveguides whose tracks change cross others between the cells.
     """
 
     kind: str
     upper: int
     lower: int | None
     column: int | None = None
+    tracks: tuple[int, int, int, int] | None = None
+
+    @property
+    def placed(self) -> tuple[int, int, int, int]:
+        """Positions of both waveguides across the chip, as in ``tracks``."""
+        lower = self.upper + 1 if self.lower is None else self.lower
+        return self.tracks or (self.upper, lower, self.upper, lower)
 
 
 @dataclass(frozen=True)
@@ -71,15 +80,14 @@ class FeedForwardMesh(MeshTopology):
     Attributes:
         size: Size of the mesh in its design, such as the number N of inputs.
         columns: Shape ``(n_cells,)``; column of each cell.
-        rails: Shape ``(n_cells, 2)``; waveguides of upper and lower rail; the total number of waveguides for an unused
-            rail.
+        tracks: Shape ``(n_cells, 4)``; position of every PUC-port across the chip, counted from the top.
     """
 
     topology: str  # type: ignore[misc]  # a field instead of a class variable: one class serves all designs
     size: int
     kinds: tuple[str, ...]
     columns: NDArray[np.int64]
-    rails: NDArray[np.int64]
+    tracks: NDArray[np.int64]
 
     @classmethod
     def of(cls, design: MeshDesign, size: int) -> FeedForwardMesh:
@@ -99,11 +107,8 @@ class FeedForwardMesh(MeshTopology):
         last: dict[int, int] = {}
         next_column: dict[int, int] = {}
         columns = np.zeros(len(cells), dtype=np.int64)
-        unused = 1 + max(max(cell.upper, cell.lower or 0) for cell in cells)
-        rails = np.full((len(cells), 2), unused, dtype=np.int64)
         for number, cell in enumerate(cells):
             waveguides = [cell.upper] if cell.lower is None else [cell.upper, cell.lower]
-            rails[number, : len(waveguides)] = waveguides
             # A cell needs a free column on all waveguides that it spans.
             spanned = range(min(waveguides), max(waveguides) + 1)
             free = max(next_column.get(waveguide, 0) for waveguide in spanned)
@@ -127,7 +132,7 @@ class FeedForwardMesh(MeshTopology):
             size=size,
             kinds=tuple(cell.kind for cell in cells),
             columns=columns,
-            rails=rails,
+            tracks=np.array([cell.placed for cell in cells], dtype=np.int64),
         )
 
     @property
@@ -138,11 +143,8 @@ class FeedForwardMesh(MeshTopology):
     @property
     def corners(self) -> NDArray[np.float64]:
         """Position of every PUC-port, shape ``(4 n_pucs, 2)``: on its waveguide, midway between two columns."""
-        right, lower = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
-        rails = np.where(self.rails == self.rails.max(), self.rails[:, :1] + 1, self.rails)
-        x = self.columns[:, None] + right
-        y = -_PITCH * rails[:, lower]
-        return np.stack([x, y], axis=2).reshape(-1, 2).astype(np.float64)
+        x = self.columns[:, None] + np.array([0, 0, 1, 1])
+        return np.stack([x, -_PITCH * self.tracks], axis=2).reshape(-1, 2).astype(np.float64)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mesh as plain numbers, strings and lists, ready for JSON."""
@@ -181,21 +183,31 @@ def _reck(ports: int) -> Iterator[Placement]:
 
 
 def _benes(ports: int) -> Iterator[Placement]:
-    """Yield the switches of a Benes network: columns that pair waveguides 1, 2, 4, … apart, then … 4, 2, 1."""
+    """Yield the switches of a Benes network: columns that pair waveguides 1, 2, 4, … apart, then … 4, 2, 1.
+
+    The switches of a column stand one below the other; the waveguides cross between the columns.
+    """
     if ports & (ports - 1):
         raise ConfigError(f"a Benes network cannot have {ports} ports", hint="Give a power of two.")
     distances = [1 << bit for bit in range(ports.bit_length() - 1)]
     for column, distance in enumerate([*distances, *distances[-2::-1]]):
-        for upper in range(ports):
-            if not upper & distance:
-                yield Placement("two-arm", upper, upper + distance, column)
+        paired = [upper for upper in range(ports) if not upper & distance]
+        for row, upper in enumerate(paired):
+            tracks = (2 * row, 2 * row + 1, 2 * row, 2 * row + 1)
+            yield Placement("two-arm", upper, upper + distance, column, tracks)
 
 
 def _crossbar(ports: int) -> Iterator[Placement]:
-    """Yield the switches of a crossbar: where the waveguide of an input meets the waveguide of an output."""
+    """Yield the switches of a crossbar: where the waveguide of an input meets the waveguide of an output.
+
+    The switches form a square that stands on its corner. The two waveguides of a switch cross behind it: that of the
+    input runs down, that of the output up.
+    """
     for row in range(ports):
         for column in range(ports):
-            yield Placement("two-arm", row, ports + column, row + column)
+            track = ports - 1 - row + column
+            tracks = (track, track + 1, track + 1, track)
+            yield Placement("two-arm", row, ports + column, row + column, tracks)
 
 
 DESIGNS: Mapping[str, MeshDesign] = {

@@ -1,7 +1,8 @@
 """Draw the mesh and its circuits as SVG, without dependencies or external resources, for a light background.
 
-Every PUC is drawn as a two-rail cell at its position; waveguide joints are the short curves between cells, and ports
-lie around the rim. Each circuit is traced through the PUC states. Its line follows the rails and joints that carry its
+Every PUC is drawn as a two-rail cell at its position; other cells have symbols of their own
+(:mod:`lumion_hw.mesh.picture.symbols`). Waveguide joints are the short curves between cells, and ports lie around the
+rim. Each circuit is traced through the PUC states. Its line follows the rails and joints that carry its
 light, and changes rails inside a PUC in the cross state. Circuits differ in dash pattern and in colour (palette of
 Okabe and Ito, safe for colour-blind readers).
 """
@@ -19,9 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.escaping import xml_text
 from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.mesh.layout.cells import CELL_KINDS, NO_CHANNEL, PUC
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 from lumion_hw.mesh.picture.field import checked_field_db, field_lines, scale_steps
-from lumion_hw.mesh.picture.geometry import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PageLayout
+from lumion_hw.mesh.picture.geometry import MARGIN, PORT_RADIUS, RAIL, Curve, PageLayout
+from lumion_hw.mesh.picture.symbols import FAINT, FAULT, GUIDE, INK, Symbol, SymbolSize, heater_svg
 from lumion_hw.mesh.picture.values import PictureValues, value_figures
 
 _ROW_HEIGHT = 25.0  # px
@@ -29,7 +32,7 @@ _LETTER_WIDTH = 6.7  # px at size 11
 _NAME_LETTERS = 22
 _NARROW, _WIDE, _POWER_RANGE_DB = 1.6, 7.0, 30.0
 
-_INK, _FAINT, _GUIDE, _BODY, _EDGE, _FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
+_KEY_SCALE = 62.0  # px per PUC length
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
 _DASHES = ("", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3", "4 6")
 _SIGN: dict[str | None, str] = {"bar": " =", "cross": " ×", None: ""}
@@ -101,6 +104,8 @@ def mesh_svg(
     field_db: ArrayLike | None = None,
     field_range_db: float = 60.0,
     values: PictureValues | None = None,
+    unlit: Collection[int] = (),
+    heater_channels: Sequence[int] = (),
 ) -> str:
     """Return an SVG picture of a mesh with its states and circuits, or with numbers on its PUCs and cells.
 
@@ -120,33 +125,39 @@ def mesh_svg(
             Joints are coloured by the stronger of their two directions.
         field_range_db: Range of the colour scale in dB, downwards from the strongest wave; weaker light is not drawn.
         values: Numbers to write on PUCs and cells, which also set their colour.
+        unlit: PUCs to mark as without light.
+        heater_channels: Drive channel of every arm, by 2·PUC + arm; ``NO_CHANNEL`` for an arm without a heater. They
+            are written on the heaters where there is room.
 
     Raises:
-        ConfigError: A path does not follow the light in these states, a failed PUC does not exist, the field has the
-            wrong shape or contains NaN, or values name elements that do not exist.
+        ConfigError: A path does not follow the light in these states, a failed or unlit PUC does not exist, the field
+            has the wrong shape or contains NaN, or values name elements that do not exist.
     """
     states = states or {}
     if values is not None:
         values.check(mesh)
     field = None if field_db is None else checked_field_db(mesh, field_db)
-    if unknown := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
-        raise ConfigError(f"failed PUCs {unknown} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
+    for word, given in (("failed", failed), ("unlit", unlit)):
+        if unknown := sorted(puc for puc in given if not 0 <= puc < mesh.n_pucs):
+            raise ConfigError(f"{word} PUCs {unknown} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
+    marks = _Marks(states, frozenset(failed), frozenset(parked), frozenset(unlit), values, heater_channels)
     circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
     page = PageLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
-    legend_top = page.mesh_bottom + MARGIN
-    height = legend_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
+    key, key_rows = _key(mesh, page, marks)
+    circuits_top = page.mesh_bottom + MARGIN + _ROW_HEIGHT * (key_rows - 1)
+    height = circuits_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
     parts = [
         *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
         *_joints(mesh, page),
         *(() if field is None else _field(mesh, page, field, field_range_db)),
-        *_cells(mesh, page, states, frozenset(failed), frozenset(parked), values),
+        *_cells(mesh, page, marks),
         *(() if values is None else value_figures(mesh, page, values)),
         *(line for circuit in circuits for line in _line(mesh, page, circuit, _strongest_dbm(paths))),
-        *_numbers(mesh, page, states, frozenset(failed), frozenset(parked)),
+        *_numbers(mesh, page, marks),
         *_ports(mesh, page, ports_labelled),
         *(line for circuit in circuits for line in _names(page, circuit)),
-        *_key(mesh, legend_top, failed=bool(failed), parked=bool(parked), stateful=values is None or bool(states)),
-        *(line for circuit in circuits for line in _legend(circuit, legend_top)),
+        *key,
+        *(line for circuit in circuits for line in _legend(circuit, circuits_top)),
         "</svg>\n",
     ]
     return "\n".join(parts)
@@ -182,7 +193,8 @@ def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[i
     leaving: list[int] = []
     while node >= 0:
         entering.append(node)
-        leaving.append(node ^ EXIT_XOR[states[node // 4]])
+        passes = CELL_KINDS[mesh.cell_kinds[node // 4]].passes
+        leaving.append(node ^ EXIT_XOR[states[node // 4] if passes == "any" else passes])
         node = int(mesh.mate[leaving[-1]])
     return _Circuit(path, index, tuple(entering), tuple(leaving), trace.port)
 
@@ -195,7 +207,7 @@ def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
 
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
     """Return an SVG text element, dark unless the attributes set another fill."""
-    fill = "" if "fill=" in attributes else f'fill="{_INK}" '
+    fill = "" if "fill=" in attributes else f'fill="{INK}" '
     # Text that is escaped already must not be escaped twice.
     inner = text if escaped else xml_text(text)
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {fill}{attributes}>{inner}</text>'
@@ -219,7 +231,7 @@ def _svg_curves(curves: Sequence[Curve]) -> str:
 
 def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
     """Draw the waveguides between PUCs."""
-    yield f'<g fill="none" stroke="{_GUIDE}" stroke-width="1.5">'
+    yield f'<g fill="none" stroke="{GUIDE}" stroke-width="1.5">'
     for index, (one, other) in enumerate(mesh.joints.tolist()):
         yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(one, other)])}"/>'
     for port in range(mesh.n_ports):
@@ -240,69 +252,65 @@ def _field(mesh: MeshTopology, page: PageLayout, field: NDArray[np.float64], ran
     for index, (colour, text) in enumerate(steps):
         x = page.width - MARGIN - 70.0 * (len(steps) - index)
         yield f'<rect x="{x:.0f}" y="30" width="14" height="14" fill="{colour}"/>'
-        yield _text(x + 18, 41, f"≥ {text}", size=10, attributes=f'fill="{_FAINT}"')
+        yield _text(x + 18, 41, f"≥ {text}", size=10, attributes=f'fill="{FAINT}"')
 
 
-def _cells(
-    mesh: MeshTopology,
-    page: PageLayout,
-    states: Mapping[int, State],
-    failed: frozenset[int],
-    parked: frozenset[int],
-    values: PictureValues | None,
-) -> Iterator[str]:
+@dataclass(frozen=True)
+class _Marks:
+    """Marks of the PUCs of a picture: states, failed, parked and unlit PUCs, numbers, and channels of the heaters."""
+
+    states: Mapping[int, State]
+    failed: frozenset[int]
+    parked: frozenset[int]
+    unlit: frozenset[int]
+    values: PictureValues | None
+    channels: Sequence[int]
+
+    def symbol(self, mesh: MeshTopology, puc: int) -> Symbol:
+        """Return the symbol of a PUC."""
+        value = None if self.values is None else self.values.pucs.get(puc)
+        return Symbol(
+            CELL_KINDS[mesh.cell_kinds[puc]],
+            self.states.get(puc),
+            failed=puc in self.failed,
+            parked=puc in self.parked,
+            unlit=puc in self.unlit,
+            fill=None if self.values is None or value is None else self.values.colours(value)[0],
+            channels=self.channels[2 * puc : 2 * puc + 2],
+        )
+
+    def text(self, puc: int, kind: str) -> str:
+        """Return the tooltip of a PUC."""
+        if self.values is not None and puc in self.values.pucs:
+            return f"PUC {puc}: {self.values.pucs[puc]:.4g} {self.values.unit}"
+        state = self.states.get(puc) or "no state"
+        what = state if kind == PUC else CELL_KINDS[kind].description
+        if kind != PUC and CELL_KINDS[kind].passes == "any":
+            what = f"{state}, {what}"
+        marks = (("failed", self.failed), ("parked", self.parked), ("no light", self.unlit))
+        text = f"PUC {puc}: {what}" + "".join(f", {word}" for word, marked in marks if puc in marked)
+        arms = zip(("upper", "lower"), self.channels[2 * puc : 2 * puc + 2], strict=False)
+        return text + "".join(f", channel {channel} ({arm})" for arm, channel in arms if channel != NO_CHANNEL)
+
+
+def _cells(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]:
     """Draw all PUCs of the mesh."""
+    size = SymbolSize.of(page.scale, page.rail)
     for puc in range(mesh.n_pucs):
         (x, y), angle = page.centre(puc)
-        state, value = states.get(puc), None if values is None else values.pucs.get(puc)
-        text = f"PUC {puc}: {state or 'no state'}{', failed' * (puc in failed)}{', parked' * (puc in parked)}"
-        fill = _BODY
-        if values is not None and value is not None:
-            text, fill = xml_text(f"PUC {puc}: {value:.4g} {values.unit}"), values.colours(value)[0]
+        text = xml_text(marks.text(puc, mesh.cell_kinds[puc]))
         yield f'<g id="puc-{puc}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"><title>{text}</title>'
-        yield _cell(page.scale, state, failed=puc in failed, parked=puc in parked, fill=fill)
+        yield marks.symbol(mesh, puc).svg(size)
         yield "</g>"
 
 
-def _cell(scale: float, state: State | None, *, failed: bool = False, parked: bool = False, fill: str = _BODY) -> str:
-    """Draw one PUC, centred on the origin, with its rails running from left to right."""
-    half, high, rail = HALF_BODY * scale, HALF_HEIGHT * scale, RAIL * scale
-    edge = f'stroke="{_FAULT}" stroke-width="2"' if failed else f'stroke="{_EDGE}"'
-    if parked and not failed:
-        edge = f'stroke="{_GUIDE}" stroke-dasharray="2 3"'
-    body = (
-        f'<rect x="{-half:.1f}" y="{-high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" rx="4" '
-        f'fill="{fill}" {edge}/>'
-    )
-    if failed:
-        hatch = "".join(
-            f"M{x:.1f} {high:.1f}L{x + 2 * high:.1f} {-high:.1f}" for x in np.arange(-half, half - 2 * high + 0.1, 6.0)
-        )
-        body += f'<path d="{hatch}" stroke="{_FAULT}" stroke-width="1.1" opacity="0.65"/>'
-    if state is None:
-        rails = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * 0.55:.1f}" for s in (-1, 1) for r in (-1, 1))
-    else:
-        # In cross, each rail runs from its own side to the other one.
-        turn = 1 if state == "bar" else -1
-        rails = "".join(
-            f"M{-half:.1f} {r * rail:.1f}C0 {r * rail:.1f} 0 {turn * r * rail:.1f} {half:.1f} {turn * r * rail:.1f}"
-            for r in (-1, 1)
-        )
-    return f'{body}<path d="{rails}" fill="none" stroke="{_GUIDE}" stroke-width="1.5"/>'
-
-
-def _numbers(
-    mesh: MeshTopology,
-    page: PageLayout,
-    states: Mapping[int, State],
-    failed: frozenset[int],
-    parked: frozenset[int],
-) -> Iterator[str]:
+def _numbers(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]:
     """Write number and state next to every PUC."""
+    states, failed, parked = marks.states, marks.failed, marks.parked
     for puc in range(mesh.n_pucs):
         (x, y), beside = page.number_position(puc)
         used = puc in states and puc not in parked
-        colour = _FAULT if puc in failed else _INK if used else _FAINT
+        colour = FAULT if puc in failed else INK if used else FAINT
         style = f'fill="{colour}"' + ' font-weight="600"' * (used or puc in failed)
         style += "" if beside else ' text-anchor="middle"'
         sign = _SIGN[states.get(puc)]
@@ -312,7 +320,7 @@ def _numbers(
 
 def _port_disc(x: float, y: float, *, fibre: bool) -> str:
     """Draw the disc of a port."""
-    style = f'stroke="{_INK}" stroke-width="1.3"' if fibre else f'stroke="{_GUIDE}" stroke-dasharray="2.5 2"'
+    style = f'stroke="{INK}" stroke-width="1.3"' if fibre else f'stroke="{GUIDE}" stroke-dasharray="2.5 2"'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{PORT_RADIUS}" fill="#ffffff" {style}/>'
 
 
@@ -326,7 +334,7 @@ def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str
         yield f'<g id="port-{port}"><title>{text}</title>'
         yield _port_disc(x, y, fibre=fibre)
         if labelled:
-            fill = _INK if fibre else _FAINT
+            fill = INK if fibre else FAINT
             yield _text(x, y + 3.6, str(port), size=10, attributes=f'fill="{fill}" text-anchor="middle"')
         yield "</g>"
 
@@ -410,26 +418,48 @@ def _names(page: PageLayout, circuit: _Circuit) -> Iterator[str]:
         yield "</g>"
 
 
-def _key(mesh: MeshTopology, top: float, *, failed: bool, parked: bool, stateful: bool) -> Iterator[str]:
-    """Draw the key that explains the symbols."""
-    small = 62.0
-    x = MARGIN
-    cells: list[tuple[str, str]] = []
-    if stateful:
-        cells.append((_cell(small, "bar"), "= bar: keeps its rail"))
-        cells.append((_cell(small, "cross"), "× cross: changes rail"))
-        cells.append((_cell(small, None), "no state given"))
-    if parked:
-        cells.append((_cell(small, "bar", parked=True), "(=) (×) parked"))
-    if failed:
-        cells.append((_cell(small, None, failed=True), "failed"))
-    cells.append((_port_disc(0, 0, fibre=True), "port"))
+def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tuple[str, str]]:
+    """Return drawing and text of every symbol that the key explains."""
+    kinds = {name: CELL_KINDS[name] for name in mesh.cell_kinds}
+    puc, size = CELL_KINDS[PUC], SymbolSize.of(_KEY_SCALE, RAIL)
+    shown: list[tuple[Symbol, str]] = []
+    if (marks.values is None or marks.states) and any(kind.interferes for kind in kinds.values()):
+        shown += [
+            (Symbol(puc, "bar"), "= bar: keeps its rail"),
+            (Symbol(puc, "cross"), "× cross: changes rail"),
+            (Symbol(puc), "no state given"),
+        ]
+    # One example of each simple element that the mesh has.
+    shifters = [kind for kind in kinds.values() if kind.passes == "bar" and any(kind.heated)]
+    shown += [(Symbol(kind), "phase shifter") for kind in shifters[:1]]
+    shown += [(Symbol(kind), name) for name, kind in kinds.items() if name in ("coupler", "crossing")]
+    if marks.parked:
+        shown.append((Symbol(puc, "bar", parked=True), "(=) (×) parked"))
+    if marks.failed:
+        shown.append((Symbol(puc, failed=True), "failed"))
+    if marks.unlit:
+        shown.append((Symbol(puc, unlit=True), "no light"))
+    entries = [(symbol.svg(size), text) for symbol, text in shown]
+    if len(marks.channels) and SymbolSize.of(page.scale, page.rail).shows_heaters:
+        entries.append((heater_svg(0.0, 9.0, 6.0, "3"), "heater, drive channel"))
+    entries.append((_port_disc(0, 0, fibre=True), "port"))
     if len(mesh.fibre_ports) < mesh.n_ports:
-        cells.append((_port_disc(0, 0, fibre=False), "port without fibre"))
-    for drawing, text in cells:
-        yield f'<g transform="translate({x + 18:.1f} {top:.1f})">{drawing}</g>'
-        yield _text(x + 42, top + 4, text, size=12, attributes=f'fill="{_FAINT}"')
-        x += 42 + 7.0 * len(text) + 26
+        entries.append((_port_disc(0, 0, fibre=False), "port without fibre"))
+    return entries
+
+
+def _key(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> tuple[list[str], int]:
+    """Return the key that explains the symbols, below the mesh, and its number of rows."""
+    x, row, parts = MARGIN, 0, []
+    for drawing, text in _key_entries(mesh, page, marks):
+        length = 42 + 7.0 * len(text) + 26
+        if x > MARGIN and x + length > page.width:
+            x, row = MARGIN, row + 1
+        y = page.mesh_bottom + MARGIN + row * _ROW_HEIGHT
+        parts.append(f'<g transform="translate({x + 18:.1f} {y:.1f})">{drawing}</g>')
+        parts.append(_text(x + 42, y + 4, text, size=12, attributes=f'fill="{FAINT}"'))
+        x += length
+    return parts, row + 1
 
 
 def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
@@ -446,4 +476,4 @@ def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
     yield _text(700, y + 4, hops, size=12, attributes='text-anchor="end"')
     yield _text(780, y + 4, loss, size=12, attributes='text-anchor="end"')
     pucs = _shortened(" ".join(map(str, path.pucs)), 56)
-    yield _text(810, y + 4, pucs, size=11, attributes=f'fill="{_FAINT}"')
+    yield _text(810, y + 4, pucs, size=11, attributes=f'fill="{FAINT}"')

@@ -18,11 +18,14 @@ Curve = tuple[_Vector, _Vector, _Vector, _Vector]
 HALF_BODY = 0.27
 """Half the length of the body of a PUC, in PUC lengths."""
 
-HALF_HEIGHT = 0.15
-"""Half the height of the body of a PUC, in PUC lengths."""
-
 RAIL = 0.085
-"""Distance of a rail from the axis of its PUC, in PUC lengths."""
+"""Distance of a rail from the axis of its PUC in PUC lengths, if both waveguides meet at the ends of the PUC.
+
+In feed-forward meshes rails lie on the waveguides instead, so that waveguides are straight.
+"""
+
+EDGE = 0.065
+"""Distance from a rail to the edge of the body of a PUC, in PUC lengths."""
 
 PORT_RADIUS = 9.5
 """Radius of the disc of a port, in px."""
@@ -41,6 +44,10 @@ _PORT_SPACING = 0.14  # this and the next two in PUC lengths
 _PORT_REACH = 0.48
 _NAME_REACH = 0.63
 _NUMBER_GAP = 7.0  # px
+_HEATER_GAP = 9.0  # px, where heaters are drawn on the upper rail
+_NUMBERS_ABOVE = 14.0  # px; numbers of the top row are above the ports
+_STEEPEST = 0.8
+"""Largest length of one bend of a waveguide, relative to the distance that the waveguide covers in its direction."""
 
 
 class PageLayout:
@@ -51,6 +58,7 @@ class PageLayout:
         names: Ports that have a name tag, each with the width of the tag in px.
 
     Attributes:
+        rail: Distance of a rail from the axis of its PUC, in PUC lengths.
         scale: Pixels per PUC length.
         width: Width of the page.
         mesh_bottom: Lower edge of the mesh, including ports and names.
@@ -60,11 +68,13 @@ class PageLayout:
         mesh = mesh.drawn
         along = mesh.end_positions[:, 1] - mesh.end_positions[:, 0]
         left = np.stack([-along[:, 1], along[:, 0]], axis=1)
+        apart = np.linalg.norm(mesh.corners[0::4] - mesh.corners[1::4], axis=1)
+        self.rail = max(RAIL, 0.5 * float(apart.min(initial=np.inf))) if len(apart) else RAIL
         self._mesh = mesh
         self._towards_b = along
         centres = mesh.puc_centres[:, None, None, :]
         end = HALF_BODY * np.array([-1.0, 1.0])[None, :, None, None] * along[:, None, None, :]
-        side = RAIL * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
+        side = self.rail * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
         self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
         # Two ports at the same position are drawn side by side.
         places, corner = np.unique(mesh.port_positions, axis=0, return_inverse=True)
@@ -73,8 +83,9 @@ class PageLayout:
         self.scale = self._fitting_scale(names)
         low, high = self._bounds(names, self.scale)
         self.width = max(WIDTH, float(high[0] - low[0]) + 2 * MARGIN)
-        self._origin: _Vector = np.array([(self.width - low[0] - high[0]) / 2, TITLE_HEIGHT + high[1]])
-        self.mesh_bottom = float(TITLE_HEIGHT + high[1] - low[1])
+        top = TITLE_HEIGHT + (_NUMBERS_ABOVE if self.rail > RAIL else 0.0)
+        self._origin: _Vector = np.array([(self.width - low[0] - high[0]) / 2, top + high[1]])
+        self.mesh_bottom = float(top + high[1] - low[1])
 
     def _fitting_scale(self, names: Sequence[tuple[int, float]]) -> float:
         """Return the largest scale at which the mesh fits the page.
@@ -152,7 +163,8 @@ class PageLayout:
         slanted = abs(aside[0]) > 1e-9
         if aside[0] < 0 and slanted:
             aside = -aside
-        away = aside * (HALF_HEIGHT + _NUMBER_GAP / self.scale)
+        gap = _NUMBER_GAP if self.rail == RAIL else _HEATER_GAP
+        away = aside * (self.rail + EDGE + gap / self.scale)
         return self.px(self._mesh.puc_centres[puc] + away), slanted
 
     def puc_curve(self, entering: int, leaving: int) -> Curve:
@@ -201,5 +213,7 @@ def _reaches(start: _Vector, first: _Vector, end: _Vector, second: _Vector) -> t
         second_port = float(gap[0] * first[1] - gap[1] * first[0]) / turn
         if first_port > 0.0 and second_port > 0.0:
             return first_port, second_port
-    half = 0.5 * float(np.linalg.norm(gap))
+    half, ahead = 0.5 * float(np.linalg.norm(gap)), float(gap @ first)
+    # Waveguides that cross many others on a short way must not swing out to the sides.
+    half = min(half, _STEEPEST * ahead) if ahead > 0.0 else half
     return half, half

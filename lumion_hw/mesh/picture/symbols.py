@@ -1,0 +1,151 @@
+"""Symbols of the cells of a mesh picture: interferometers, phase shifters, couplers and crossings, with their heaters.
+
+Every symbol is drawn around the origin, with its two rails from left to right. An interferometer is a box; a phase
+shifter is a heater on a straight waveguide without a box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumion_hw.mesh.layout.cells import NO_CHANNEL, CellKind
+from lumion_hw.mesh.layout.topology import State
+from lumion_hw.mesh.picture.geometry import EDGE, HALF_BODY
+
+INK, FAINT, GUIDE, BODY, BORDER, FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
+_HEATER, _HEATER_EDGE = "#fbe0c3", "#c9741f"
+_HEATER_HEIGHT, _THIN_HEATER = 12.0, 7.4  # px
+_STUB = 0.55
+"""End of the drawn part of a rail without a state, and of a heater; as a fraction of half the body."""
+_TIGHT_PX = 11.0
+"""Rails that are nearer to the axis leave no room for heaters."""
+
+
+@dataclass(frozen=True)
+class SymbolSize:
+    """Half the length and height of the body, and the distance of the rails from the axis, in px."""
+
+    half: float
+    high: float
+    rail: float
+
+    @property
+    def shows_heaters(self) -> bool:
+        """Whether there is room for a heater on each arm."""
+        return self.rail >= _TIGHT_PX
+
+    @classmethod
+    def of(cls, scale: float, rail: float) -> SymbolSize:
+        """Return the sizes for a scale in px per PUC length and a distance of the rails in PUC lengths."""
+        return cls(HALF_BODY * scale, (rail + EDGE) * scale, rail * scale)
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One cell to draw.
+
+    Attributes:
+        kind: Kind of the cell.
+        state: State of the cell; ``None`` draws open rails. Cells without interference need none.
+        failed: Whether the cell is marked as failed.
+        parked: Whether the cell only guides stray light.
+        unlit: Whether no light reaches the cell.
+        fill: Colour of the body; ``None`` for the usual one.
+        channels: Drive channels of the upper and the lower heater, ``NO_CHANNEL`` for none; empty if not known.
+    """
+
+    kind: CellKind
+    state: State | None = None
+    failed: bool = False
+    parked: bool = False
+    unlit: bool = False
+    fill: str | None = None
+    channels: Sequence[int] = ()
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a box is drawn around the rails."""
+        return self.kind.interferes or self.failed or self.parked or self.unlit or self.fill is not None
+
+    def svg(self, size: SymbolSize) -> str:
+        """Return the symbol as SVG elements."""
+        parts = [*self._body(size), self._rails(size)]
+        if size.shows_heaters or not self.kind.has_couplers:
+            parts += self._heaters(size)
+        drawn = "".join(parts)
+        return f'<g opacity="0.5">{drawn}</g>' if self.unlit else drawn
+
+    def _body(self, size: SymbolSize) -> Iterator[str]:
+        half, high = size.half, size.high
+        if not self.has_body:
+            return
+        edge = f'stroke="{BORDER}"'
+        if self.failed:
+            edge = f'stroke="{FAULT}" stroke-width="2"'
+        elif self.unlit:
+            edge = f'stroke="{FAINT}" stroke-dasharray="6 3"'
+        elif self.parked:
+            edge = f'stroke="{GUIDE}" stroke-dasharray="2 3"'
+        fill = self.fill or ("#ffffff" if self.unlit else BODY)
+        yield (
+            f'<rect x="{-half:.1f}" y="{-high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" rx="4" '
+            f'fill="{fill}" {edge}/>'
+        )
+        if self.failed:
+            hatch = _hatch(half, high)
+            yield f'<path d="{hatch}" stroke="{FAULT}" stroke-width="1.1" opacity="0.65"/>'
+
+    def _rails(self, size: SymbolSize) -> str:
+        half, rail = size.half, size.rail
+        passes = self.kind.passes
+        state = self.state if passes == "any" else passes
+        if state is not None:
+            # In cross, each rail runs from its own side to the other one.
+            turn = 1 if state == "bar" else -1
+            d = "".join(
+                f"M{-half:.1f} {r * rail:.1f}C0 {r * rail:.1f} 0 {turn * r * rail:.1f} {half:.1f} {turn * r * rail:.1f}"
+                for r in (-1, 1)
+            )
+        elif self.kind.interferes:
+            d = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * _STUB:.1f}" for s in (-1, 1) for r in (-1, 1))
+        else:
+            # A coupler: both waveguides approach each other.
+            d = "".join(
+                f"M{-half:.1f} {r * rail:.1f}C{-half / 2:.1f} {r * rail:.1f} {-half / 2:.1f} {r * 2:.1f} 0 {r * 2:.1f}"
+                f"C{half / 2:.1f} {r * 2:.1f} {half / 2:.1f} {r * rail:.1f} {half:.1f} {r * rail:.1f}"
+                for r in (-1, 1)
+            )
+        return f'<path d="{d}" fill="none" stroke="{GUIDE}" stroke-width="1.5"/>'
+
+    def _heaters(self, size: SymbolSize) -> Iterator[str]:
+        """Draw a heater on every arm that can have one, with its channel."""
+        half, high = _STUB * size.half, 0.5 * min(_HEATER_HEIGHT, max(_THIN_HEATER, 0.65 * size.rail))
+        for arm, (heated, side) in enumerate(zip(self.kind.heated, (-1, 1), strict=True)):
+            channel = self.channels[arm] if self.channels else None
+            if not heated or channel == NO_CHANNEL:
+                continue
+            yield heater_svg(side * size.rail, half, high, "" if channel is None else str(channel))
+
+
+def heater_svg(y: float, half: float, high: float, text: str) -> str:
+    """Return a heater at a height, of half the given length and height in px, with a text on it."""
+    heater = (
+        f'<rect class="heater" x="{-half:.1f}" y="{y - high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" '
+        f'rx="2" fill="{_HEATER}" stroke="{_HEATER_EDGE}" stroke-width="0.8"/>'
+    )
+    if text:
+        heater += f'<text x="0" y="{y + 3.1:.1f}" font-size="8.5" fill="{INK}" text-anchor="middle">{text}</text>'
+    return heater
+
+
+def _hatch(half: float, high: float) -> str:
+    """Return slanted lines that fill a body of half the given length and height."""
+    lines = []
+    for start in np.arange(-half - 2 * high + 6.0, half, 6.0):
+        # From the lower edge to the upper one, cut at the left and right edges.
+        left, right = max(start, -half), min(start + 2 * high, half)
+        lines.append(f"M{left:.1f} {high - (left - start):.1f}L{right:.1f} {high - (right - start):.1f}")
+    return "".join(lines)

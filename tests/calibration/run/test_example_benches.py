@@ -1,0 +1,63 @@
+"""The benches of ``examples/benches``: short files, without mistakes, and calibrated as well as their records state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibration.report.hidden_truth import true_parameters
+from calibration.report.truth_errors import phase_errors
+from calibration.run.dry_run import expected_heat_mw
+from calibration.run.planning import Goal
+from lumion_hw.bench.bench import Bench, load
+from lumion_hw.bench.file.loader import check_bench
+from lumion_hw.cli.bench import heater_notes
+from tests.calibration.bench_run import calibrated_bench
+
+BENCHES = Path(__file__).parents[3] / "examples" / "benches"
+ALL = sorted(path.stem for path in BENCHES.glob("*.yaml"))
+
+
+def judge(name: str, seed: int, goal: Goal | None = None) -> None:
+    """The record is certified, without faults, and as near to the hidden chip as it says."""
+    with Bench.emulate(BENCHES / f"{name}.yaml", seed=seed) as bench:
+        record = calibrated_bench(bench, seed, goal).record
+        normalised, figures = phase_errors(bench, record, true_parameters(bench, record))
+    assert record.faults == ()
+    assert record.quality["fit_certified"] == 1.0
+    assert figures["passive_mrad"] < 1.0
+    assert figures["loops_mrad"] < 1.0
+    assert np.sqrt(np.mean(normalised["loss_db"] ** 2)) < 1.5
+    assert np.sqrt(np.mean(normalised["law_turn"] ** 2)) < 1.5
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_file_has_no_mistakes_and_limits_that_suffice(name: str) -> None:
+    path = BENCHES / f"{name}.yaml"
+    assert not check_bench(str(path))
+    model = load(path)
+    assert model.name == name
+    assert heater_notes(model) == []
+    assert 0.0 < expected_heat_mw(model) < model.devices[model.mesh_section.controller].total_power_mw
+
+
+def test_the_file_of_the_smallest_chip_is_short() -> None:
+    assert len((BENCHES / "clements-4x4-qontrol.yaml").read_text().splitlines()) <= 25
+
+
+def test_the_4x4_chip_is_calibrated() -> None:
+    judge("clements-4x4-qontrol", 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "seed"), [("rectangular-6x6", 1), ("benes-8x8", 2), ("small-hexagonal", 1)])
+def test_the_chip_is_calibrated(name: str, seed: int) -> None:
+    judge(name, seed)
+
+
+@pytest.mark.long
+def test_the_12x12_chip_is_calibrated() -> None:
+    # The random settings of 66 MZIs alone are some 4,000; the usual limit is 5,000 settings.
+    judge("clements-12x12-photodiodes", 1, Goal(hardware_s=180.0, settings=10_000))
