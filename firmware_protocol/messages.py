@@ -335,7 +335,7 @@ class FaultListReply(Message):
     records: tuple[FaultRecord, ...] = wire(12, "fault[count]", "", "", "fault records, ascending id", default=())
 
     def encode(self) -> bytes:
-        """Return the payload, with records of version 1."""
+        """Return the payload, with fault records in the format of protocol version 1."""
         values = dict(vars(self), count=len(self.records), record_size=FaultRecord.layout.fixed_size)
         return pack_fixed(self.layout, values) + b"".join(record.encode() for record in self.records)
 

@@ -191,7 +191,7 @@ class RecordTrack:
         return lost
 
     def acknowledgement(self) -> tuple[int, int]:
-        """Return ``(up_to, credit_limit)`` for the next SWEEP_ACK."""
+        """Return the fields ``(up_to, credit_limit)`` of the next SWEEP_ACK request."""
         return self.contiguous_end, (self.contiguous_end + self.window) % (1 << 32)
 
     def _add(self, records: range) -> None:

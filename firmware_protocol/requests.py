@@ -1,4 +1,4 @@
-"""From codes to classes: the request for a command byte (board) and the event for an event code (host)."""
+"""Finds message classes: for a board the request of a command byte, for a host the event of an event code."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class EventCredit:
             ValueError: There is no credit; discard the oldest record instead.
         """
         if not self.can_send():
-            raise ValueError(f"no credit: event {self.next_event} needs a limit newer than {self.credit_limit}")
+            raise ValueError(f"no credit for event {self.next_event}: the host's limit is {self.credit_limit}")
         number = self.next_event
         self.next_event = (number + 1) % _U32
         return number

@@ -91,7 +91,7 @@ class HeldSetup:
         return self._read_until_unchanged(lambda: self._first_and_rest([query, *self._settings], timeout_s))
 
     def read_held(self, read: Callable[[], ValueT]) -> ValueT:
-        """Call ``read`` while all checked settings are unchanged; return its result. Raises as :meth:`query`."""
+        """Call ``read`` while all checked settings are unchanged; return its result. Errors: see :meth:`query`."""
         return self._read_until_unchanged(lambda: (read(), self._query_all([*self._settings])))
 
     def restore_changed(self) -> None:

@@ -82,7 +82,7 @@ def number_each(
         else:
             return given.astype(np.float64, copy=False)
     raise ConfigError(
-        f"{label} {found}, {owner}.",
+        f"{label} {found}, but {owner}.",
         device=device,
         address=address,
         hint=f"Give one number per channel, shape ({n},).",

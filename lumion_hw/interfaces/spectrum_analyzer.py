@@ -97,7 +97,7 @@ class SpectrumAnalyzer(Protocol):
         """Set the sensitivity. Raises the errors of :meth:`set_span_nm`, and ``ConfigError`` for an unknown name."""
 
     def set_n_points(self, n_points: int | None) -> None:
-        """Set the number of points per sweep; with ``None`` the analyser chooses. Raises as :meth:`set_span_nm`."""
+        """Set the number of points per sweep; with ``None`` the analyser chooses. Errors: see :meth:`set_span_nm`."""
 
     def sweep(self, timeout_s: float) -> Spectrum:
         """Make one wavelength sweep and return the spectrum.

@@ -18,7 +18,7 @@ class Link(Protocol):
         """Open the byte stream; does nothing if the stream is open. Raises ``ConnectError`` on failure."""
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data``. Raises ``LinkLost`` otherwise, also after a partial write."""
+        """Write all of ``data``. Raises ``LinkLost`` if that fails, also after a partial write."""
 
     def read(self, deadline: Deadline) -> bytes:
         """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if the link is lost."""

@@ -91,7 +91,7 @@ class TcpLink:
         return self._receive(deadline, lambda connection: connection.recv(_RECEIVE_BYTES)) or b""
 
     def read_into(self, view: memoryview, deadline: Deadline) -> int:
-        """Receive at least one byte into ``view``; return the number, 0 at the deadline. Raises as :meth:`read`."""
+        """Receive at least one byte into ``view``; return the number, 0 at the deadline. Errors: see :meth:`read`."""
         return self._receive(deadline, lambda connection: connection.recv_into(view)) or 0
 
     def _receive(self, deadline: Deadline, receive: Callable[[socket.socket], ReceivedT]) -> ReceivedT | None:

@@ -70,14 +70,14 @@ class ItlaSession(Conversation):
             return self._accepted(f"read 0x{register:02X}", reply).data
 
     def write(self, register: int, data: int) -> bool:
-        """Write 16 bits to a register; return whether the write is still pending. Raises as :meth:`read`."""
+        """Write 16 bits to a register; return whether the write is still pending. Raises the errors of :meth:`read`."""
         label = f"write 0x{register:02X} = {data}"
         with self.transaction():
             reply = self._accepted(label, self._ask(label, write_request(register, data), register))
             return reply.status is ItlaReplyStatus.PENDING
 
     def read_string(self, register: int) -> bytes:
-        """Return the bytes of a string register (AEA), read through register AEA-EAR. Raises as :meth:`read`."""
+        """Return the bytes of a string register (AEA), read through register AEA-EAR. Errors: see :meth:`read`."""
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(FrameError), self.transaction():
                 return self._string(register)
@@ -118,8 +118,8 @@ class ItlaSession(Conversation):
     def _ask(self, label: str, request: bytes, register: int) -> Reply:
         """Send a request until a valid reply arrives.
 
-        Reads and absolute writes may be repeated. After a damaged reply to a write, the last reply is first requested
-        again and accepted if it belongs to this write.
+        Reads, and writes of absolute values, may be repeated. After a damaged reply to a write, the last reply is first
+        requested again and accepted if it belongs to this write.
         """
         is_write = request != read_request(register)
         # Each read of AEA-EAR advances the module's pointer, so a repeat would skip two bytes of the text.

@@ -124,7 +124,7 @@ class QontrolSession(Conversation):
         return len(self.request_list(text_request("NUP=0", RENUMBERED)))
 
     def ask(self, request: QontrolRequest) -> tuple[str, ...]:
-        """Send one request and return the lines of its reply. Raises as :meth:`run`."""
+        """Send one request and return the lines of its reply. Raises the errors of :meth:`run`."""
         return self.run((request,))[0]
 
     def run(self, requests: Sequence[QontrolRequest]) -> list[tuple[str, ...]]:

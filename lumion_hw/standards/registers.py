@@ -242,7 +242,7 @@ def decode(field: Register, data: bytes, index: int | None = None) -> Value:
 
 
 def number(field: Register, data: bytes, index: int | None = None) -> float:
-    """Return the value of a numeric field as a float. Errors as for :func:`decode`, and for text and bytes."""
+    """Return the value of a numeric field as a float. Raises ``ValueError``, also for text and bytes."""
     value = decode(field, data, index)
     if isinstance(value, (str, bytes)):
         raise ValueError(f"{field.name} is not a number")

@@ -16,7 +16,7 @@ def test_an_event_is_sent_only_while_the_limit_is_newer_than_its_number() -> Non
     board = fp.EventCredit(2)
     assert [board.send(), board.send()] == [0, 1]
     assert not board.can_send()
-    with pytest.raises(ValueError, match="no credit: event 2"):
+    with pytest.raises(ValueError, match="no credit for event 2"):
         board.send()
 
 

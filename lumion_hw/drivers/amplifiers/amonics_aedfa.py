@@ -158,7 +158,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         self._session.close()
 
     def hold_current_ma(self, current_ma: float) -> None:
-        """Hold the current of the first pump constant. Raises as :meth:`OpticalAmplifier.hold_current_ma`."""
+        """Hold the current of the first pump constant. Errors: see :meth:`OpticalAmplifier.hold_current_ma`."""
         self._hold(AmplifierMode.CURRENT, "pump current", current_ma, "mA")
 
     def hold_power_dbm(self, power_dbm: float) -> None:

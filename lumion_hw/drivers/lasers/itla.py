@@ -244,7 +244,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         )
 
     def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
-        """Shift the frequency while the output is on, up to the range FTFR. Raises as :meth:`set_power_dbm`."""
+        """Shift the frequency while the output is on, up to the range FTFR. Errors: see :meth:`set_power_dbm`."""
         largest_mhz = float(self._session.read(ItlaRegister.FTFR))
         check_range("fine tuning", offset_mhz, (-largest_mhz, largest_mhz), "MHz", self._session)
         with self._setting:

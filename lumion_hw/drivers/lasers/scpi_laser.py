@@ -243,7 +243,7 @@ class ScpiLaser(ScpiDriver):
             )
 
     def wait_ready(self, timeout_s: float) -> LaserState:
-        """Wait until the laser emits and no operation is pending. Raises as :meth:`TunableLaser.wait_ready`."""
+        """Wait until the laser emits and no operation is pending. Errors: see :meth:`TunableLaser.wait_ready`."""
         deadline = deadline_after(self._clock, timeout_s)
         while not (state := self.state()).ready:
             if not state.emitting:

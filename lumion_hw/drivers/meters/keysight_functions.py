@@ -69,7 +69,7 @@ class LoggingKeysightMeter(KeysightMeter, abc.ABC):
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> PowerRun:
-        """Start a log with an averaged sample at each trigger pulse. Raises as :meth:`KeysightFunctions.start_log`."""
+        """Start a log with an averaged sample at each trigger pulse. Errors: :meth:`KeysightFunctions.start_log`."""
         functions = self.functions
         # Pulses of the instrument's output reach its input only if the connectors are looped back.
         functions.set_trigger_wiring(TriggerWiring.LOOP_BACK if internal_trigger else TriggerWiring.DEFAULT)
@@ -111,7 +111,7 @@ class KeysightFunctions:
             channels: Channels to log.
             n_samples: Samples per channel.
             averaging_s: Averaging time of one sample.
-            trigger: Action that a pulse at the instrument's trigger input starts.
+            trigger: Action that a pulse at the trigger input starts; ``IGNORE`` for a free-running log.
 
         Raises:
             LimitError: The number of samples is out of range. Nothing was changed.
@@ -131,7 +131,7 @@ class KeysightFunctions:
         return self._start(channels, plan, trigger)
 
     def log(self, channels: Sequence[int], n_samples: int, averaging_s: float) -> PowerLog:
-        """Make a free-running log and wait for its end. Raises as :meth:`start_log` and :meth:`PowerRun.wait`."""
+        """Make a free-running log and wait for its end. Errors: see :meth:`start_log` and :meth:`PowerRun.wait`."""
         run = self.start_log(channels, n_samples, averaging_s)
         return run.wait()
 

@@ -459,7 +459,7 @@ class MpmRun:
         self._ended = False
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the last sample, read all samples and stop the log in any case. Raises as :meth:`LogRun.wait`."""
+        """Wait for the last sample, read all samples and stop the log in any case. Errors: see :meth:`LogRun.wait`."""
         try:
             wait_s = _BASE_TIMEOUT_S if timeout_s is None else timeout_s
             values_w = self._meter.fetch(self._channels, self._n_samples, wait_s)

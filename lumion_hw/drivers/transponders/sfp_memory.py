@@ -81,14 +81,14 @@ class SfpMemory:
         if again != memory:
             raise self._target.error(
                 FrameError,
-                f"{' and '.join(wrong)} wrong, and a second reading differs",
+                f"wrong checksum {' and '.join(wrong)}, and a second reading differs",
                 hint="Check the bus: pull-ups, speed, connectors.",
             )
         refused = [name for name in wrong if name not in self._accepted]
         if refused:
             raise self._target.error(
                 DeviceError,
-                f"{' and '.join(refused)} wrong in the module's memory",
+                f"wrong checksum {' and '.join(refused)} in the module's memory",
                 hint="The module is damaged or wrongly programmed. To use it anyway, set accept_wrong_checksums.",
             )
         for name in wrong:

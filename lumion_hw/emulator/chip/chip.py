@@ -31,7 +31,7 @@ _RIPPLE_PERIODS_HZ = (20e9, 100e9)
 
 @dataclass(frozen=True, eq=False)
 class ChipVariations:
-    """Random parameters of one chip's imperfections, for E PUCs, J joints and P ports.
+    """Random parameters of one chip's imperfections, for E PUCs, J joints (waveguides between PUCs) and P ports.
 
     Attributes:
         sizes: Sizes of the effects.
@@ -140,7 +140,7 @@ class Chip:
     def cells(
         self, parameters: ChipParameterSet, heat_mw: Real, common_rad: float, frequency_hz: float | Real | None
     ) -> ChipCells:
-        """Return the parameters of all PUCs and joints at a given heat.
+        """Return the parameters of all PUCs, and of the joints (waveguides) between them, at a given heat.
 
         Args:
             parameters: True parameters of the PUCs and joints, without imperfections.

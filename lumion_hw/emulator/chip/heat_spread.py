@@ -1,4 +1,4 @@
-"""Thermal crosstalk: the phase that a heater adds to other arms and to joints, per heat of the heater.
+"""Thermal crosstalk: the phase that a heater adds to other arms and to joints (waveguides between PUCs), per heat.
 
 Source (Teofilovic 2024): a curve of the resonance shift of a ring of six PUCs while a PUC at distance d is heated for a
 phase of π; its samples fit 0.906·exp(-d/1.18 mm) + 0.12 in pm. That PUC was heated in both arms, so a single heater

@@ -1,4 +1,4 @@
-"""Wave equations of the emulated chip in both directions, with reflections at joints and facets.
+"""Wave equations of the emulated chip, with reflections at facets and at joints (waveguides between PUCs).
 
 Each PUC-port u = 4·PUC + 2·end + rail has a wave a_u that enters the PUC there and a wave b_u that leaves it. A PUC
 transforms waves a into waves b. A joint passes the b of one PUC-port to the a of the other and reflects a little; so
@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Mirrors:
-    """Reflected and transmitted amplitudes of the chip's facets and joints.
+    """Reflected and transmitted amplitudes of the chip's facets, and of the joints (waveguides) between PUCs.
 
     Attributes:
         facet: Shape ``(n_ports,)``; reflection of the wave that leaves the mesh at a port.
@@ -43,7 +43,7 @@ class Waves:
 
     Args:
         mesh: Layout of the mesh.
-        sends_back: Whether joints and facets reflect light; without reflections the matrix is sparser.
+        sends_back: Whether facets, and joints between PUCs, reflect light; without reflections the matrix is sparser.
     """
 
     def __init__(self, mesh: MeshTopology, *, sends_back: bool) -> None:

@@ -60,7 +60,7 @@ class EmulatedKeysightMeter(ScpiDevice):
     Args:
         name: Device name in the bench file.
         clock: Clock that gives the present time.
-        profile: Dialect and identity.
+        profile: SCPI dialect and identity.
         heads: All heads by slot and channel.
         traits: Properties of the family.
         slots: Slot numbers.

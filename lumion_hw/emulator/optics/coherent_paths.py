@@ -64,7 +64,7 @@ class CoherentReception:
         pair: Effect of the paths on the two tributaries.
         signal_w: Power of the signal at the receiver.
         total_w: Power of all light at the receiver.
-        osnr_db: Optical signal-to-noise ratio; noise of transmitter and bench amplifiers, and other light in the band.
+        osnr_db: Optical signal-to-noise ratio; noise includes other light in the signal's band.
     """
 
     sender: str

@@ -23,7 +23,7 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 @dataclass
 class MeshTruth:
-    """True parameters of E PUCs and J joints. Heater 2·PUC is on the upper arm of a PUC, 2·PUC + 1 on the lower arm.
+    """True parameters of E PUCs and J joints between them. Heater 2·PUC is on the upper arm, 2·PUC + 1 on the lower.
 
     Faults, such as a stuck heater or a dead port, change these parameters. So does time
     (:mod:`lumion_hw.emulator.optics.slow_drift`).

@@ -647,7 +647,7 @@ class OpticalWorld:
         return fields
 
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
-        """Return the parameters of the chip's PUCs and joints at the present heat.
+        """Return the parameters of the chip's PUCs, and of the joints (waveguides) between them, at the present heat.
 
         Args:
             frequency_hz: Frequency of the light; by default the one for which splittings and phases are specified.
@@ -656,7 +656,7 @@ class OpticalWorld:
         return self._cells(frequency_hz)
 
     def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
-        """Return the parameters of the chip's PUCs and joints at the heat of the last reading."""
+        """Return the parameters of the chip's PUCs, and of the joints between them, at the heat of the last reading."""
         common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
         return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 

@@ -63,10 +63,10 @@ class AptFrameReader:
 
 
 def header_only(number: int, first: int = 0, second: int = 0) -> bytes:
-    """Return the bytes of an APT message to the host that consists of a header only."""
+    """Return the bytes of an APT message that consists of a header only, for the host."""
     return struct.pack("<HBBBB", number, first, second, HOST, DEVICE)
 
 
 def with_data(number: int, data: bytes) -> bytes:
-    """Return the bytes of an APT message to the host with data."""
+    """Return the bytes of an APT message with data, for the host."""
     return struct.pack("<HHBB", number, len(data), HOST | _HAS_DATA, DEVICE) + data

@@ -4,7 +4,7 @@ Dialect of the EPC04/EPC-400: 9600 baud, lines ended by CR LF, every reply one o
 or ``Error!``. The maker's manual is not public. Replies are those that the tests of QMI quote (QuTech-Delft/QMI,
 tests/instruments/ozoptics); further commands are those of TommasoBoscardin/APC-Characterization (EPC400.py: ``BR``,
 ``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``); pyLabLib always sends four digits (``F3,0055``). A client that splits
-``V?`` every five characters shows that a voltage always has a sign and four digits. Vectors with their sources:
+``V?`` every five characters shows that a voltage always has a sign and four digits. Test vectors with their sources:
 tests/emulator/polarization/test_epc04_dialect.py.
 
 Choices of this emulator where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``,

@@ -139,7 +139,7 @@ class FramedExchange:
 
         Raises:
             LumionError: The board refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`. Also
-                raises as :meth:`run`.
+                raises the errors of :meth:`run`.
             FrameError: A reply does not match its request.
         """
         start, may_resend_all = self._clock.now(), True

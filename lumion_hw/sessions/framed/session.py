@@ -336,8 +336,8 @@ class FramedSession(DeviceErrors):
         """Send requests that belong together and return their replies; requests marked P overlap within the window.
 
         A request that is refused as INCOMPLETE because an earlier frame was lost is repeated. If that does not help, or
-        a checksum is wrong, all requests are sent once more; a second failure raises ``VerifyError``. Raises as
-        :meth:`request`.
+        a checksum is wrong, all requests are sent once more; a second failure raises ``VerifyError``. For other
+        errors see :meth:`request`.
         """
         if not messages:
             return []
@@ -357,7 +357,7 @@ class FramedSession(DeviceErrors):
         Use this in functions called by the clock: on a virtual clock, they run while the session itself waits.
 
         Returns:
-            The reply, or ``None`` if nothing was sent. Raises as :meth:`request`.
+            The reply, or ``None`` if nothing was sent. Raises the errors of :meth:`request`.
         """
         if not self._lock.acquire(blocking=False):
             return None

@@ -135,7 +135,7 @@ class I2cAdapter(abc.ABC):
         return data
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in one transaction; raises as :meth:`read`."""
+        """Write ``data`` in one transaction; raises the errors of :meth:`read`."""
         with self._lock:
             # Offset and data in one transaction: after a stop in between, the data would be taken as an offset.
             self._transfer(f"writing {len(data)} bytes at {offset}", device, bytes([offset]) + data, 0)
@@ -309,11 +309,11 @@ class AdapterRegisters:
         self._adapter.close()
 
     def read(self, device: int, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``."""
+        """Return exactly ``length`` bytes; raises the errors of ``RegisterAccess.read``."""
         return self._repeat(device, lambda: self._adapter.read(device, offset, length))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross 8-byte rows; raises as ``RegisterAccess.read``."""
+        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 self._repeat(device, partial(self._adapter.write, device, start, chunk))

@@ -96,7 +96,7 @@ class MemoryFile:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Repeat refused accesses for up to this time within the block."""
+        """Repeat refused accesses in a ``with`` block for up to this time."""
         with self._lock:
             before, self._retry_s = self._retry_s, max(self._retry_s, timeout_s)
             try:
@@ -182,12 +182,12 @@ class LinearFile(MemoryFile):
     """Registers of a module in one file: A0h (0x50) at positions 0 to 255, A2h (0x51) at 256 to 511."""
 
     def read(self, device: int, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``."""
+        """Return exactly ``length`` bytes; raises the errors of ``RegisterAccess.read``."""
         label = f"I2C address 0x{device:02X}:{offset}"
         return self.read_at(_position(device, offset), length, label, _no_reply_error(device))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross 8-byte rows; raises as ``RegisterAccess.read``."""
+        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 label = f"I2C address 0x{device:02X}:{start}"
@@ -213,17 +213,17 @@ class LinearPages(MemoryFile):
     """
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
-        """Return exactly ``length`` bytes; raises as ``ModulePages.read_page``."""
+        """Return exactly ``length`` bytes; raises the errors of ``ModulePages.read_page``."""
         check_range(page, byte, length, bank)
         return self.read_at(linear_offset(page, byte, bank), length, f"byte {byte} of {page_name(page, bank)}")
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write bytes of a page in one call; raises as ``ModulePages.read_page``."""
+        """Write bytes of a page in one call; raises the errors of ``ModulePages.read_page``."""
         check_write(page, byte, data, bank, longest)
         self.write_at(linear_offset(page, byte, bank), data, f"byte {byte} of {page_name(page, bank)}")
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
-        """Return whether a page exists, that is, differs from page 00h; raises as ``ModulePages.read_page``."""
+        """Return whether a page exists, that is, differs from page 00h; errors: see ``ModulePages.read_page``."""
         if page in (None, 0):
             return True
         with self.transaction():

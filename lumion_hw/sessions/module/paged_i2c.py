@@ -58,11 +58,11 @@ class BridgedI2c:
         self._registers.close()
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes; raises as ``I2cDevice.read``."""
+        """Return ``length`` bytes; raises the errors of ``I2cDevice.read``."""
         return self._registers.read(self._address, offset, length)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write ``data``; raises as ``I2cDevice.write``."""
+        """Write ``data``; raises the errors of ``I2cDevice.write``."""
         self._registers.write(self._address, offset, data)
 
 
@@ -135,14 +135,14 @@ class PagedI2c:
                 self._i2c.close()
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
-        """Return exactly ``length`` bytes; raises as ``ModulePages.read_page``."""
+        """Return exactly ``length`` bytes; raises the errors of ``ModulePages.read_page``."""
         check_range(page, byte, length, bank)
         with self.transaction():
             self._select(page, bank)
             return self._read(byte, length)
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write bytes of a page in one transaction; raises as ``ModulePages.read_page``."""
+        """Write bytes of a page in one transaction; raises the errors of ``ModulePages.read_page``."""
         check_write(page, byte, data, bank, longest)
         with self.transaction():
             self._select(page, bank)
@@ -152,7 +152,7 @@ class PagedI2c:
                 self.forget()
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
-        """Return whether a page can be selected; raises as ``ModulePages.read_page``."""
+        """Return whether a page can be selected; raises the errors of ``ModulePages.read_page``."""
         with self.transaction():
             try:
                 self._select(page, bank)
@@ -179,7 +179,7 @@ class PagedI2c:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Repeat refused accesses for up to this time within the block."""
+        """Repeat refused accesses in a ``with`` block for up to this time."""
         with self._lock:
             before = self._retry_s, self._retries_absence
             self._retry_s, self._retries_absence = max(self._retry_s, timeout_s), True

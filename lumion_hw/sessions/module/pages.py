@@ -46,16 +46,16 @@ class ModulePages(Protocol):
         """
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write at most ``longest`` bytes in one transaction. Raises as :meth:`read_page`."""
+        """Write at most ``longest`` bytes in one transaction. Raises the errors of :meth:`read_page`."""
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
-        """Return whether the module has a page. Raises as :meth:`read_page`."""
+        """Return whether the module has a page. Raises the errors of :meth:`read_page`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Lock the module for several accesses."""
 
     def retry_for(self, timeout_s: float) -> AbstractContextManager[None]:
-        """Repeat refused accesses for up to this time within the block, for example while a CDB command runs."""
+        """Repeat refused accesses in a ``with`` block for up to this time, for example while a CDB command runs."""
 
     def forget(self) -> None:
         """Forget all cached state of the module, for example after a reset."""
@@ -125,13 +125,13 @@ class ImagePages:
         self._open = False
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
-        """Return exactly ``length`` bytes; raises as ``ModulePages.read_page``."""
+        """Return exactly ``length`` bytes; raises the errors of ``ModulePages.read_page``."""
         check_range(page, byte, length, bank)
         with self._lock:
             return bytes(self._half(page, bank)[byte % HALF_BYTES : byte % HALF_BYTES + length])
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write to the image. Raises as ``ModulePages.read_page``, and ``NotSupportedError`` if it is read-only."""
+        """Write to the image. Errors: see ``ModulePages.read_page``, and ``NotSupportedError`` if it is read-only."""
         check_write(page, byte, data, bank, longest)
         with self._lock:
             half = self._half(page, bank)
@@ -155,7 +155,7 @@ class ImagePages:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Run the block without retries: a memory image never refuses an access."""
+        """Run the ``with`` block without retries: a memory image never refuses an access."""
         del timeout_s
         yield
 

@@ -97,7 +97,7 @@ class Sc18im700(Conversation):
             )
 
     def read(self, device: int, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``.
+        """Return exactly ``length`` bytes; raises the errors of ``RegisterAccess.read``.
 
         Reads of more than 16 bytes are split into several transfers at even distances from ``offset``, so a two-byte
         value at an even distance is always read in one transfer.
@@ -110,7 +110,7 @@ class Sc18im700(Conversation):
             )
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross 8-byte rows; raises as ``RegisterAccess.read``."""
+        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
         _check_range(device, offset, len(data))
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
@@ -177,7 +177,7 @@ class Sc18im700(Conversation):
         self._repeat_until_ok(device, _START + bytes([device << 1, 1, offset]) + _STOP, label)
 
     def _repeat_until_ok(self, device: int, message: bytes, label: str) -> None:
-        """Repeat a write transfer until the module acknowledges it; raises as :meth:`write`."""
+        """Repeat a write transfer until the module acknowledges it; raises the errors of :meth:`write`."""
         deadline = Deadline(self._clock.now() + self._retry_s)
         while True:
             with self.exchange(label):

@@ -97,7 +97,7 @@ def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
         code: Value of the field named in ``field.multiplier``; ``None`` if that value is unknown.
 
     Returns:
-        ``None`` if the factor is not known or its code is reserved.
+        The product; ``None`` if the factor is not known or its code is reserved.
     """
     if not field.multiplier:
         return value
@@ -149,7 +149,7 @@ def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -
         multiplier_2: Code in 01h:137.7-6: 0 to 3 for 50, 100, 200, 500 km; ``None`` before ``SMF_MULTIPLIER_2_SINCE``.
 
     Returns:
-        ``None`` if the multiplier is reserved.
+        The length in km; ``None`` if the multiplier is reserved.
     """
     if multiplier < 3:
         return float(base * (Fraction(1, 10), Fraction(1), Fraction(10))[multiplier])

@@ -140,7 +140,7 @@ class PolarizationControllerContract(DeviceContract):
 
     @on_wires_only
     def test_two_threads_share_the_driver(self, driver: PolarizationController, clock: Clock) -> None:
-        """While one thread sets, another reads only complete settings."""
+        """While one thread sets the actuators, another reads only complete settings."""
         wanted = [positions(driver, 0.5), positions(driver, 0.52)]
         driver.set(wanted[1])
 

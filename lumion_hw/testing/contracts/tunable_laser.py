@@ -31,7 +31,7 @@ _SHARED_ROUNDS = 6
 
 
 def value_in_range(low_high: tuple[float, float], fraction: float) -> float:
-    """Return the value at a fraction of a range."""
+    """Return the value at a fraction of a range: 0 for its start, 1 for its end."""
     low, high = low_high
     return low + fraction * (high - low)
 

@@ -160,7 +160,7 @@ def test_check_sums_by_which_values_are_scaled_are_demanded(
     module: Module, clock: VirtualClock, device: int, offset: int, name: str
 ) -> None:
     module.memory[device][offset] ^= 0x01
-    with pytest.raises(DeviceError, match=f"{name} wrong in the module's memory.*accept_wrong_checksums"):
+    with pytest.raises(DeviceError, match=f"wrong checksum {name} in the module's memory.*accept_wrong_checksums"):
         SfpTransponder(module, clock, device="sfp1").open()
     with SfpTransponder(module, clock, device="sfp1", accept_wrong_checksums=True) as sfp:
         assert [words.partition(" ")[0] for words in sfp.warnings] == [name]

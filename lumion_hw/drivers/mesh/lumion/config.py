@@ -158,7 +158,7 @@ def power_cap_uw(limits: ControllerLimits) -> int:
 
 
 def check_power(power_uw: int, cap_uw: float, label: str, target: DeviceAddress) -> None:
-    """Check the computed total power (protocol section 7.3). Raises ``LimitError`` if it exceeds the limit."""
+    """Raise ``LimitError`` if the computed total power (protocol section 7.3) exceeds its limit."""
     if power_uw > cap_uw:
         raise target.error(
             LimitError,

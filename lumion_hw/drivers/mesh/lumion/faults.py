@@ -155,7 +155,7 @@ class FaultWatch:
             if self._session.is_open:
                 self.stop(_LAST_RESORT_S)
         except LumionError as error:
-            _log.error("closing: the outputs may be on until the watchdog trips: %s", error)
+            _log.error("while closing: the outputs may be on until the watchdog trips: %s", error)
 
     def poll(self, *, only_if_idle: bool) -> bool:
         """Request faults newer than those reported. With ``only_if_idle``, return ``False`` if the session is busy."""

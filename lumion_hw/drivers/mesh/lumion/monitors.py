@@ -17,7 +17,7 @@ _MAX_AVERAGE = 4096  # sections 9 and 10.1
 def check_capability(supported: bool, command: str, message: str, target: DeviceAddress) -> None:
     """Raise ``NotSupportedError`` with ``message`` if the controller does not support a command."""
     if not supported:
-        raise target.error(NotSupportedError, f"{command}: this controller {message}.", command=command)
+        raise target.error(NotSupportedError, f"{command} is not possible: this controller {message}.", command=command)
 
 
 def check_average(n_avg: int, label: str, target: DeviceAddress) -> None:

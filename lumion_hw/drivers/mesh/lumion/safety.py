@@ -49,11 +49,11 @@ def _close_all() -> None:
 
 @contextlib.contextmanager
 def safe_on_signals() -> Iterator[None]:
-    """Make SIGTERM raise ``SystemExit(143)`` and SIGINT raise ``KeyboardInterrupt`` within the block.
+    """Make SIGTERM raise ``SystemExit(143)`` and SIGINT raise ``KeyboardInterrupt`` in a ``with`` block.
 
-    Use it around the ``with`` block of the drivers. Further signals within 5 s after the first are ignored, so that
-    nothing interrupts bringing the heaters to their safe state. Outside the main thread, where Python runs no signal
-    handlers, it has no effect.
+    Put this block around the ``with`` block of the drivers. Further signals within 5 s after the first are ignored, so
+    that nothing interrupts bringing the heaters to their safe state. Outside the main thread, where Python runs no
+    signal handlers, it has no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -72,7 +72,7 @@ def checked_column(
 
     Raises:
         LimitError: A value is out of range or not a number; the message names the first such channel.
-        ConfigError: The number of values is not that of the channels.
+        ConfigError: The number of values differs from the number of channels.
     """
     owner = f"the chain has {len(highest)} channels"
     column = number_each(values, len(highest), label, owner, device=session.device, address=session.address).copy()
@@ -91,7 +91,7 @@ def checked_column(
 def check_power(
     currents_ma: NDArray[np.float64], limits: ControllerLimits, label: str, session: QontrolSession
 ) -> None:
-    """Check the computed total power. Raises ``LimitError``; the modules have no such limit."""
+    """Raise ``LimitError`` if the computed total power is too high: the modules themselves have no such limit."""
     # mA² times ohm is µW.
     power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
     if not power_mw <= limits.total_power_mw:

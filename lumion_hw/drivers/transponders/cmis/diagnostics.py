@@ -257,7 +257,7 @@ class Vdm:
 
     @contextmanager
     def frozen(self) -> Iterator[bool]:
-        """Freeze the VDM statistics within the block; the end of the block starts a new interval.
+        """Freeze the VDM statistics during a ``with`` block; the end of the block starts a new interval.
 
         Yields whether the statistics are frozen. If the module does not confirm the freeze, a warning is added and
         ``False`` is yielded.

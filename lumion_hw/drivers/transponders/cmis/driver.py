@@ -170,7 +170,7 @@ class CmisTransponder(PathDriver, Driver):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Switch off the data paths that were switched on within this block, and close."""
+        """Switch off the data paths that were switched on within this ``with`` block, and close."""
         if self._shared.lit:
             # The error that ended the block matters more than one from this operation.
             with contextlib.suppress(LumionError), self._shared.operation() as module:

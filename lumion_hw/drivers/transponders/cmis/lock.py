@@ -234,7 +234,7 @@ class LockWatch:
             yield ber
 
     def _power_reasons(self, lanes: Collection[int]) -> Iterator[LockReport]:
-        """Yield received powers outside the module's alarm limits."""
+        """Yield a report for each received power outside the module's alarm limits."""
         module = self._module
         if not module.advertised.supported("rx_power"):
             return

@@ -91,7 +91,7 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
 
 
 def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
-    """Return the monitors in the form of the interface.
+    """Read the monitors and return them as :class:`~lumion_hw.interfaces.Monitors`.
 
     Args:
         module: The module.

@@ -338,7 +338,7 @@ def _quantity_of(observable: Observable) -> tuple[str, str]:
 
 
 def _floored(name: str, value: float, unit: str, source: str) -> Reading:
-    """Return a reading with its quality: a power at the module's floor is marked, a bit error ratio of 0 is stale."""
+    """Return a reading with its quality: BELOW_RANGE for the lowest possible power, STALE for a zero error ratio."""
     if name == "prefec_ber" and not 0.0 < value < 0.5:
         return Reading(None, unit, Quality.STALE, source)
     if name in _POWERS and value <= MIN_POWER_DBM:

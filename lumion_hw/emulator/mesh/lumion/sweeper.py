@@ -183,9 +183,9 @@ class RunEnd:
 class BoardSweepRun:
     """One sweep run, from the tick edge of its first point to the reading of its last record.
 
-    Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the owner of the clock must
-    call the board then. A board that is not called in time catches up at the next call: every point is latched at its
-    own time and every record has its tick, but all scans see the light of that late moment.
+    Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the code that advances the
+    clock must call the board then. A board that is not called in time catches up at the next call: every point is
+    latched at its own time and every record has its tick, but all scans see the light of that late moment.
 
     Args:
         core: Core of the board, with its outputs and its time.

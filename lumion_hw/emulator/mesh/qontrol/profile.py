@@ -140,10 +140,10 @@ class ChainProfile:
         reply_mode: Delay of replies.
         baud: Line rate in baud (8N1); ``None`` for bytes without transmission time.
         over_limit: Reaction to set values above a limit.
-        exponents: Whether numbers like ``1e-05`` are accepted; otherwise ``E11``.
-        negatives: Whether negative set values are treated as 0; otherwise ``E11``.
-        short_vectors: Whether vectors may cover parts of modules; otherwise ``E11``.
-        silent_unknown_channels: Whether requests for missing channels get no reply; otherwise ``E12``.
+        exponents: Whether numbers like ``1e-05`` are accepted; otherwise error ``E11``.
+        negatives: Whether negative set values are treated as 0; otherwise error ``E11``.
+        short_vectors: Whether vectors may cover parts of modules; otherwise error ``E11``.
+        silent_unknown_channels: Whether requests for missing channels get no reply; otherwise error ``E12``.
         check_parity: Whether binary headers with odd parity are answered by ``E15``; otherwise they are accepted.
         echo: Whether the firmware is of the older kind: it echoes text lines, and ``P<channel>=`` sets a power in mW.
         error_order: Position of the supervision's error lines.

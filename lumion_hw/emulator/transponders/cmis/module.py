@@ -210,7 +210,7 @@ class CmisModule:
     def write(self, offset: int, data: bytes) -> None:
         """Write ``data`` to the module's memory from byte address ``offset`` on, in one transaction.
 
-        Raises as :meth:`read`.
+        Raises the errors of :meth:`read`.
 
         A write of more than 8 bytes (on CDB pages: more than their limit) is not acknowledged, and nothing is written.
         """
@@ -457,7 +457,7 @@ class LinearView:
         self._module = module
 
     def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes of the linear file. Raises as ``CmisModule.read``."""
+        """Return ``length`` bytes of the linear file. Raises the errors of ``CmisModule.read``."""
         data = bytearray()
         while len(data) < length:
             position = offset + len(data)
@@ -468,7 +468,7 @@ class LinearView:
         return bytes(data)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write bytes to the linear file. Raises as ``CmisModule.write``."""
+        """Write bytes to the linear file. Raises the errors of ``CmisModule.write``."""
         done = 0
         while done < len(data):
             address = self._map(offset + done)
