@@ -1,8 +1,7 @@
 """Netlists of gdsfactory and SAX as a flat circuit: instances, joints between their ports, and outside ports.
 
-A netlist lists joints (connections of two ports) in three forms: a list ``nets``, a mapping ``connections``, and
-mappings ``routes.*.links``. A netlist describes one component, or it maps component names to netlists, the top
-component first.
+Joints (of two ports) have three forms: a list ``nets``, a mapping ``connections``, and mappings ``routes.*.links``. A
+netlist describes one component, or maps component names to netlists, the top component first.
 """
 
 from __future__ import annotations
