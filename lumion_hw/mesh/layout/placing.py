@@ -1,4 +1,4 @@
-"""Positions of cells whose netlist gives placements, and of cells that have none."""
+"""Positions of the cells of a netlist: from its placements, or in columns if a cell has none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def placed_corners(
     """Return the corner of every PUC-port in PUC lengths, shape ``(4 n_cells, 2)``.
 
     Args:
-        ends_um: Ends A and B of every cell in micrometres, y up. If one has no position, all cells are placed in
+        ends_um: Ends A and B of every cell in micrometres, y up. If a cell has no position, all cells are placed in
             columns instead.
         mate: PUC-port joined to each PUC-port, or -1.
         fibres: PUC-ports with a fibre, in the order of the ports.
@@ -36,10 +36,10 @@ def placed_corners(
 
 
 def _columns(mate: NDArray[np.int64], fibres: Sequence[int]) -> NDArray[np.float64]:
-    """Return corners of cells in columns, each right of the cells whose end B is joined to its end A.
+    """Return corners of cells in columns: each cell is right of the cells whose end B is joined to its end A.
 
-    Waveguides keep their height, so that a mesh of straight waveguides is drawn as such. In a mesh with rings, the
-    cell with most known neighbours continues where no column is certain.
+    Waveguides keep their height, so that a mesh of straight waveguides is drawn as such. In a ring every cell waits for
+    another one; the cell that waits for fewest comes first.
     """
     count = len(mate) // 4
     heights = np.full(4 * count, np.nan)
@@ -75,7 +75,7 @@ def _columns(mate: NDArray[np.int64], fibres: Sequence[int]) -> NDArray[np.float
 
 
 def _pass_heights(heights: NDArray[np.float64], cell: int, mate: NDArray[np.int64], lowest: float) -> None:
-    """Give the four PUC-ports of a cell and those joined to its end B the heights of its waveguides."""
+    """Set the heights of the four PUC-ports of a cell, and of those joined to its end B, to those of its waveguides."""
     upper, lower = heights[4 * cell : 4 * cell + 2].tolist()
     if np.isnan(upper) and np.isnan(lower):
         upper = lowest - _PITCH

@@ -118,6 +118,16 @@ class MeshTopology(ABC):
         table[self.port_puc_port] = np.arange(self.n_ports)
         return table
 
+    @cached_property
+    def unused_ports(self) -> frozenset[int]:
+        """Ports that no light reaches: both ends of an unused waveguide through a cell without couplers."""
+        turn_of_cell = np.array([EXIT_XOR.get(CELL_KINDS[kind].passes, 0) for kind in self.cell_kinds])
+        turns = turn_of_cell[self.port_puc_port // 4]
+        other = self.port_at[self.port_puc_port ^ turns]
+        fibres = np.isin(np.arange(self.n_ports), self.fibre_ports)
+        is_unused = (turns > 0) & (other >= 0) & ~fibres & ~fibres[other]
+        return frozenset(np.flatnonzero(is_unused).tolist())
+
     @property
     def cell_kinds(self) -> tuple[str, ...]:
         """Kind of every cell, a key of :data:`~lumion_hw.mesh.layout.cells.CELL_KINDS`; by default all are PUCs."""

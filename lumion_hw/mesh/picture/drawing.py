@@ -234,7 +234,7 @@ def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
     yield f'<g fill="none" stroke="{GUIDE}" stroke-width="1.5">'
     for index, (one, other) in enumerate(mesh.joints.tolist()):
         yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(one, other)])}"/>'
-    for port in range(mesh.n_ports):
+    for port in _drawn_ports(mesh):
         yield f'<path d="{_svg_curves([page.port_curve(port)])}"/>'
     yield "</g>"
 
@@ -277,6 +277,7 @@ class _Marks:
             unlit=puc in self.unlit,
             fill=None if self.values is None or value is None else self.values.colours(value)[0],
             channels=self.channels[2 * puc : 2 * puc + 2],
+            rails=(not _is_unused(mesh, 4 * puc), not _is_unused(mesh, 4 * puc + 1)),
         )
 
     def text(self, puc: int, kind: str) -> str:
@@ -327,7 +328,7 @@ def _port_disc(x: float, y: float, *, fibre: bool) -> str:
 def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str]:
     """Draw the ports and their numbers."""
     fibres = frozenset(mesh.fibre_ports)
-    for port in range(mesh.n_ports):
+    for port in _drawn_ports(mesh):
         x, y = page.port_position(port)
         fibre = port in fibres
         text = f"port {port} ({mesh.port_name(port)}){'' if fibre else ', no fibre'}"
@@ -337,6 +338,16 @@ def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str
             fill = INK if fibre else FAINT
             yield _text(x, y + 3.6, str(port), size=10, attributes=f'fill="{fill}" text-anchor="middle"')
         yield "</g>"
+
+
+def _is_unused(mesh: MeshTopology, puc_port: int) -> bool:
+    """Return whether a PUC-port is an end of an unused waveguide."""
+    return int(mesh.port_at[puc_port]) in mesh.unused_ports
+
+
+def _drawn_ports(mesh: MeshTopology) -> list[int]:
+    """Return all ports except the ends of unused waveguides, which would hide other ports."""
+    return [port for port in range(mesh.n_ports) if port not in mesh.unused_ports]
 
 
 def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
@@ -443,7 +454,7 @@ def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tu
     if len(marks.channels) and SymbolSize.of(page.scale, page.rail).shows_heaters:
         entries.append((heater_svg(0.0, 9.0, 6.0, "3"), "heater, drive channel"))
     entries.append((_port_disc(0, 0, fibre=True), "port"))
-    if len(mesh.fibre_ports) < mesh.n_ports:
+    if len(mesh.fibre_ports) < len(_drawn_ports(mesh)):
         entries.append((_port_disc(0, 0, fibre=False), "port without fibre"))
     return entries
 

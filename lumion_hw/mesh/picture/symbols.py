@@ -55,6 +55,7 @@ class Symbol:
         unlit: Whether no light reaches the cell.
         fill: Colour of the body; ``None`` for the usual one.
         channels: Drive channels of the upper and the lower heater, ``NO_CHANNEL`` for none; empty if not known.
+        rails: Whether the upper and the lower waveguide exist; for cells without couplers.
     """
 
     kind: CellKind
@@ -64,6 +65,7 @@ class Symbol:
     unlit: bool = False
     fill: str | None = None
     channels: Sequence[int] = ()
+    rails: tuple[bool, bool] = (True, True)
 
     @property
     def has_body(self) -> bool:
@@ -107,7 +109,8 @@ class Symbol:
             turn = 1 if state == "bar" else -1
             d = "".join(
                 f"M{-half:.1f} {r * rail:.1f}C0 {r * rail:.1f} 0 {turn * r * rail:.1f} {half:.1f} {turn * r * rail:.1f}"
-                for r in (-1, 1)
+                for r, exists in zip((-1, 1), self.rails, strict=True)
+                if exists
             )
         elif self.kind.interferes:
             d = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * _STUB:.1f}" for s in (-1, 1) for r in (-1, 1))

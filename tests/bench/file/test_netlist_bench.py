@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -126,7 +128,18 @@ def test_the_commands_of_a_mesh_read_a_netlist(tmp_path: Path, capsys: pytest.Ca
     assert main(["mesh", "show", "--mesh", str(bench), "--json"]) == 0
     document.write_text(capsys.readouterr().out)
     assert main(["mesh", "route", "--mesh", str(document), "--connect", "0:5", "--svg", str(picture)]) == 0
-    assert "clements4.yml" in picture.read_text()
+    svg = picture.read_text()
+    assert "clements4.yml" in svg
+    assert re.findall(r'id="puc-(\d+)"', svg) == [str(puc) for puc in range(15)]
+    # The unused waveguides of nine phase shifters would hide the ports with a fibre.
+    assert re.findall(r'id="port-(\d+)"', svg) == [str(port) for port in range(8)]
+    # A phase shifter lies on one waveguide, and the inputs 0 to 3 on the left are as far apart as the waveguides.
+    assert (shifter := re.search(r'id="puc-0".*?d="([^"]*)"', svg, re.DOTALL)) is not None
+    assert shifter[1].count("M") == 1
+    places = re.findall(r'id="port-[0-3]"><title>[^<]*</title>\s*<circle cx="[\d.]+" cy="([\d.]+)"', svg)
+    heights = [float(place) for place in places]
+    assert len(heights) == 4
+    assert np.ptp(np.diff(heights)) < 0.2
 
 
 def test_a_missing_netlist_is_an_error_of_the_bench_file(tmp_path: Path) -> None:

@@ -86,6 +86,14 @@ def test_every_heater_of_a_clements_chip_acts_as_in_the_clements_mesh() -> None:
     np.testing.assert_allclose(powers(mesh, 4, named), powers(reference, 4, given_arms), atol=1e-12)
 
 
+def test_only_the_unused_waveguides_of_phase_shifters_get_no_light() -> None:
+    mesh = from_file("clements4.yml")
+    names = {mesh.port_name(port) for port in mesh.unused_ports}
+    shifters = [name for name, kind in zip(mesh.instances, mesh.kinds, strict=True) if kind == "upper-phase"]
+    assert names == {f"{name}.{end}" for name in shifters for end in ("AR", "BR")}
+    assert not build_mesh("clements", (4,)).unused_ports
+
+
 @pytest.mark.parametrize("phase", [0.0, 0.7, 2.0])
 def test_an_interferometer_of_single_parts_acts_as_one_cell(phase: float) -> None:
     """Couplers, heaters and gratings as instances of their own; the second coupler is mirrored."""
@@ -102,6 +110,15 @@ def test_an_interferometer_of_single_parts_acts_as_one_cell(phase: float) -> Non
     np.testing.assert_allclose(expected[1, 0], np.sin(phase / 2) ** 2, atol=1e-12)
 
 
+def test_a_file_of_gdsfactory_7_is_read() -> None:
+    mesh = from_file("gdsfactory7.yml")
+    assert (mesh.instances, mesh.kinds) == (("h1", "m1", "m2"), ("upper-phase", "upper-arm", "upper-arm"))
+    assert mesh.port_names == ("i1", "i2", "q1", "q2")
+    # The interferometers are 900 apart and 291.02 long; the heater takes 200 of the upper waveguide.
+    lengths = dict(zip(map(tuple, mesh.joints.tolist()), mesh.lengths_um.tolist(), strict=True))
+    assert lengths == pytest.approx({(0, 6): 0.0, (2, 8): 408.98, (7, 9): 608.98}, abs=0.05)
+
+
 def test_components_that_the_netlist_defines_are_read_in_place() -> None:
     mesh = from_file("nested.json")
     assert mesh.instances == ("b1~mzi", "b1~phi", "b2~mzi", "b2~phi")
@@ -111,7 +128,7 @@ def test_components_that_the_netlist_defines_are_read_in_place() -> None:
     np.testing.assert_allclose(moved, (1500.0, 100.0), atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["clements4.yml", "single_parts.yml", "nested.json"])
+@pytest.mark.parametrize("name", ["clements4.yml", "single_parts.yml", "nested.json", "gdsfactory7.yml"])
 def test_the_document_of_a_mesh_needs_no_netlist(name: str) -> None:
     mesh = from_file(name)
     again = mesh_from_dict(json.loads(json.dumps(mesh.to_dict())))
