@@ -104,7 +104,7 @@ class PassiveGuess:
 
 
 def mean_levels(observations: Observations, sources: tuple[int, ...], light: MeanLight) -> Levels:
-    """Return the levels with which the predicted mean light equals the median reading for every source and monitor."""
+    """Return levels with which the predicted mean light equals the median reading of each source at each monitor."""
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T
     # The median of speckle is ln 2 times its mean.
@@ -523,7 +523,7 @@ class PhaseSearch:
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
     ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
-        """Return amplitudes and their derivatives by passive, joint and source phases and second-port levels."""
+        """Return amplitudes and their derivatives by passive, joint and source phases, and by second-port levels."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         source = self._source[part]
         # Light passes joints and PUCs alternately, so a phase common to all PUCs equals a phase common to all joints.

@@ -36,10 +36,10 @@ def placed_corners(
 
 
 def _columns(mate: NDArray[np.int64], fibres: Sequence[int]) -> NDArray[np.float64]:
-    """Return corners of cells in columns, each right of the cells that are joined to its left end.
+    """Return corners of cells in columns: each cell is right of the cells that are joined to its left end.
 
-    Waveguides keep their height, so that a mesh of straight waveguides is drawn as such. In a mesh with rings, the
-    cell with fewest unplaced cells on its left continues where no column is certain.
+    Waveguides keep their height, so that a mesh of straight waveguides is drawn as such. In a ring every cell waits for
+    another one; the cell that waits for fewest comes first.
     """
     ends = _oriented_ends(mate, fibres[0])
     count = len(ends)
@@ -105,7 +105,7 @@ def _oriented_ends(mate: NDArray[np.int64], first: int) -> NDArray[np.int64]:
 
 
 def _pass_heights(heights: NDArray[np.float64], ends: Sequence[int], mate: NDArray[np.int64], lowest: float) -> None:
-    """Give the four PUC-ports of a cell and those joined to its right end the heights of its waveguides."""
+    """Set the heights of the PUC-ports of a cell, and of those joined to its right end, to those of its waveguides."""
     upper, lower = heights[ends[0]], heights[ends[1]]
     if np.isnan(upper) and np.isnan(lower):
         upper = lowest - _PITCH

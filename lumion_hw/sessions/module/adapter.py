@@ -313,7 +313,7 @@ class AdapterRegisters:
         return self._repeat(device, lambda: self._adapter.read(device, offset, length))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross 8-byte rows; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 self._repeat(device, partial(self._adapter.write, device, start, chunk))

@@ -187,7 +187,7 @@ class LinearFile(MemoryFile):
         return self.read_at(_position(device, offset), length, label, _no_reply_error(device))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross 8-byte rows; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 label = f"I2C address 0x{device:02X}:{start}"

@@ -54,7 +54,7 @@ class RegisterAccess(Protocol):
         """
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross 8-byte rows. Raises the errors of :meth:`read`."""
+        """Write ``data`` in chunks that do not cross a multiple of 8 bytes. Raises the errors of :meth:`read`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Lock the module for several accesses."""
@@ -110,7 +110,7 @@ def repeat_access(
 
 
 def split_into_rows(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Split a write at the ends of 8-byte rows; yield ``(offset, data)`` of each part."""
+    """Split a write at every multiple of 8 addresses; yield ``(offset, data)`` of each part."""
     start = 0
     while start < len(data):
         # In the EEPROMs of such modules, a write past the end of a row wraps to its start.

@@ -110,7 +110,7 @@ class Sc18im700(Conversation):
             )
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross 8-byte rows; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
         _check_range(device, offset, len(data))
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):

@@ -149,7 +149,7 @@ def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -
         multiplier_2: Code in 01h:137.7-6: 0 to 3 for 50, 100, 200, 500 km; ``None`` before ``SMF_MULTIPLIER_2_SINCE``.
 
     Returns:
-        ``None`` if the multiplier is reserved.
+        The length in km; ``None`` if the multiplier is reserved.
     """
     if multiplier < 3:
         return float(base * (Fraction(1, 10), Fraction(1), Fraction(10))[multiplier])

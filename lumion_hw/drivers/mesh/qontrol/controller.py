@@ -272,7 +272,7 @@ class QontrolController(Driver):
 
         Raises:
             LimitError: A current is outside its limit, or the total power exceeds its limit; nothing was sent.
-            ConfigError: The number of currents is not that of the channels.
+            ConfigError: The number of currents differs from the number of channels.
             SafetyError: Faults are latched; nothing was sent.
             DeviceError: A module refused, or reported over-voltage or over-current; the message names the channels.
             VerifyError: A current read back differs by more than the tolerance.

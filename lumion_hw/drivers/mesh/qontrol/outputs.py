@@ -262,7 +262,7 @@ class QontrolOutputs:
         first = channels[0]
         return self._session.error(
             VerifyError,
-            f"{operation}: wrong current read back on channels {', '.join(map(str, channels))}; on channel {first}",
+            f"{operation}: wrong current on channels {', '.join(map(str, channels))}; channel {first}",
             wrote=f"{requested_ma[first]:.4f} mA",
             read=f"{actual_ma[first]:.4f} mA",
             hint=hint,

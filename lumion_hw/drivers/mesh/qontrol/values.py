@@ -72,7 +72,7 @@ def checked_column(
 
     Raises:
         LimitError: A value is out of range or not a number; the message names the first such channel.
-        ConfigError: The number of values is not that of the channels.
+        ConfigError: The number of values differs from the number of channels.
     """
     owner = f"the chain has {len(highest)} channels"
     column = number_each(values, len(highest), label, owner, device=session.device, address=session.address).copy()

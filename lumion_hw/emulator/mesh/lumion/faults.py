@@ -15,8 +15,8 @@ class Condition:
     """A fault condition of the board that is present now.
 
     Attributes:
-        value: Measured value, in the unit of the source.
-        limit: Threshold, in the unit of the source.
+        value: Measured value, in the unit of the fault source.
+        limit: Threshold, in the unit of the fault source.
     """
 
     value: int = 0
