@@ -312,7 +312,7 @@ class PhaseSearch:
         best = self._resolve_laser_valleys(self._from(point, levels, 1, on_step), on_step)
         starts, agreements = 1, 0
         is_guessed = guess.strength[self._model.mesh.interferes] >= _TRUSTED_STRENGTH
-        min_redrawn = _MIN_REDRAWN_FRACTION if is_guessed.mean() >= _MIN_GUESSED else 1.0
+        min_redrawn = _MIN_REDRAWN_FRACTION if is_guessed.size and is_guessed.mean() >= _MIN_GUESSED else 1.0
         while best.unexplained > self._plan.plausible and starts < self._plan.starts and agreements < _MIN_AGREEMENTS:
             if self._work > max_work:
                 break
