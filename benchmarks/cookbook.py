@@ -2,8 +2,8 @@
 
 Run: .venv/bin/python benchmarks/cookbook.py    runs the code blocks with pictures and rewrites docs/img
 
-A page of docs/cookbook/ with a picture has a code block that saves it under the same name, so that readers get the
-picture that they see. Needs the extras plots and frames.
+A page of docs/cookbook/ with a picture has a code block that saves it under the same name, or a command that draws the
+mesh, so that readers get the picture that they see. Needs the extras plots and frames.
 """
 
 from __future__ import annotations
@@ -11,21 +11,36 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parents[1]
 IMAGES = HERE / "docs" / "img"
-EXAMPLES = sorted((HERE / "examples").glob("*.yaml"))
+EXAMPLES = sorted((HERE / "examples").rglob("*.yaml"))
 PAGES = sorted((HERE / "docs" / "cookbook").glob("*.md"))
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_MAP = re.compile(r"^\$ (lumion mesh show .* -o ([\w-]+\.svg))$", re.MULTILINE)
 _SAVED = re.compile(r"\.savefig\(\"([\w-]+\.svg)\"\)")
 
 
 def drawn(page: Path) -> set[str]:
-    """Return the names of the pictures that the blocks of a page save."""
-    return set(_SAVED.findall(page.read_text(encoding="utf-8")))
+    """Return the names of the pictures that the blocks and commands of a page save."""
+    text = page.read_text(encoding="utf-8")
+    return {*_SAVED.findall(text), *(name for _, name in _MAP.findall(text))}
+
+
+def draw_map(command: str, name: str) -> None:
+    """Run a command that draws a mesh of the examples, and keep its picture."""
+    with tempfile.TemporaryDirectory() as folder:
+        for bench in EXAMPLES:
+            shutil.copy(bench, folder)
+        program, *arguments = shlex.split(command)
+        subprocess.run([Path(sys.executable).with_name(program), *arguments], cwd=folder, check=True)
+        shutil.copy(Path(folder) / name, IMAGES / name)
 
 
 def main() -> None:
@@ -36,6 +51,8 @@ def main() -> None:
     mpl.rcParams.update({"svg.hashsalt": "lumion-hw", "figure.figsize": (6.4, 3.6), "savefig.bbox": "tight"})
     os.environ["SOURCE_DATE_EPOCH"] = "0"
     for page in PAGES:
+        for command, name in _MAP.findall(page.read_text(encoding="utf-8")):
+            draw_map(command, name)
         for block in _BLOCK.findall(page.read_text(encoding="utf-8")):
             names = _SAVED.findall(block)
             if not names:

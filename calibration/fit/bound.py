@@ -179,7 +179,7 @@ def plan_bound(
 
 
 def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likelihood) -> Bound:
-    """Return the Cramér-Rao bound of a fit's readings, with the rank that settings of the same ports can reach.
+    """Return the Cramér-Rao bound of a fit's readings, with the rank that any settings of its ports can reach.
 
     Random settings reach the rank that the ports of the model allow; more settings do not raise it
     (docs/calibration.md, 1.3).

@@ -260,7 +260,7 @@ class FaultDiagnosis:
         return needed_rows(self.with_physics(now.physics).model.space, now.fit, rows, MAX_ERROR_FACTOR)
 
     def _with_doubts(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Add the likely reasons to ``doubts`` of a fit that does not explain its readings."""
+        """Add to ``doubts`` the likely reasons why a fit does not explain its readings."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         used_up = ("the search for causes reached its work limit",) if self.model.work.is_used_up else ()
@@ -453,7 +453,7 @@ class FaultDiagnosis:
         return observations
 
     def _follow_trajectories(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
-        """Return the fit with new drift trajectories, its parameters shifted to the end of these trajectories.
+        """Return the fit with new drift trajectories, its parameters converted to the end of these trajectories.
 
         The parameters of a fit hold for the end of its trajectories. A new end changes the phase common to all PUCs,
         the phase common to all joints, and the source powers, each by the difference between old and new corrections.

@@ -115,7 +115,7 @@ def score_rows(
 def pair_directions(
     model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, before: PairDirections
 ) -> PairDirections:
-    """Return the best-determined directions of pair crosstalk for a fit that includes other directions.
+    """Return the best-determined combinations of pair crosstalk for a fit that already includes others.
 
     The directions depend on the settings, so they are found anew after settings were added.
 
@@ -149,7 +149,7 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the parameter errors if each heater law deviates from its three terms by its own size, ``(P, 2E)``.
+    """Return the parameter errors for a 100 % deviation of each heater law from its three terms, ``(P, 2E)``.
 
     The three fitted terms absorb only a part of such a deviation, and their standard errors do not include the rest.
     """

@@ -81,7 +81,7 @@ class Pairs:
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the transpose of :meth:`_light`: the slopes of all pairs ``(2E, W, c)`` for readings ``(N·M, c)``."""
+        """Convert slopes by readings, ``(N·M, c)``, to slopes by pairs, ``(2E, W, c)``; transpose of :meth:`_light`."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():
@@ -95,7 +95,7 @@ class Pairs:
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(self, ahead: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
-        """Score pair crosstalk in its best-determined directions, given other effects that are added at the same time.
+        """Score the best-determined combinations of pair crosstalk, if other effects are added at the same time.
 
         Args:
             ahead: Prior information about the fitted parameters, multiplied by ``share``.
@@ -224,7 +224,7 @@ class Pairs:
     def _directions(
         self, known: NDArray[np.float32], begin: NDArray[np.float32] | None = None
     ) -> tuple[NDArray[np.float32], Real]:
-        """Return the best-determined directions of pair crosstalk and their effect on the readings.
+        """Return the best-determined combinations of pair crosstalk and their effect on the readings.
 
         Args:
             known: Matrix from :func:`_elimination_matrix` that eliminates the fitted parameters.
@@ -246,7 +246,7 @@ class Pairs:
     def unfitted_effect(
         self, fitted: PairDirections, width: float, likelihood: Likelihood, ahead: Real, share: float
     ) -> Tail:
-        """Return the effect of pair crosstalk in unfitted directions on the fitted parameters.
+        """Return the effect on the fitted parameters of pair crosstalk in combinations that are not fitted.
 
         The variances are estimated with random directions (Hutchinson 1989), to an accuracy of a tenth.
         """
@@ -306,7 +306,7 @@ def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[n
 
 
 def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return an orthonormal basis of directions ``(2E, W, c)``."""
+    """Return an orthonormal basis of c combinations of pair crosstalk, shape ``(2E, W, c)``."""
     from scipy.linalg import qr
 
     basis, _ = qr(directions.reshape(-1, directions.shape[2]), mode="economic", check_finite=False)

@@ -104,7 +104,7 @@ class PassiveGuess:
 
 
 def mean_levels(observations: Observations, sources: tuple[int, ...], light: MeanLight) -> Levels:
-    """Return the levels with which the predicted mean light equals the median reading for every source and monitor."""
+    """Return levels with which the predicted mean light equals the median reading of each source at each monitor."""
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T
     # The median of speckle is ln 2 times its mean.
@@ -312,7 +312,7 @@ class PhaseSearch:
         best = self._resolve_laser_valleys(self._from(point, levels, 1, on_step), on_step)
         starts, agreements = 1, 0
         is_guessed = guess.strength[self._model.mesh.interferes] >= _TRUSTED_STRENGTH
-        min_redrawn = _MIN_REDRAWN_FRACTION if is_guessed.mean() >= _MIN_GUESSED else 1.0
+        min_redrawn = _MIN_REDRAWN_FRACTION if is_guessed.size and is_guessed.mean() >= _MIN_GUESSED else 1.0
         while best.unexplained > self._plan.plausible and starts < self._plan.starts and agreements < _MIN_AGREEMENTS:
             if self._work > max_work:
                 break
@@ -523,7 +523,7 @@ class PhaseSearch:
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
     ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
-        """Return amplitudes and their derivatives by passive, joint and source phases and second-port levels."""
+        """Return amplitudes and their derivatives by passive, joint and source phases, and by second-port levels."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         source = self._source[part]
         # Light passes joints and PUCs alternately, so a phase common to all PUCs equals a phase common to all joints.

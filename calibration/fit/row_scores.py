@@ -91,7 +91,7 @@ class HalvedEquations:
     inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
 
     def among(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
-        """Return joint information and slope of fitted and chosen effect parameters, for each half of the settings."""
+        """Return, for each half of the settings, information and slope of fitted and chosen parameters together."""
         inner = self.inner(chosen)
         first, second = (
             np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
@@ -301,7 +301,7 @@ def parameter_numbers(place: slice) -> NDArray[np.int64]:
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
-    """Return the expected squared prior width; up to the largest, its logarithm is uniform beforehand (assumed)."""
+    """Return the expected squared prior width; beforehand, all orders of magnitude are equally likely (assumed)."""
     allowed = widths <= largest
     weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
     return float((weight * widths**2).sum() / weight.sum())

@@ -380,7 +380,7 @@ class Logbook:
         self._wanted = port
 
     def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return heater currents rounded to the steps and the range of the controller, any shape."""
+        """Return heater currents (array of any shape) rounded to the steps and the range of the controller."""
         step_ma = self.probe.current_step_ma
         if not step_ma:
             return currents_ma

@@ -29,7 +29,7 @@ _SCANS = 20
 
 
 def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
-    """Return the sources that the monitors can tell apart while all are on, as patterns by port.
+    """Return, by port, the patterns of the sources that the monitors can tell apart while all are on.
 
     Args:
         patterns_ma: By source port, the monitor readings while only this source is on, minus dark current; NaN if

@@ -217,7 +217,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return the crosstalk of all pairs at amplitude 1, its derivative by decay length, and that of the floor."""
+        """Return heater-to-waveguide crosstalk at amplitude 1, its derivative by decay length, and the floor's."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),

@@ -164,7 +164,7 @@ def weight(residual: Real) -> Real:
 
 
 def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]:
-    """Return values (in sigmas) with the drift D of each setting whitened out: V^-1/2 · values with V = 1 + D·Dᵀ.
+    """Return values in sigmas, weighted so that drift D counts as noise: V^-1/2 · values with V = 1 + D·Dᵀ.
 
     With D = U·s·Wᵀ, V^-1/2 is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
 

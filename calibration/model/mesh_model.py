@@ -545,7 +545,7 @@ class MeshModel:
             yield "joint_reflection", _parts(np.concatenate([first, second], axis=-1))
 
     def _by_pair(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return the derivatives of a weighted sum of readings by the crosstalk of all pairs, shape ``(W, 2E)``."""
+        """Return derivatives of a weighted sum of readings by the crosstalk of heater-waveguide pairs, ``(W, 2E)``."""
         by_pair: Slopes = self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
         return by_pair
 

@@ -42,13 +42,13 @@ class NominalHeaters:
 
     @property
     def per_ma2(self) -> float:
-        """Factor for figures of the published heaters per mA²: their squared current for π, relative to these."""
+        """Factor that converts published figures per mA² to these heaters, from the squared currents for π."""
         published = PUBLISHED_HEATERS
         return (self.ohm / self.p_pi_mw) / (published.ohm / published.p_pi_mw)
 
     @property
     def per_mw(self) -> float:
-        """Factor for figures of the published heaters per mW: their heat for π, relative to these heaters."""
+        """Factor that converts published figures per mW to these heaters: published heat for π over theirs."""
         return PUBLISHED_HEATERS.p_pi_mw / self.p_pi_mw
 
     @property

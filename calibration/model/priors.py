@@ -38,7 +38,7 @@ class Prior:
         return np.diag(self.sigma[free] ** -2.0)
 
     def moved(self, groups: dict[str, float], space: ParameterSpace) -> Prior:
-        """Return the prior with the given standard deviations for some parameter groups."""
+        """Return the prior with other standard deviations for some parameter groups."""
         sigma = self.sigma.copy()
         for name, value in groups.items():
             sigma[space.group(name)] = value
@@ -109,7 +109,7 @@ _REFERENCE_HZ = 1e5
 
 
 def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Add to an information matrix, ``(P, P)``, that every phase is known modulo 2π (standard deviation π)."""
+    """Add to an information matrix, ``(P, P)``, the prior that every phase lies within a turn (standard error π)."""
     known: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
     return known
 

@@ -65,7 +65,8 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     world = bench.emulated.world
     truth = world.truth
     interferes = record.mesh.interferes
-    found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.is_settable and interferes[puc]])
+    settable = [puc for puc, entry in enumerate(record.pucs) if entry.is_settable and interferes[puc]]
+    found = np.array(settable, dtype=np.int64)  # a mesh of single parts has none
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
     # Heaters stuck at a current shift phases at rest; a calibration cannot separate this from the passive phase.
     rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))

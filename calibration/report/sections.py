@@ -243,7 +243,10 @@ def _phase_map(material: Material) -> Iterator[Block]:
     unlit = _unlit(record)
     wanted = np.flatnonzero(record.mesh.interferes).tolist()
     failed = [puc for puc in wanted if record.pucs[puc].passive_phase_rad is None and puc not in unlit]
-    svg = mesh_svg(record.mesh, values=values, failed=failed, unlit=unlit, title="Phase uncertainty")
+    channels = record.heater_channels
+    svg = mesh_svg(
+        record.mesh, values=values, failed=failed, unlit=unlit, heater_channels=channels, title="Phase uncertainty"
+    )
     words = "passive phase on PUCs, loop phase in cells"
     yield Picture(
         "phase-uncertainty", svg, f"Standard errors of phases ({words}), for the light and the temperature of the run."

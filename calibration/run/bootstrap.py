@@ -95,7 +95,7 @@ class BootstrapPlan:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Result of the bootstrap.
+    """Result of the stages before the global fit.
 
     Attributes:
         parameters: Start of the global fit: phases accurate to some 50 mrad, laws to a percent, nominal couplers,

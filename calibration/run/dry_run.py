@@ -415,7 +415,7 @@ class _RunPlanner:
         return BootstrapPlan().sweeps.reach_ma2(self._nominal.heaters, self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:
-        """Return the approximate largest total heat in mW of settings with squared currents uniform up to a maximum."""
+        """Return the approximate largest total heat in mW of random settings, uniform in squared current."""
         heaters = self._n_driven
         # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))

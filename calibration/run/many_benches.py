@@ -215,7 +215,7 @@ def _file_name(name: str) -> str:
 
 
 def _place(address: str) -> str:
-    """Normalize a device address: without options, symbolic links resolved."""
+    """Return a device address in normal form: without options, and with symbolic links resolved."""
     where, _, _ = address.partition("?")
     scheme, slashes, rest = where.partition("://")
     if scheme == "serial":

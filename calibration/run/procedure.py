@@ -284,7 +284,7 @@ class Calibration:
         return replace(start, random=random), diagnosed
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
-        """Return the fault diagnosis for the random settings of a bootstrap result."""
+        """Return the fault diagnosis for the random settings that were measured before the global fit."""
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.free(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)

@@ -98,7 +98,7 @@ class Verification:
 
     @property
     def excess_db(self) -> float:
-        """Rms error after subtraction of the reading noise: the error of the record."""
+        """Rms error in dB after subtraction of the reading noise: the error of the record alone."""
         return float(np.sqrt(max(self.rms_db**2 - self.noise_db**2, 0.0)))
 
     @property

@@ -47,7 +47,7 @@ class ModelStrategy:
         low: Lowest phases, shape ``(N,)``; equal to the highest for a squeezer that must stay.
         high: Highest phases.
         sign: 1 when the brightest is wanted, −1 for the darkest.
-        rng: Draws candidates.
+        rng: Draws candidate settings for the next reading.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class ModelStrategy:
         return np.asarray(np.maximum(shortfall, 0.0))
 
     def _is_good_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
-        """Return whether the missing light at a setting, shape ``(K,)``, is too small to justify another reading."""
+        """Return whether the missing light at a setting, by K fits, is too small to justify another reading."""
         if self._sign > 0.0:
             return _bound(shortfall) <= ACCEPTED_LOSS_DB
         # Crosstalk cannot be removed, so a tenth of it more is not worth a reading.
@@ -140,7 +140,7 @@ class ModelStrategy:
 
 
 def _most_informative(powers: NDArray[np.float64]) -> int:
-    """Return the index of the candidate whose predicted powers ``(K, C)`` differ most between the K fits."""
+    """Return the index of that of C settings whose predicted powers ``(K, C)`` differ most between the K fits."""
     # Noise grows with the power, so a spread between members counts more where it is dark.
     return int(np.argmax(powers.std(axis=0) / np.sqrt(powers.mean(axis=0))))
 

@@ -235,7 +235,7 @@ class PolarizationTracker:
         self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
     def _update_drift(self, chi2: float) -> None:
-        """Raise the assumed drift while squared prediction errors average above their variance, else lower it."""
+        """Raise the assumed drift while prediction errors are on average larger than expected, else lower it."""
         # Clipped at three standard deviations, so that one outlier does not look like a fast fibre.
         self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
         drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))

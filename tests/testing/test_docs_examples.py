@@ -168,6 +168,25 @@ def test_a_new_user_of_the_tutorial_gets_from_nothing_to_a_proven_circuit(tmp_pa
     assert [command[1] for command, _ in steps] == ["bench", "run", "show", "budget", "explain", "connect"]
 
 
+def test_the_commands_of_a_chip_of_your_own_calibrate_the_example(tmp_path) -> None:
+    shutil.copy(ROOT / "examples" / "benches" / "clements-4x4-qontrol.yaml", tmp_path)
+    steps = session(ROOT / "docs" / "cookbook" / "own-chip.md")
+    for (program, *arguments), _ in steps:
+        command = [str(Path(sys.executable).with_name(program)), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        if "--report" in arguments:
+            assert "The calibration is certified and meets all its goals" in done.stdout
+    assert [command[1] for command, _ in steps] == ["bench", "plan", "run", "mesh"]
+    # The picture of the page is the one that its command draws.
+    assert (tmp_path / "own-chip.svg").read_text() == (ROOT / "docs" / "img" / "own-chip.svg").read_text()
+
+
+def test_the_table_of_a_chip_of_your_own_has_every_bench() -> None:
+    page = (ROOT / "docs" / "cookbook" / "own-chip.md").read_text(encoding="utf-8")
+    benches = {path.stem for path in (ROOT / "examples" / "benches").glob("*.yaml")}
+    assert set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)) >= benches
+
+
 def test_the_bench_of_the_second_tutorial_is_the_example_and_passes_its_commands(tmp_path) -> None:
     page, example = ROOT / "docs" / "tutorial-own-bench.md", ROOT / "examples" / "mzi_bench.yaml"
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

@@ -1,7 +1,7 @@
-"""Netlists of gdsfactory and SAX as a flat circuit: instances, joints of their ports, and outside ports.
+"""Netlists of gdsfactory and SAX as a flat circuit: instances, joints between their ports, and outside ports.
 
-Joints have three forms: a list ``nets``, a mapping ``connections``, and mappings ``routes.*.links``. A netlist is flat,
-or a mapping of netlists by component, the top one first.
+Joints (of two ports) have three forms: a list ``nets``, a mapping ``connections``, and mappings ``routes.*.links``. A
+netlist describes one component, or maps component names to netlists, the top component first.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Transform:
     is_mirrored: bool = False
 
     def apply(self, point_um: complex) -> complex:
-        """Return a point of the component in the coordinates of the circuit."""
+        """Convert a point from the coordinates of the component to those of the circuit."""
         return self.move_um + self.rotation * (point_um.conjugate() if self.is_mirrored else point_um)
 
     def then(self, outer: Transform) -> Transform:
-        """Return this transform in the coordinates of the circuit in which ``outer`` places the component."""
+        """Return this transform, combined with ``outer``, which places the enclosing component in its circuit."""
         turned = self.rotation.conjugate() if outer.is_mirrored else self.rotation
         return Transform(outer.apply(self.move_um), outer.rotation * turned, self.is_mirrored != outer.is_mirrored)
 
@@ -49,8 +49,8 @@ class CircuitInstance:
     Attributes:
         name: Name in the flat circuit; ``outer~inner`` inside a component.
         component: Name of the component.
-        settings: Its settings and information, such as lengths.
-        place: Its position, or ``None`` if the netlist gives none.
+        settings: Settings and information of the component, such as lengths.
+        place: Position of the instance; ``None`` if the netlist gives none.
         line: Line of the netlist, or 0 if it is unknown.
     """
 
@@ -68,9 +68,9 @@ class Circuit:
     Attributes:
         name: Name of the netlist, for messages.
         instances: Instances by name, in the order of the netlist.
-        joints: Pairs of pins that are joined.
+        joints: Pairs of pins (instance and port) that are joined.
         ports: Outside ports, by name and pin.
-        lines: Line of every joint and port in the netlist, by pin, as far as known.
+        lines: By pin, the line of its joint or outside port in the netlist, if known.
     """
 
     name: str
@@ -127,7 +127,7 @@ def _parse_yaml(text: str, name: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """The safe loader, with the lines of keys."""
+        """The safe YAML loader, which also stores the line of every key."""
 
     def construct(loader: yaml.SafeLoader, node: yaml.MappingNode) -> Iterator[_Mapping]:
         mapping = _Mapping()
@@ -153,12 +153,12 @@ def _parse_yaml(text: str, name: str) -> Any:
 
 
 def flat_circuit(text: str, name: str, is_known: Callable[[str, str], bool], top: str | None) -> Circuit:
-    """Return the circuit of a netlist, with the components that it defines itself replaced by their contents.
+    """Return the circuit of a netlist; components that the netlist itself defines are replaced by their contents.
 
     Args:
         text: The netlist, YAML or JSON.
         name: Name of the netlist, for messages.
-        is_known: Whether an instance of a component is known, so that its contents do not matter.
+        is_known: Returns whether the component of an instance is known; if so, its contents are ignored.
         top: Component to read from a netlist of several; by default the first.
 
     Raises:
@@ -304,7 +304,7 @@ class _Reader:
         )
 
     def _joints(self, netlist: Mapping[str, Any]) -> Iterator[tuple[Any, Any, int]]:
-        """Yield both ends of every joint, and its line."""
+        """Yield both ends of every joint (connection of two ports), and its line in the netlist."""
         nets = netlist.get("nets") or []
         if not isinstance(nets, list) or not all(
             isinstance(net, Mapping) and {"p1", "p2"} <= net.keys() for net in nets

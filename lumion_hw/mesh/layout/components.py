@@ -1,6 +1,6 @@
-"""Components of netlists that gdsfactory and SAX write, and the cells of a mesh that they are.
+"""Components of gdsfactory and SAX netlists, and the kinds of mesh cells that they correspond to.
 
-The table :data:`COMPONENTS` lists all known components. A caller extends it with a mapping from the name of a component
+The table :data:`COMPONENTS` lists all known components. Callers can add others: a mapping from the name of a component
 or of one instance to a kind (:data:`KINDS`).
 """
 
@@ -54,15 +54,15 @@ _PARAMETERS = re.compile(r"_(?=[A-Z][\w.]*$)|_gdsfactoryp|_[0-9a-f]{8}$|\$\d+$")
 
 @dataclass(frozen=True)
 class Component:
-    """A known component, or several whose names have a pattern.
+    """A known component, or several components whose names match a pattern.
 
     Attributes:
-        pattern: Name, with ``*`` for any text.
+        pattern: Component name; ``*`` stands for any text.
         kind: A key of :data:`KINDS`.
-        ports: Names of its ports; by default those of its kind.
-        length_key: Setting that holds its length in micrometres.
-        start_um: Position of its left end, from its origin.
-        more_um: Length in addition to the setting.
+        ports: Names of the component's ports; by default those of its kind.
+        length_key: Name of the setting that holds the length in micrometres.
+        start_um: Position of the left end relative to the component's origin.
+        more_um: Length to add to that of the setting.
         default_um: Length if the netlist gives none.
     """
 
@@ -121,12 +121,12 @@ def is_electrical(port: str) -> bool:
 
 
 def find_component(instance: str, component: str, cells: Mapping[str, str]) -> Component | None:
-    """Return what a component is, or ``None`` if it is unknown.
+    """Return the table entry of a component, or ``None`` if the component is unknown.
 
     Args:
         instance: Name of the instance.
-        component: Name of its component; a number or parameters at its end are ignored.
-        cells: Kinds by instance or component, which override the table.
+        component: Name of the component; a number or parameters at the end of the name are ignored.
+        cells: Kinds by instance or component; they override the table.
     """
     cut = _PARAMETERS.split(component, maxsplit=1)[0]
     names = list(dict.fromkeys([component, cut, component.rstrip("0123456789"), cut.rstrip("0123456789")]))
@@ -163,13 +163,13 @@ def cell_kind(found: Component, component: str, settings: Mapping[str, Any]) -> 
 
 
 def port_families(found: Component, kind: str, component: str, settings: Mapping[str, Any]) -> Sequence[PortFamily]:
-    """Return the possible names of the ports of a cell; one instance uses the names of one family.
+    """Return the possible families of port names of a cell; an instance uses the names of one family.
 
     Args:
         found: The component.
         kind: Kind of the cell.
         component: Name of the component.
-        settings: Its settings; the splitters decide how many ports an interferometer has.
+        settings: Settings of the component; the splitters in them decide how many ports an interferometer has.
     """
     if found.ports:
         return found.ports
@@ -200,7 +200,7 @@ def length_um(found: Component, settings: Mapping[str, Any]) -> float:
 
 
 def _component_name(spec: Any) -> str:
-    """Return the name of a component that a setting gives as a name or as a mapping."""
+    """Return the component name in a setting, which is a name or a mapping that contains the name."""
     if isinstance(spec, Mapping):
         spec = spec.get("component") or spec.get("function") or spec.get("name")
     return spec if isinstance(spec, str) else str(spec)

@@ -1,8 +1,8 @@
 """Meshes from netlists: the chip as it was drawn with gdsfactory, without a second description.
 
-Instances become cells, waveguides between them joints with a length, and outside ports the ports of the mesh. Port
-names alone say how cells are joined, because mirrored and rotated cells keep the names of their ports. Positions only
-tell where heaters lie.
+Instances become cells, waveguides between them become joints with a length, and outside ports become the ports of the
+mesh. Only port names determine how cells are joined, because mirrored and rotated cells keep their port names.
+Positions only determine where heaters lie.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _MAX_CELLS = 10_000
 class NetlistMesh(MeshTopology):
     """An immutable mesh that a netlist describes.
 
-    The first ports are the outside ports of the netlist, in its order, then couplers to fibres that it does not name.
-    They have a fibre. The ends of all unused waveguides follow.
+    The first ports have a fibre: outside ports of the netlist, in its order, then other couplers to fibres. Higher
+    numbers are ends of unused waveguides.
 
     Attributes:
         kinds: Kind of every cell.
-        instances: Name of the instance that each cell is.
+        instances: Name of the instance of each cell.
         port_names: Name of every port with a fibre.
         places: Corner of each PUC-port in PUC lengths, shape ``(4 n_pucs, 2)``.
         lengths_um: Length of the waveguide of every joint, shape ``(n_joints,)``; 0 if it is unknown.
@@ -74,7 +74,7 @@ class NetlistMesh(MeshTopology):
 
     @property
     def cell_names(self) -> tuple[str, ...]:
-        """Name of the instance that each cell is."""
+        """Name of the instance of each cell."""
         return self.instances
 
     @property
@@ -84,12 +84,12 @@ class NetlistMesh(MeshTopology):
 
     @cached_property
     def drawn(self) -> MeshTopology:
-        """The same mesh with its cells in columns: on a chip they are too close to each other for a picture."""
+        """Copy of the mesh with the cells in columns for a picture: on the chip they are too close to each other."""
         fibres = self.port_puc_port[: len(self.fibre_ports)].tolist()
         return replace(self, places=placed_corners([None] * self.n_pucs, self.mate, fibres))
 
     def port_name(self, port: int) -> str:
-        """Return the name of a port in the netlist; for an unused end the instance and its PUC-port."""
+        """Return the name of a port in the netlist; for an unused waveguide end, the instance and its PUC-port."""
         if port < len(self.port_names):
             return self.port_names[port]
         cell, _, end = super().port_name(port).partition(".")
@@ -109,10 +109,10 @@ class NetlistMesh(MeshTopology):
 def read_netlist(text: str, name: str, cells: Mapping[str, str] | None = None, top: str | None = None) -> NetlistMesh:
     """Return the mesh that a netlist of gdsfactory or SAX describes. Opens no file.
 
-    Instances whose component is unknown and whose ports are not used, such as labels, are ignored.
+    Instances of unknown components are ignored if none of their ports is used, as for labels.
 
     Args:
-        text: The netlist, YAML or JSON: flat, or one netlist per component with the top first.
+        text: The netlist in YAML or JSON: of one component, or one netlist per component with the top component first.
         name: Name of the netlist, for messages and the label of the mesh.
         cells: Kind (:data:`~lumion_hw.mesh.layout.components.KINDS`) by component or instance; overrides the table of
             known components.
@@ -141,13 +141,13 @@ def _read_cached(text: str, name: str, cells: tuple[tuple[str, str], ...], top: 
 
 @dataclass(frozen=True)
 class _Part:
-    """What an instance is.
+    """An instance, with its component and its kind.
 
     Attributes:
         instance: The instance.
-        component: The entry of the table.
+        component: Entry of the component in the table of known components.
         kind: Kind of the cell, or ``waveguide``, ``fibre`` or ``termination``.
-        used: Names of the optical ports that the netlist names, in its order.
+        used: Optical ports of the instance that the netlist mentions, in its order.
         ports: Names of all optical ports, with the PUC-port of each; only for cells.
         cell: Number of the cell, or -1.
     """
@@ -266,7 +266,7 @@ class _Builder:
             self._outside[pin] = name
 
     def _classify(self) -> None:
-        """Fill the table of parts."""
+        """Determine what each instance is, and fill the table of parts."""
         used: dict[str, list[str]] = {name: [] for name in self._circuit.instances}
         for instance_name, port in (*self._partner, *self._outside):
             used[instance_name].append(port)
@@ -300,7 +300,7 @@ class _Builder:
     def _port_family(
         self, instance: CircuitInstance, component: Component, kind: str, used: Sequence[str]
     ) -> PortFamily:
-        """Return the names of the ports of a cell, those of the family that fits its joints best."""
+        """Return the port names of a cell: of the possible families, the one that fits the joints of the cell best."""
         families = port_families(component, kind, instance.component, instance.settings)
         family = max(families, key=lambda family: len(family.keys() & set(used)))
         if strange := [port for port in used if port not in family]:
@@ -312,7 +312,7 @@ class _Builder:
         return family
 
     def _check_waveguide(self, part: _Part) -> None:
-        """Raise an error if a part has not the number of ports of its kind."""
+        """Raise an error if a part does not have as many ports as its kind."""
         most = {WAVEGUIDE: (2, 2), FIBRE: (1, 2), TERMINATION: (1, 1)}.get(part.kind)
         if most is None or most[0] <= len(part.used) <= most[1]:
             return
@@ -336,7 +336,7 @@ class _Builder:
         )
 
     def _number_ports(self) -> None:
-        """Number the outside ports of the netlist, then the fibre couplers that it does not name."""
+        """Number the outside ports of the netlist, then the fibre couplers that are not outside ports."""
         for pin, name in self._outside.items():
             self._port_of[self._port_pin(pin)] = len(self._ports)
             self._ports.append(name)
@@ -355,8 +355,8 @@ class _Builder:
         """Follow a waveguide from a port of a cell to its other end.
 
         Returns:
-            The PUC-port at the other end, or ``-1 - port``, or the name of a termination; then the length in
-            micrometres.
+            The PUC-port at the other end, ``-1 - port`` for a mesh port, or the name of a termination; then the length
+            in µm.
         """
         pin, length = start, 0.0
         while True:
@@ -411,7 +411,7 @@ _CELLS = frozenset(CELL_KINDS) | {MZI}
 
 
 def _placed(part: _Part) -> tuple[complex, complex] | None:
-    """Return both ends of a cell in micrometres, or ``None`` without a placement."""
+    """Return the positions of both ends of a cell in micrometres, or ``None`` without a placement."""
     place = part.instance.place
     if place is None:
         return None

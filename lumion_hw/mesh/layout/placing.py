@@ -36,25 +36,29 @@ def placed_corners(
 
 
 def _columns(mate: NDArray[np.int64], fibres: Sequence[int]) -> NDArray[np.float64]:
-    """Return corners of cells in columns, each right of the cells whose end B is joined to its end A.
+    """Return corners of cells in columns: each cell is right of the cells that are joined to its left end.
 
-    Waveguides keep their height, so that a mesh of straight waveguides is drawn as such. In a mesh with rings, the
-    cell with most known neighbours continues where no column is certain.
+    Waveguides keep their height, so that a mesh of straight waveguides is drawn as such. In a ring every cell waits for
+    another one; the cell that waits for fewest comes first.
     """
-    count = len(mate) // 4
+    ends = _oriented_ends(mate, fibres[0])
+    count = len(ends)
+    is_left = np.zeros(4 * count, dtype=np.bool_)
+    is_left[ends[:, :2]] = True
     heights = np.full(4 * count, np.nan)
-    entries = [puc_port for puc_port in fibres if puc_port % 4 < 2] or list(fibres[:1])
-    for row, puc_port in enumerate(entries):
+    for row, puc_port in enumerate(port for port in fibres if is_left[port]):
         heights[puc_port] = -_PITCH * row
-    column = np.zeros(count, dtype=np.int64)
-    entering = np.arange(4 * count).reshape(count, 4)[:, :2]
-    # Cells that each cell waits for: those with end B at its end A.
-    waits = [{int(mate[port]) // 4 for port in ports if mate[port] >= 0 and mate[port] % 4 > 1} for ports in entering]
+    # Cells that each cell waits for: those whose right end is joined to its left end.
+    joined = mate[ends[:, :2]]
+    waits = [
+        {port // 4 for port in ports if port >= 0 and not is_left[port]} - {cell}
+        for cell, ports in enumerate(joined.tolist())
+    ]
     followers: list[list[int]] = [[] for _ in range(count)]
     for cell, before in enumerate(waits):
-        before.discard(cell)
         for other in before:
             followers[other].append(cell)
+    column = np.zeros(count, dtype=np.int64)
     ready = [cell for cell in range(count) if not waits[cell]]
     placed = np.zeros(count, dtype=np.bool_)
     while not placed.all():
@@ -64,25 +68,51 @@ def _columns(mate: NDArray[np.int64], fibres: Sequence[int]) -> NDArray[np.float
         if placed[cell]:
             continue
         placed[cell] = True
-        _pass_heights(heights, cell, mate, lowest=float(np.nanmin(heights)))
+        _pass_heights(heights, ends[cell].tolist(), mate, lowest=float(np.nanmin(heights)))
         for other in followers[cell]:
-            column[other] = max(column[other], column[cell] + 1) if not placed[other] else column[other]
+            if placed[other]:
+                continue
+            column[other] = max(column[other], column[cell] + 1)
             waits[other].discard(cell)
-            if not waits[other] and not placed[other]:
+            if not waits[other]:
                 ready.append(other)
-    x = column[:, None] + np.array([0, 0, 1, 1])
-    return np.stack([x.reshape(-1).astype(np.float64), heights], axis=1)
+    x = np.repeat(column, 4) + ~is_left
+    return np.stack([x.astype(np.float64), heights], axis=1)
 
 
-def _pass_heights(heights: NDArray[np.float64], cell: int, mate: NDArray[np.int64], lowest: float) -> None:
-    """Give the four PUC-ports of a cell and those joined to its end B the heights of its waveguides."""
-    upper, lower = heights[4 * cell : 4 * cell + 2].tolist()
+def _oriented_ends(mate: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    """Return the PUC-ports of every cell at upper left, lower left, upper right, lower right; shape ``(n_cells, 4)``.
+
+    The end with PUC-port ``first`` is on the left. Every joint leads from a right end to a left end where possible:
+    mirrored and rotated cells have their end A on the right.
+    """
+    count = len(mate) // 4
+    left_end = np.full(count, -1, dtype=np.int64)
+    left_end[first // 4] = first % 4 // 2
+    todo = [first // 4]
+    while todo:
+        cell = todo.pop(0)
+        for puc_port in range(4 * cell, 4 * cell + 4):
+            other, end = divmod(int(mate[puc_port]), 4)
+            if mate[puc_port] >= 0 and left_end[other] < 0:
+                leaves_left = puc_port % 4 // 2 == left_end[cell]
+                left_end[other] = end // 2 ^ int(leaves_left)
+                todo.append(other)
+    # Rail L lies on the left when looking from A to B; a cell with end B on the left is turned by 180 degrees.
+    order = np.where(left_end[:, None] == 1, [3, 2, 1, 0], [0, 1, 2, 3])
+    ends: NDArray[np.int64] = 4 * np.arange(count)[:, None] + order
+    return ends
+
+
+def _pass_heights(heights: NDArray[np.float64], ends: Sequence[int], mate: NDArray[np.int64], lowest: float) -> None:
+    """Set the heights of the PUC-ports of a cell, and of those joined to its right end, to those of its waveguides."""
+    upper, lower = heights[ends[0]], heights[ends[1]]
     if np.isnan(upper) and np.isnan(lower):
         upper = lowest - _PITCH
     upper = lower + _PITCH if np.isnan(upper) else upper
     lower = upper - _PITCH if np.isnan(lower) else lower
-    heights[4 * cell : 4 * cell + 4] = (upper, lower, upper, lower)
-    for puc_port in (4 * cell + 2, 4 * cell + 3):
+    heights[list(ends)] = (upper, lower, upper, lower)
+    for puc_port in ends[2:]:
         joined = int(mate[puc_port])
         if joined >= 0 and np.isnan(heights[joined]):
             heights[joined] = heights[puc_port]

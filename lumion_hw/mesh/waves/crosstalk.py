@@ -91,7 +91,7 @@ class ThermalCrosstalk:
 
     @classmethod
     def from_published_curve(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
-        """Return the published curve of crosstalk against distance, applied to every pair.
+        """Return the published curve of crosstalk against distance, applied to every heater and waveguide.
 
         The curve is the resonance shift of a six-PUC ring for π at another heater (aggressor),
         0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the published samples, Teofilovic 2024). The aggressors were driven on

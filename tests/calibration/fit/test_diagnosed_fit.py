@@ -270,7 +270,11 @@ def test_a_monitor_dim_behind_a_stuck_puc_is_not_taken_for_one_of_another_range(
         device = cast(
             DeviceUnderTest,
             SimpleNamespace(
-                heaters=NominalHeaters(), monitor_ma_per_mw=0.8, monitor_spread_db=0.5, source_spread_hz=0.0
+                heaters=NominalHeaters(),
+                puc_loss_db=0.5,
+                monitor_ma_per_mw=0.8,
+                monitor_spread_db=0.5,
+                source_spread_hz=0.0,
             ),
         )
         prior = run_prior(space, replace(start, monitor_ma_per_mw=level), device)

@@ -179,6 +179,20 @@ def test_the_map_writes_the_standard_error_on_every_puc(page: Html, record: Cali
         assert f"PUC {puc}: {1e3 * sigma:.4g} mrad" in words(phases)
 
 
+def test_the_maps_mark_pucs_without_light(recorded: Calibrated, tmp_path: Path) -> None:
+    unseen = Defect("unseen PUC", "puc", 7, "PUC 7 (channels 14, 15) gets no light from your inputs")
+    pucs = tuple(
+        replace(entry, passive_phase_rad=None, passive_phase_sigma_rad=None) if puc == 7 else entry
+        for puc, entry in enumerate(recorded.record.pucs)
+    )
+    page = html(save(recorded, tmp_path / "record.json", defects=(unseen,), pucs=pucs))
+    for picture in page.pictures:
+        assert "no light" in words(picture)
+        assert "failed" not in words(picture)
+        (title,) = (each for each in words(picture) if each.startswith("PUC 7:"))
+        assert "no light" in title
+
+
 def words(picture: ET.Element) -> set[str]:
     return {node.text or "" for node in picture.iter() if node.tag.endswith(("}text", "}title"))}
 

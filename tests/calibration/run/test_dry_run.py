@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.run.dry_run import DryRun, dry_run
+from calibration.run.dry_run import DryRun, dry_run, expected_heat_mw
 from calibration.run.planning import Goal
 from lumion_hw.bench.bench import Bench, load
 from lumion_hw.cli import calibrate_main as main
@@ -151,3 +151,21 @@ def test_a_goal_that_will_be_missed_is_exit_code_3(capsys: pytest.CaptureFixture
     assert "chosen settings" in out
     assert "rank " in out
     assert "the goal is 0.001 mrad, but only" in err
+
+
+FOUNDRY = Path(__file__).parents[3] / "examples" / "benches" / "clements-4x4-qontrol.yaml"
+
+
+def test_only_heaters_that_exist_and_change_the_light_are_swept() -> None:
+    """A 4x4 Clements chip: 28 arms, 15 heaters, of which the two at inputs and the three at outputs stay off."""
+    sweeps = next(stage for stage in dry_run(load(FOUNDRY), seed=1).stages if stage.name == "sweeps")
+    # 1.25 sweeps of seven steps for each of 10 heaters, and one setting per input.
+    assert sweeps.settings == round(1.25 * 10 * 7) + 4
+
+
+def test_the_heat_is_limited_by_the_bench_file_alone(tmp_path: Path) -> None:
+    text = FOUNDRY.read_text().replace("compliance_v: 12", "compliance_v: 12, total_power_mw: 5000")
+    (tmp_path / "bench.yaml").write_text(text)
+    plan = dry_run(load(tmp_path / "bench.yaml"), seed=1)
+    assert plan.limit_mw == 5000.0
+    assert expected_heat_mw(load(FOUNDRY)) == pytest.approx(plan.peak_mw, rel=0.05)
