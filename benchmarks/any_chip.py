@@ -18,19 +18,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import numpy as np
 import yaml
 
-from calibration.measure.bench_probe import BenchProbe
-from calibration.report.hidden_truth import true_parameters
-from calibration.report.truth_errors import phase_errors
-from calibration.run.procedure import Calibration
-from lumion_hw.bench.bench import Bench
-from lumion_hw.errors import LumionError
-from lumion_hw.mesh.layout.topologies import build_mesh
+# This folder has a module of the same name as the package calibration.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).parent]
 
 MESHES = [
     ("rectangular", 4), ("rectangular", 5), ("rectangular", 6), ("rectangular", 8),
@@ -45,6 +37,8 @@ RATIO = (0.8, 1.5)
 
 def drawn_bench(number: int) -> dict[str, Any]:
     """Return the bench file of a random chip; the same number always gives the same chip."""
+    from lumion_hw.mesh.layout.topologies import build_mesh
+
     rng = np.random.default_rng([0xC41B, number])
     meshes = [mesh for mesh in MESHES if build_mesh(mesh[0], (mesh[1],)).n_pucs <= MAX_CELLS]
     topology, ports = meshes[rng.integers(len(meshes))]
@@ -111,6 +105,13 @@ def drawn_bench(number: int) -> dict[str, Any]:
 
 def calibrated(number: int) -> dict[str, Any]:
     """Return the result of calibrating one chip."""
+    from calibration.measure.bench_probe import BenchProbe
+    from calibration.report.hidden_truth import true_parameters
+    from calibration.report.truth_errors import phase_errors
+    from calibration.run.procedure import Calibration
+    from lumion_hw.bench.bench import Bench
+    from lumion_hw.errors import LumionError
+
     document = drawn_bench(number)
     mesh = document["mesh"]
     result: dict[str, Any] = {"chip": number, "mesh": f"{mesh['topology']} {mesh['ports']}"}

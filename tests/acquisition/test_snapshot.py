@@ -143,7 +143,13 @@ def with_value(taken: Snapshot, device: str, setting: str, value: object) -> Sna
 
 WRONG = [
     ("meter0", "averaging_s.1", 1e3, LimitError, "requested 1000 s, limit 10 s"),
-    ("mesh0", "heaters_ma", np.full(30, 9.0), LimitError, r"heaters_ma, value 0 from 0: requested 9 mA, limit 2.5 mA"),
+    (
+        "mesh0",
+        "heaters_ma",
+        np.full(30, 9.0),
+        LimitError,
+        r"heaters_ma, value 0 \(counted from 0\): requested 9 mA, limit 2.5 mA",
+    ),
     ("mesh0", "heaters_ma", np.zeros(29), ConfigError, r"expected numbers of shape \(30,\)"),
     ("zr-a", "application.1", "7", ConfigError, "expected one of 1, 2"),
     ("tls-a", "enabled", "on", ConfigError, "expected true or false"),
