@@ -64,9 +64,8 @@ def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("topology", "ports"), [("reck", 4), ("benes", 4), ("clements", 6)])
-def test_other_chips_are_calibrated(tmp_path: Path, topology: str, ports: int) -> None:
-    calibrated(tmp_path, topology, ports, 2)
+def test_a_triangle_of_cells_is_calibrated(tmp_path: Path) -> None:
+    calibrated(tmp_path, "reck", 4, 2)
 
 
 @pytest.mark.long
