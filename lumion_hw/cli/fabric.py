@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,22 +62,51 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
         finished = manager.begin()
         if finished is not None:
             note(f"finished the recovery of an earlier manager: {finished.failed} replaced by {finished.spare}")
-        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the normal end, from the moment "watching" is printed
+        with _signals_end_the_run() as is_over:  # Ctrl-C is the normal end, from the moment "watching" is printed
             _event_printer(target.as_json)("watching", _summary(manager))
-            _run(manager, for_s)
+            _run(manager, for_s, is_over)
         state = manager.state
     if state.refused:
         note(f"jobs without circuits: {', '.join(state.refused)}")
         click.get_current_context().exit(_FAILED)
 
 
-def _run(manager: FabricManager, for_s: float | None) -> None:
+@contextlib.contextmanager
+def _signals_end_the_run() -> Iterator[Callable[[], bool]]:
+    """Yield a condition that SIGINT or SIGTERM makes true; a second signal acts as usual, by an exception.
+
+    An exception could interrupt an import of the main thread and leave the lock of the module held. The thread that
+    plans for the spares would then wait for this lock for ever, and the manager for the thread.
+    """
+    received: list[int] = []
+    usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
+
+    def note_signal(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if len(received) > 1:
+            usual[number](number, frame)
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if callable(action := signal.getsignal(number)):  # a signal that is ignored stays so
+                usual[number] = action
+                signal.signal(number, note_signal)
+    try:
+        yield lambda: bool(received)
+    finally:
+        for caught, action in usual.items():
+            signal.signal(caught, action)
+    if signal.SIGTERM in received:
+        usual[signal.SIGTERM](signal.SIGTERM, None)
+
+
+def _run(manager: FabricManager, for_s: float | None, is_over: Callable[[], bool]) -> None:
     """Run the fabric manager, and perform requests of other programs between two steps."""
     from lumion_hw.fabric.requests import RequestBox
 
     service = manager.service
     box, me = RequestBox(service.journal.path.parent), service.lock.owner
-    manager.run(for_s, between_steps=lambda: box.serve(me, lambda request: request.perform(manager)))
+    manager.run(for_s, is_over=is_over, between_steps=lambda: box.serve(me, lambda request: request.perform(manager)))
 
 
 @fabric.command()

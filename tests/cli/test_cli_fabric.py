@@ -16,6 +16,7 @@ import pytest
 from lumion_hw.circuits import BenchLock
 from lumion_hw.cli import main
 from lumion_hw.errors import CircuitError
+from lumion_hw.fabric import FabricManager
 from lumion_hw.fabric.requests import FabricRequest, RequestBox
 from tests import recorded_calibration
 from tests.cli.test_cli_emulate import served
@@ -134,3 +135,20 @@ def test_a_manager_that_watches_ends_at_the_first_signal(tmp_path: Path, not_for
         process.send_signal(signal_number)
         process.communicate(timeout=PATIENCE_S)
         assert process.returncode == (143 if signal_number == signal.SIGTERM else 0)
+
+
+@pytest.mark.parametrize(("signal_number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 0)])
+def test_a_signal_ends_the_run_after_the_step_that_it_meets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal_number: int, code: int
+) -> None:
+    ended = []
+
+    def run(manager: FabricManager, for_s: float, *, is_over: Callable[[], bool], between_steps: object) -> None:
+        del manager, for_s, between_steps
+        signal.raise_signal(signal_number)
+        ended.append(is_over())  # an exception from the signal would skip this line
+
+    monkeypatch.setattr(FabricManager, "run", run)
+    state = ["--state", str(tmp_path / "state")]
+    assert main(["fabric", "run", str(SMALL), "--for", "1s", *state, *ON_THE_BENCH]) == code
+    assert ended == [True]
