@@ -35,6 +35,7 @@ from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 _ALIGN_SCANS = 4
+_RESISTANCE_READINGS = 4
 # Meters in the fibres include the loss of the facets.
 _FACET_SPREAD_DB = 2.0
 
@@ -371,6 +372,17 @@ class BenchProbe:
             # The meter measures the tapped share; the returned power is that before the tap.
             powers[out.port] = level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
         return powers
+
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+        return self._bench.mesh.measures_resistances
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting, mean of a few readings; NaN where unknown."""
+        readings = [self._bench.mesh.heater_resistances_ohm() for _ in range(_RESISTANCE_READINGS)]
+        mean: NDArray[np.float64] = np.mean(readings, axis=0)
+        return mean
 
     def elapsed_s(self) -> float:
         """Return the time since this probe was created, by the clock of the bench."""

@@ -23,7 +23,7 @@ from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
-Kind = Literal["settings", "launched", "fibre", "tuned"]
+Kind = Literal["settings", "launched", "fibre", "tuned", "resistances"]
 
 DARK = -1
 """Source number of settings without light."""
@@ -37,7 +37,8 @@ class LogbookEntry:
         kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(n, M)``, NaN if saturated.
             ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``. ``fibre``: external
             meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
-            the answer is its reported frequency in Hz, shape ``(1, 1)``.
+            the answer is its reported frequency in Hz, shape ``(1, 1)``. ``resistances``: heaters at the present
+            setting; the answer is in ohms, shape ``(1, 2E)``.
         source: Port of the source, or :data:`DARK`.
         currents_ma: Heater currents of a batch of settings, shape ``(n, 2E)``; empty for other requests.
         answer: Answer of the bench.
@@ -357,14 +358,38 @@ class Logbook:
         nothing = np.zeros((0, 2 * self.mesh.n_pucs))
 
         def ask() -> NDArray[np.float64]:
-            if self._applied is not None and not self._there:
-                self._light_up()  # the present setting comes from the interrupted run, so the bench must be set to it
-                self.probe.measure(self._applied[1])
-                self._there = True
+            self._return_to_setting()
             seen = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
             return seen - [0.0, self.light_db.get(self._source(), 0.0)]
 
         return {int(port): float(dbm) for port, dbm in self._answered("fibre", self._source(), nothing, ask)}
+
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+        return self.probe.measures_resistances
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting in ohms; NaN where unknown.
+
+        Raises:
+            CalibrationError: As :meth:`measure`.
+        """
+        nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+
+        def ask() -> NDArray[np.float64]:
+            self._return_to_setting()
+            return self.probe.heater_resistances_ohm()[None]
+
+        resistances: NDArray[np.float64] = self._answered("resistances", self._source(), nothing, ask)[0]
+        return resistances
+
+    def _return_to_setting(self) -> None:
+        """Set the bench to the present setting, if that comes from the interrupted run."""
+        if self._applied is not None and not self._there:
+            self._light_up()
+            self.probe.measure(self._applied[1])
+            self._there = True
 
     def elapsed_s(self) -> float:
         """Return the time of the run so far by the clock of the bench, including the interrupted part."""

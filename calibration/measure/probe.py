@@ -88,6 +88,13 @@ class Probe(Protocol):
         Ports without a meter and ports that are too dark are missing.
         """
 
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting, shape ``(2 n_pucs,)``; NaN where unknown."""
+
     def elapsed_s(self) -> float:
         """Return the time since the probe was opened, by the clock of the bench."""
 

@@ -19,7 +19,8 @@ from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, Defect
 NOT_REACHED = "not reached before the run ended"
 """Reason for an unknown PUC in the record of an interrupted run."""
 _STUCK = "no heater has any effect on the light, and its split ratio is unknown"
-_UNSEEN = "no light passes it on the way to a monitor"
+UNSEEN = "no light passes it on the way to a monitor"
+"""Reason for an unknown PUC that no light reaches."""
 # Relative information below which no reading depends on a parameter; rounding errors are smaller.
 _UNOBSERVABLE = 1e-12
 _KNOWN_RAD = 0.2
@@ -100,7 +101,7 @@ def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, st
     pucs = np.flatnonzero(space.mesh.interferes).tolist()
     stuck = [puc for puc in pucs if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
-    return unknown | dict.fromkeys(unseen_pucs(diagnosed, space), _UNSEEN)
+    return unknown | dict.fromkeys(unseen_pucs(diagnosed, space), UNSEEN)
 
 
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:

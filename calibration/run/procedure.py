@@ -23,6 +23,7 @@ from calibration.fit.phase_search import SearchPlan, is_same_valley_from_other_s
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.measure.heater_fringe import HeaterFit
+from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.measure.survey import MIN_CONTRAST, reference_changes
@@ -113,6 +114,7 @@ class Calibration:
         self._start: Start | None = None
         self._diagnosed: DiagnosedFit | None = None
         self._fibres: dict[int, tuple[float, float]] = {}
+        self._resistances: NDArray[np.float64] | None = None
         self._launched_dbm: dict[int, float] = {}
         self._reference_nm = self.device.wavelength_nm
         self._reported_hz: dict[int, float] = {}
@@ -181,6 +183,7 @@ class Calibration:
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
             self.progress("sources", number, len(start.survey.sources))
+        self._resistances = measure_resistances(self.logbook, 0.5 * self._reach_ma())
         self._fibres = fibre_losses_db(
             self.logbook,
             self._model(start),
@@ -419,6 +422,7 @@ class Calibration:
             output_loss_db=self._fibres,
             monitor_dark_ma=self._start.survey.dark_ma if self._start else {},
             monitor_floor_ma=self._start.survey.noise.floor_ma if self._start else None,
+            heater_resistances=self._resistances,
             heater_residual_sigma={heater: fit.residual_sigma for heater, fit in heaters.items()},
             faults=(*self.faults, *(defect.evidence for defect in defects), *warnings),
             conditions=self._present_conditions(),

@@ -120,6 +120,9 @@ class PhysicsParameters:
     resistance_drift_per_root_day: float = _key(  # assumed
         0.0, "Relative random walk of each heater's resistance; 1e-4 to 1e-3 is usual.", high=0.1
     )
+    gain_drift_per_root_day: float = _key(  # assumed
+        0.0, "Relative random walk of each heater's phase per power.", high=0.1
+    )
     phase_drift_rad_per_root_day: float = _key(  # assumed
         0.0, "Random walk of each passive phase, of PUCs and joints.", high=10.0
     )
