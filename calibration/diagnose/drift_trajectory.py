@@ -80,14 +80,14 @@ class Drift:
     """Deviation of every setting from the fit: in power, and in the phase that all PUCs have in common.
 
     Attributes:
-        taken_s: Shape ``(N,)``; time of the setting on the clock of the bench.
-        source: Shape ``(N,)``; port where the light of the setting enters.
-        power_db: Shape ``(N,)``; measured power relative to the prediction of the fit.
-        power_sigma_db: Shape ``(N,)``; standard error of the power.
-        phase_rad: Shape ``(N,)``; phase common to all PUCs, relative to the fit.
-        phase_sigma_rad: Shape ``(N,)``; standard error of the phase.
-        sure: Shape ``(N,)``; whether all heater currents are in the range for which the heater laws were fitted.
-        square_ma2: Shape ``(N,)``; sum of the squared currents of all heaters, proportional to the heat.
+        taken_s: Shape ``(settings,)``; time of the setting on the clock of the bench.
+        source: Shape ``(settings,)``; port where the light of the setting enters.
+        power_db: Shape ``(settings,)``; measured power relative to the prediction of the fit.
+        power_sigma_db: Shape ``(settings,)``; standard error of the power.
+        phase_rad: Shape ``(settings,)``; phase common to all PUCs, relative to the fit.
+        phase_sigma_rad: Shape ``(settings,)``; standard error of the phase.
+        sure: Shape ``(settings,)``; whether all heater currents are in the range for which the heater laws were fitted.
+        square_ma2: Shape ``(settings,)``; sum of the squared currents of all heaters, proportional to the heat.
     """
 
     taken_s: Real
@@ -101,13 +101,13 @@ class Drift:
 
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; which settings measure the phase common to all PUCs to a few milliradians."""
+        """Shape ``(settings,)``; which settings measure the phase common to all PUCs to a few milliradians."""
         tells: NDArray[np.bool_] = self.sure & (self.phase_sigma_rad < _TELLING_RAD)
         return tells
 
     @property
     def measures_power(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; which settings measure the power of the light to some hundredths of a decibel."""
+        """Shape ``(settings,)``; which settings measure the power of the light to some hundredths of a decibel."""
         tells: NDArray[np.bool_] = self.sure & (self.power_sigma_db < _TELLING_DB)
         return tells
 

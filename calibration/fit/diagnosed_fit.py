@@ -127,7 +127,7 @@ class TimedReadings:
 
     Attributes:
         observations: Settings and readings.
-        taken_s: Shape ``(N,)``; time of every setting.
+        taken_s: Shape ``(settings,)``; time of every setting.
     """
 
     observations: Observations

@@ -249,9 +249,9 @@ class _ComparedReadings:
     """Differences between readings and predictions, in sigmas.
 
     Attributes:
-        residual: Reading minus prediction, shape ``(n,)``.
-        slope: Derivative of the prediction by all parameters, shape ``(n, size)``.
-        places: Indices of setting and monitor of every reading, shape ``(n, 2)``.
+        residual: Reading minus prediction, shape ``(readings,)``.
+        slope: Derivative of the prediction by all parameters, shape ``(readings, size)``.
+        places: Indices of setting and monitor of every reading, shape ``(readings, 2)``.
     """
 
     residual: Real

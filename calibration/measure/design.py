@@ -56,7 +56,7 @@ class IncrementalSettings:
     """Settings in which only some heaters change from one setting to the next.
 
     Attributes:
-        max_ma: Shape ``(2E,)``; largest current of every heater, 0 for heaters that must stay off.
+        max_ma: Shape ``(heaters,)``; largest current of every heater, 0 for heaters that must stay off.
         sources: Ports that receive light in turn.
         monitors: Port of every monitor.
         settings_per_source: Number of settings before the source changes.
@@ -94,7 +94,7 @@ class IncrementalSettings:
         return following
 
     def with_light(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:
-        """Return settings with currents of shape ``(N, 2E)`` and source ports of shape ``(N,)``, without readings."""
+        """Return settings with currents ``(settings, heaters)`` and source ports ``(settings,)``, without readings."""
         nothing = np.zeros((len(currents_ma), len(self.monitors)))
         return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
 
@@ -188,7 +188,7 @@ class Designer:
             self._add_information(rows)
 
     def gain_rad2(self, candidates: Observations) -> Real:
-        """Return by how much each candidate setting reduces the sum of the phase variances, shape ``(N,)``."""
+        """Return by how much each candidate setting reduces the sum of the phase variances, shape ``(settings,)``."""
         return self._gains(self._rows(candidates))
 
     def choose(

@@ -50,11 +50,11 @@ _AMBIGUOUS_SIGMA = 25.0
 
 @dataclass(frozen=True, eq=False)
 class HeaterSweep:
-    """Monitor readings at a few currents of one heater, with everything else constant.
+    """Monitor readings at n currents of one heater, with everything else constant.
 
     Attributes:
         squares_ma2: Shape ``(n,)``; squared heater currents I².
-        reading_ma: Shape ``(n, M)``; photocurrents of all monitors. Monitors with a NaN are ignored.
+        reading_ma: Shape ``(n, monitors)``; photocurrents of all monitors. Monitors with a NaN are ignored.
     """
 
     squares_ma2: Real
@@ -242,7 +242,7 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrac
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return the residuals, shape ``(k, n, m)``, for k trial laws after fitting the numerators of every detector.
+    """Return the residuals of k trial laws with fitted numerators, ``(k, n, m)``, at n currents in m columns.
 
     ``loop`` contains the denominator terms D and E, shape ``(k, 2)``.
     """

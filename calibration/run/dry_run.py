@@ -260,7 +260,7 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the total heat of all heaters in each setting, shape ``(N,)``."""
+        """Return the total heat of all heaters in each setting, shape ``(settings,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 

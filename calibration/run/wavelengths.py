@@ -176,7 +176,7 @@ class WavelengthExtension:
         model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
         likelihood: Supplies the noise and drift of readings; its own readings are ignored.
-        walk_ma: Shape ``(2E,)``; largest current of every heater.
+        walk_ma: Shape ``(heaters,)``; largest current of every heater.
         reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.
         seed: Seed of the settings.
