@@ -101,7 +101,7 @@ class Drift:
 
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
-        """Shape ``(settings,)``; which settings measure the phase common to all PUCs to a few milliradians."""
+        """Shape ``(settings,)``; which settings determine the phase common to all PUCs to a few milliradians."""
         tells: NDArray[np.bool_] = self.sure & (self.phase_sigma_rad < _TELLING_RAD)
         return tells
 
@@ -144,7 +144,7 @@ class DriftTrajectories:
         )
 
     def differs(self, other: DriftTrajectories) -> bool:
-        """Return whether these drift trajectories differ significantly from those already corrected for."""
+        """Return whether these drift trajectories differ significantly from those of the last correction."""
         if self.hops.keys() != other.hops.keys():
             return True
         pairs = [(self.at_s, self.temperature_rad, other.at_s, other.temperature_rad, _FOLLOWED_RAD)]
@@ -323,7 +323,7 @@ def _without_small_drift(trajectory: Real, most: float) -> Real:
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Return time and phase of the frequency jump of a source if the phases of all other sources stay constant."""
+    """Return time and phase of a source's frequency jump, if the phases of all other sources stay constant."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.measures_phase]

@@ -50,7 +50,7 @@ class Tail:
 
 
 class Pairs:
-    """Information that some settings contain about crosstalk from single heaters to single waveguides (pairs).
+    """Information in some settings about crosstalk from single heaters to single waveguides (pairs).
 
     ``pass_`` holds these settings, with derivatives by the fitted parameters and by the parameters of small effects.
     """
@@ -78,7 +78,7 @@ class Pairs:
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Convert slopes by readings, ``(readings, c)``, to slopes by pairs, ``(heaters, waveguides, c)``."""
+        """Convert slopes by readings, ``(readings, c)``, to slopes by pair, ``(heaters, waveguides, c)``; c vectors."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():

@@ -1,4 +1,4 @@
-"""Fit of the law of a heater to a few settings, independent of the rest of the mesh.
+"""Fit of a heater law (phase φ against current I) to a few settings, independent of the rest of the mesh.
 
 A phase shifter that light passes in one direction changes the equations of a mesh by rank one. With x = e^{-jφ} every
 field transmission is therefore (a + b·x) / (c + d·x), with the same c and d for all detectors, and every power is
@@ -197,7 +197,7 @@ class _Point:
 def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
-    """Fit the law with one form of the numerators; return the minima, lowest first, and χ² per degree of freedom."""
+    """Fit a heater law with one form of the numerators; return the minima, lowest first, and χ² per freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
@@ -210,7 +210,7 @@ def _fit_model(
 
 
 def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
-    """Return whether a fitted law has half the true ρ2, so that its second harmonic fits the fringe."""
+    """Return whether a fitted phase law has half the true ρ2, so that its second harmonic fits the fringe."""
     if form.orders == (1,):
         return False
     # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
@@ -220,7 +220,7 @@ def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _Num
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    """Return the sum of squared residuals for given law parameters after the best fit of the numerators."""
+    """Return the sum of squared residuals for trial values of ρ2, κ, D and E, with best-fitting numerators."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)

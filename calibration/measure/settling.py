@@ -41,7 +41,7 @@ _REST = 3.0
 """Rest time before each step, as a multiple of the wait found: fifteen time constants or more."""
 _TERMS = (2, 3)
 _AS_GOOD = 1.5
-"""The shorter series is used if its residual mean square is at most this multiple of that of the longer series."""
+"""The power series with fewer terms is used if its mean squared residual is at most this multiple of the other's."""
 _EXPLAINED = 0.25
 """Largest unexplained fraction of the variance; if more is unexplained, the light did not change."""
 

@@ -206,7 +206,7 @@ Real = NDArray[np.float64]
 MAX_POWER_DB = 0.1
 """Largest change of a source's power during a run (assumption): five times the normal change."""
 MAX_SHAPE_SIGMA = 3.0
-"""Largest change of the distribution over the monitors, rms in standard errors: about 10 mrad of every phase."""
+"""Largest change of the light's distribution over the monitors, in rms standard errors: 10 mrad of every phase."""
 # Smallest relative error in a comparison, even for meters with less noise.
 _MIN_COMPARED = 0.003
 _MIN_REPEATED = 8

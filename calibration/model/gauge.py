@@ -146,7 +146,7 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice with shorter vectors: subtract them from each other while any shrinks."""
+    """Return a basis of the same lattice, shortened by subtracting its vectors from each other."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

@@ -67,7 +67,7 @@ class Heating:
         self._shapes = functools.lru_cache(maxsize=4)(self._unit_couplings)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the thermal crosstalk: the kernel over distance plus the deviations of single pairs."""
+        """Return the thermal crosstalk: a function of distance plus deviations of heater-waveguide pairs."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
         near, _, everywhere = self._shapes(float(length_mm))
         found = ThermalCrosstalk(
@@ -221,7 +221,7 @@ def _by_own(arm: Slopes, heated: Heated) -> Slopes:
 
 
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
-    """Return the phases of arms by their own heaters, including deviations from the three-term law, and derivatives.
+    """Return arm phases due to their own heaters, with deviations from the three-term law, and derivatives.
 
     The relative deviation is zero without current, linear between the points, and constant beyond the last point.
     """
@@ -240,7 +240,7 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 
 
 def _law_point_weights(own_rad: Real) -> Real:
-    """Return the interpolation weight of each law point (last axis) at given phases of arms by their own heaters.
+    """Return each interpolation point's weight (last axis) at given phases of arms due to their own heaters.
 
     The weight is 1 at its point and 0 at the neighbouring points.
     """

@@ -93,7 +93,7 @@ class _SettingLight:
     by_field: Complex
 
     def adjoint(self, *, precise: bool) -> Waves:
-        """Return the adjoint light of every monitor, ``(settings, monitors, puc_ports)``, in either precision."""
+        """Return every monitor's adjoint light, ``(settings, monitors, puc_ports)``, in double or single precision."""
         kind = np.complex128 if precise else np.complex64
         every: Waves = np.ascontiguousarray(np.moveaxis(self.waves.astype(kind), 2, 1))[:, self.monitors]
         every *= self.by_field[..., None].astype(kind)
@@ -293,7 +293,7 @@ class MeshModel:
         return number
 
     def _scale(self, parameters: MeshParameters, number: NDArray[np.int64]) -> Real:
-        """Return each monitor's reading, ``(settings, monitors)``, if it got all light of the source's first port."""
+        """Return each monitor's reading for all light of the source's first port, ``(settings, monitors)``."""
         launched_mw = 10.0 ** (parameters.source_db[number] / 10.0)
         scale: Real = launched_mw[:, None] * parameters.monitor_ma_per_mw
         return scale
@@ -532,7 +532,7 @@ class MeshModel:
         return (other - second * one) / both, (one - first * other) / both
 
     def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
-        """Yield derivatives of K numbers by facet, then joint reflections, ``(settings, K, size)``: real, imaginary."""
+        """Yield derivatives, ``(settings, K, size)``, by reflections at facets and joints: real, imaginary parts."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
             lit, felt = (

@@ -112,12 +112,12 @@ MAX_PAIRS = 300
 """Number of fitted combinations of heater-waveguide pairs; the 72-PUC mesh has 38,592 such pairs."""
 
 LAW_POINTS = 8
-"""Number of points, a sixth of a turn apart, at which a heater's law is tested for deviations from its three terms."""
+"""Number of phases, a sixth of a turn apart, at which a heater law (three terms) is tested for deviations."""
 _MAX_HEATERS_TESTED = 40
 
 
 def select_tested_heaters(heaters: int) -> NDArray[np.int64]:
-    """Return the heaters whose laws are tested for deviations from their three terms; a sample on a large mesh."""
+    """Return the heaters whose laws (three terms of phase) are tested for deviations; a sample on a large mesh."""
     asked: NDArray[np.int64] = np.linspace(0, heaters - 1, min(heaters, _MAX_HEATERS_TESTED)).astype(np.int64)
     return asked
 

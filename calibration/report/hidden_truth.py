@@ -101,7 +101,7 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
-    """Return the reference frequency of the record minus the one of the hidden truth, in Hz.
+    """Return the reference frequency of the record minus that of the hidden truth, in Hz.
 
     Light from several modules determines only frequency differences; the true mean is taken to be the stated mean.
     """

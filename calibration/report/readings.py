@@ -280,7 +280,7 @@ def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
 
 
 def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return the first setting and the end (exclusive) of each segment between the given edges."""
+    """Return the first setting of each segment between the given edges, and the setting after its last one."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

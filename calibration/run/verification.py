@@ -241,7 +241,7 @@ class _VerificationStep:
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
-    """Return the record with unknown source powers calculated from launch power and input loss."""
+    """Return the record, with source powers that it lacks calculated from launch power and input loss."""
     ports = [
         replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
         if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources

@@ -315,7 +315,7 @@ modules update the statistics once per second."""
 
 
 def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
-    """Return the columns of a module's link performance: each row holds the averages since the previous row."""
+    """Return the columns of a module's link performance; a row holds averages since the row before."""
 
     def read() -> Values:
         quantities = module.performance().quantities
@@ -330,7 +330,7 @@ def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: 
 
 
 def _link_value(quantity: LinkQuantity | None) -> Value:
-    """Return a link quantity: the average since the last row, else the present value; ``NO_SIGNAL`` without a link."""
+    """Return a link's average since the last row, or else its present value; ``NO_SIGNAL`` without a link."""
     reading = quantity and (quantity.average or quantity.current)
     if not reading:
         return Value(State.NO_SIGNAL)

@@ -130,7 +130,7 @@ class FitPoints:
 
 
 def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:
-    """Return the name and values of a reading, and which values are numbers. Raises as ``select_names``."""
+    """Return the name and values of a reading, and which values are not missing. Raises as ``select_names``."""
     devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
     names = select_names([reading], devices)
     if len(names) > 1:
