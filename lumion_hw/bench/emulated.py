@@ -70,11 +70,7 @@ def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBe
 
 
 def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
-    """Return the emulator's specification of one device.
-
-    Args:
-        name: Device name of the bench file.
-        device: Its entry in the bench file.
+    """Return the emulator's specification of the device ``name``, whose entry in the bench file is ``device``.
 
     Raises:
         KeyError: The kind does not exist, which cannot happen with a checked bench file.
@@ -88,7 +84,6 @@ def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
 
 
 def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | None) -> PhysicsParameters:
-    """Return the parameters of the emulated physics: values of the bench file and defaults."""
     return model.emulation.physics_parameters(
         puc_loss_db=mesh.typical.puc_loss_db,
         access_loss_db=mesh.typical.access_loss_db,

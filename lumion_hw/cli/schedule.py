@@ -68,7 +68,6 @@ def _model(rate: float, alpha: float, delta: float, relock: float, hidden: float
 
 
 def _make_or_load(name: str, ranks: int | None) -> Schedule:
-    """Make a schedule by name for a number of ranks, or load it from a JSON file."""
     if name.endswith(".json"):
         from lumion_hw.schedules.documents import load_schedule
 
@@ -628,7 +627,6 @@ def phases(
 def _check_option_combinations(
     file: str, bench_file: str | None, record: str | None, out: Path | None, run: bool
 ) -> None:
-    """Raise ``UsageError`` if an option is given without the options that it needs."""
     if (bench_file is None) != (record is None) or (run and bench_file is None):
         raise click.UsageError("--bench and --record must be given together, and --run needs both.")
     if bench_file is None and (out is not None or file.endswith(".json")):
@@ -681,7 +679,6 @@ def _measured_document(
 
 
 def _print_dark_times(measured: Sequence[MeasuredPhase], settle_s: float | None) -> None:
-    """Print the measured time each port is dark during a change, and the settling time of the heaters."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.phase_run import measured_dark_times
 

@@ -40,7 +40,6 @@ def transponder() -> None:
 
 
 def _device_arguments(function: Any) -> Any:
-    """Add the arguments BENCH and DEVICE, and the options that select how the bench is opened."""
     return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(function)))
 
 
@@ -413,7 +412,6 @@ def _reading_row(name: str, reading: Reading) -> dict[str, Any]:
 
 
 def _watch_line(module: CmisTransponder, elapsed_s: float) -> dict[str, Any]:
-    """Read the module and return one output line of ``transponder watch``."""
     lock = module.lock_state()
     lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
     powers = {
@@ -441,7 +439,6 @@ def _lock_document(report: LockReport | None) -> dict[str, Any] | None:
 
 
 def _decoded_document(module: DecodedModule) -> dict[str, Any]:
-    """Return a decoded module as a JSON document."""
     from dataclasses import asdict
 
     def as_json_value(value: object) -> object:
@@ -470,7 +467,6 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
 
 
 def _print_decoded(module: DecodedModule, fields: bool) -> None:
-    """Print a decoded module as tables."""
     from dataclasses import asdict
 
     flat = ", flat memory" if module.flat and module.standard == "CMIS" else ""

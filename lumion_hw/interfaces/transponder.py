@@ -15,10 +15,6 @@ class TransponderIdentity:
     """Identity that the module reports.
 
     Attributes:
-        vendor: Vendor name.
-        part_number: Part number.
-        revision: Revision.
-        serial: Serial number.
         date_code: Date code, ``YYMMDD`` plus lot.
         technology: Type of the module, such as ``10GBASE-ER``.
         wavelength_nm: Nominal wavelength.
@@ -226,12 +222,7 @@ class Reading:
 class LinkQuantity:
     """A link quantity: its present value and its statistics over the last interval; ``None`` where unavailable.
 
-    Attributes:
-        current: Present value.
-        average: Average over the interval.
-        minimum: Smallest value in the interval.
-        maximum: Largest value in the interval.
-        others: The same quantity from other registers, for comparison.
+    ``others`` holds the same quantity from other registers, for comparison.
     """
 
     current: Reading | None = None
@@ -287,7 +278,7 @@ class StickyFlag:
 
 
 class LockStage(enum.Enum):
-    """Stage that keeps a link from coming up, in the order of docs/transponders.md, "Why is there no link?"."""
+    """Stage at which a link stops coming up, in the order of docs/transponders.md, "Why is there no link?"."""
 
     ABSENT = "absent"
     NOT_RESPONDING = "not_responding"

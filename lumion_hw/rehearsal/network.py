@@ -127,7 +127,6 @@ class Forwarder:
 
 
 def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
-    """Forward Ethernet frames until the other end of ``control`` is closed."""
     names = {handle: name for name, handle in ports.items()}
     target: dict[int, int] = {}
     carrier = dict.fromkeys(ports, True)

@@ -112,7 +112,6 @@ class PvaConnection:
         return str(document["bench"])
 
     def _on_heartbeat(self, value: object) -> None:
-        """Record that a heartbeat arrived or that the heartbeat stopped."""
         if isinstance(value, Exception):
             self._lost.set()
         else:

@@ -164,7 +164,6 @@ class Calls:
         return getattr(handle.source, method)(*arguments, **named)
 
     def _next_reading(self, handle: _Handle) -> tuple[bool, object]:
-        """Return whether a stream has ended, and its next reading."""
         if not handle.reading.acquire(blocking=False):
             raise BusyError("another call already waits for the next reading of this stream", device=handle.device)
         try:

@@ -22,7 +22,7 @@ _Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 class PageCounts(Protocol):
-    """Interface to the numbers of open web pages and of states that these pages missed."""
+    """Gives the number of open web pages, and the number of published states that were not sent to slow pages."""
 
     n_pages: int
     missed: int

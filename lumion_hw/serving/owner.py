@@ -411,7 +411,6 @@ class BenchOwner:
 
     @contextlib.contextmanager
     def _log_change(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
-        """Log a change before it is sent to the device, and its outcome afterwards."""
         with self._guard:
             self._n_changes += 1
             number = self._n_changes

@@ -264,7 +264,6 @@ class PvaServer:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def _make_calls(self) -> None:
-        """Create the process variables for RPC calls."""
         nt = self._p4p.nt.NTScalar("s")
         calls: dict[str, Callable[[Mapping[str, Any], Caller], Any]] = {CALL: self._call}
         calls |= {
@@ -341,8 +340,6 @@ class PvaServer:
 
 
 class _PutHandler:
-    """Handler that p4p calls when a client writes a value."""
-
     def __init__(self, server: PvaServer, write: Callable[[Any, Caller, bool], None]) -> None:
         self._server, self._write = server, write
 
@@ -352,8 +349,6 @@ class _PutHandler:
 
 
 class _CallHandler:
-    """Handler that p4p calls when a client makes an RPC call."""
-
     def __init__(self, server: PvaServer, function: Callable[[Mapping[str, Any], Caller], Any]) -> None:
         self._server, self._function = server, function
 
@@ -408,7 +403,6 @@ def _server_conf(host: str, port: int, timeout_s: int) -> dict[str, str]:
 
 
 def _type_of(p4p: Any, point: Point) -> Any:
-    """Return the PV Access normative type for a point."""
     if point.choices:
         return p4p.nt.NTEnum()
     if point.kind == "flag":

@@ -382,7 +382,6 @@ def _reading(column: Column, value: Value, now_s: float) -> Point:
 
 
 def _limits_or_none(setting: Setting) -> tuple[float, float] | None:
-    """Return the limits of a setting if they are two finite numbers, otherwise ``None``."""
     try:
         limits: Any = setting.limits()
     except LumionError:

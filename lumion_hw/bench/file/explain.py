@@ -1,4 +1,4 @@
-"""Writes messages for mistakes in a bench file: place, expected value, value found, and closest valid spelling."""
+"""Writes messages for mistakes in a bench file: path in the file, expected value, value found, valid spelling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _YES_NO = {"yes", "no", "on", "off", "y", "n"}
 Location = tuple[int | str, ...]
 """Location of an error, as reported by pydantic."""
 SchemaLookup = Callable[[Location], tuple[Mapping[str, Any], Location]]
-"""Returns the JSON Schema of the model that contains a location, and the location within this model."""
+"""Returns the JSON Schema of the model that contains a location, and the location relative to this model."""
 
 
 def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
@@ -57,7 +57,6 @@ def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
 
 
 def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
-    """Return the message for a mistake, with the expected value and the value found."""
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind in {"missing", "union_tag_not_found"}:
         return "expected this key, found none"

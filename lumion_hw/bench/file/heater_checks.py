@@ -19,7 +19,7 @@ _MIN_PHASE_PI = 0.25
 
 
 def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the largest heater current changes the phase enough; detects a current in A instead of mA."""
+    """Check that the largest heater current shifts the phase by at least π/4; detects currents given in A, not mA."""
     from lumion_hw.bench.file.model import TypicalMeshModel
 
     if bench.mesh.get("controller") != name:

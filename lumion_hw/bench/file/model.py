@@ -264,7 +264,7 @@ class ServerModel(StrictModel):
 
     @property
     def risks(self) -> frozenset[str]:
-        """All risk groups of the server."""
+        """Names of the risk groups of the server: servers in one group can fail together."""
         return frozenset(self.risk_groups) | ({self.risk_group} if self.risk_group is not None else frozenset())
 
 

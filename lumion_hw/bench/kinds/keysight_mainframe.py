@@ -150,7 +150,6 @@ def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
 
 
 def _check_laser(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the mainframe of a laser has a slot 0 and that no other laser uses this slot."""
     device, path = bench.devices[name], ("devices", name, "mainframe")
     mainframe = device.get("mainframe")
     if not isinstance(mainframe, str):

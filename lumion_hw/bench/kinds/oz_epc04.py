@@ -39,7 +39,6 @@ def _open(name: str, model: PolarizationControllerModel, link: Link, clock: Cloc
 
 
 def _emulate(bench: EmulatedBench, name: str, _model: PolarizationControllerModel) -> Epc04:
-    """Return an emulated controller that acts on the inputs that the wiring connects to it, if any."""
     from lumion_hw.emulator.optics.polarization import Squeezers
     from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 

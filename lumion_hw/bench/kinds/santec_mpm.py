@@ -39,7 +39,6 @@ def _open(name: str, model: SantecMeterModel, link: Link, clock: Clock) -> Power
 
 
 def _emulate(bench: EmulatedBench, name: str, model: SantecMeterModel) -> EmulatedSantecMpm:
-    """Return an emulated meter with one module, whose ports are channels 1 to 4."""
     from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
 
     def light(module: int, port: int, at_s: float) -> Light:

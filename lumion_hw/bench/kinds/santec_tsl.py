@@ -68,7 +68,6 @@ def _open(name: str, model: SantecLaserModel, link: Link, clock: Clock) -> Tunab
 
 
 def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
-    """Return two limits as a pair; ``None`` if the bench file gives no limits."""
     return None if low is None or high is None else (low, high)
 
 

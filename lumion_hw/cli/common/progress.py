@@ -169,7 +169,6 @@ class RunProgress:
 
 
 def _duration(seconds: float) -> str:
-    """Format a duration in s, min or h."""
     if seconds < 90.0:
         return f"{seconds:.0f} s"
     return f"{seconds / 60.0:.0f} min" if seconds < 5400.0 else f"{seconds / 3600.0:.1f} h"

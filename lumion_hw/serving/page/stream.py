@@ -72,7 +72,6 @@ class UpdateStream:
                 self._wake()
 
     def _wake(self) -> None:
-        """Tell the event loop that there is a new state."""
         loop, news = self._loop, self._news
         if loop is not None and news is not None and not loop.is_closed():
             loop.call_soon_threadsafe(news.set)

@@ -274,7 +274,6 @@ def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
 
 
 def _min_margin(name: str, samples: Sequence[MarginSample]) -> float | None:
-    """Return the lowest margin of a circuit in some samples; ``None`` if it is missing in one of them."""
     margins_db = [sample.margin_db.get(name) for sample in samples]
     known_db = [margin_db for margin_db in margins_db if margin_db is not None and math.isfinite(margin_db)]
     return round(min(known_db), 2) if len(known_db) == len(margins_db) else None
