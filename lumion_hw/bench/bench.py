@@ -314,7 +314,6 @@ class Bench:
         return f"<Bench {self.model.name}, {location}: {', '.join(self._devices)}>"
 
     def _repr_html_(self) -> str:
-        """Return the open devices of the bench as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         reality = "emulated" if self.is_emulated else "real"

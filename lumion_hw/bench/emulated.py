@@ -51,10 +51,6 @@ def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBe
 
     Several threads may use its devices at the same time, as with real devices.
 
-    Args:
-        model: The checked bench file.
-        seed: Random seed.
-
     Yields:
         The emulated bench, and the addresses of its devices by name.
     """

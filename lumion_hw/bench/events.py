@@ -116,6 +116,5 @@ class EventLog:
 
 
 def _as_json_value(value: object) -> object:
-    """Convert numpy numbers and arrays to JSON values, and anything else to text."""
     to_list = getattr(value, "tolist", None)
     return to_list() if callable(to_list) else str(value)

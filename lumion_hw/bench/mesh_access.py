@@ -68,7 +68,6 @@ class MeshAccess:
         return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
 
     def _repr_html_(self) -> str:
-        """Return a drawing of the mesh and the states of its PUCs, for a notebook."""
         from lumion_hw.files.html import html_picture
         from lumion_hw.mesh.picture.drawing import mesh_svg
 

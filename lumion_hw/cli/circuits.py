@@ -46,8 +46,6 @@ _NO_DETOUR_DB = 0.01
 
 
 class _Pair(ParameterType[tuple[str, str]]):
-    """Parameter type: a pair such as ``sfp-a:sfp-b``, the sending and the receiving module of a circuit."""
-
     name = "from:to"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:

@@ -101,7 +101,6 @@ def _signals_end_the_run() -> Iterator[Callable[[], bool]]:
 
 
 def _run(manager: FabricManager, for_s: float | None, is_over: Callable[[], bool]) -> None:
-    """Run the fabric manager, and perform requests of other programs between two steps."""
     from lumion_hw.fabric.requests import RequestBox
 
     service = manager.service

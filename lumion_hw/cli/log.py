@@ -124,7 +124,6 @@ def _header(bench: Bench, reader: Reader, bench_file: str, rate: float, n_rows: 
 
 
 def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
-    """Create the journal of a recording, or open the journal of an interrupted recording with the same devices."""
     from lumion_hw.acquisition.journal import LogJournal
 
     if not resume:

@@ -278,13 +278,7 @@ def _read_mesh(path: pathlib.Path) -> MeshTopology:
 
 
 def routing_document(topology: MeshTopology, routing: Routing, parked: dict[int, State]) -> dict[str, Any]:
-    """Return a routing as a JSON document.
-
-    Args:
-        topology: The mesh.
-        routing: The circuits.
-        parked: State of every PUC, including the PUCs of the circuits.
-    """
+    """Return a routing as a JSON document. ``parked`` is the state of every PUC, including PUCs of the circuits."""
     return {
         "mesh": topology.label,
         "mesh_sha256": topology.sha256,
@@ -404,7 +398,6 @@ def _integers(option: str, text: str, separator: str, count: int | None = None) 
 
 
 def _assignment(text: str) -> tuple[int, str]:
-    """Parse ``PUC=VALUE`` into the PUC number and the text of the value."""
     puc, sign, value = text.partition("=")
     if not sign or not puc.isdecimal():
         raise click.BadParameter(f"{text!r} is not of the form PUC=VALUE, such as 10=bar")

@@ -459,7 +459,6 @@ def _router(
     record: str | None,
     modules: str | None,
 ) -> tuple[MeshRouter, list[str]]:
-    """Return the router for a mesh layout, or for a calibrated bench with the names of its modules."""
     from lumion_hw.schedules.mesh_steps import MeshRouter
 
     if len({option is None for option in (bench_file, record, modules)}) > 1:
@@ -644,7 +643,6 @@ def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force
 def _prepare(
     file: str, bench_file: str, record: CalibrationRecord, out: Path | None, force: bool
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
-    """Load or calculate the circuit configurations of job phases, and write them to a file if ``out`` is given."""
     from lumion_hw.bench.bench import load
     from lumion_hw.files.writing import check_target, over
     from lumion_hw.schedules.phases import load_phases, prepare

@@ -162,7 +162,6 @@ def _start_serving(
     allow: tuple[str, ...],
     page_writes: bool,
 ) -> dict[str, str]:
-    """Start the servers; return their addresses, and the token if web pages are allowed to change settings."""
     addresses = {}
     if "pva" in ports:
         from lumion_hw.serving.pva import PvaServer

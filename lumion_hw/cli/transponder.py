@@ -248,8 +248,6 @@ def dump(
 
 
 class _Password(ParameterType[str]):
-    """Parameter type: the password of a module, up to eight hexadecimal digits."""
-
     name = "hex"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -361,7 +359,6 @@ def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> No
 
 
 def _description(module: Transponder) -> dict[str, Any]:
-    """Return the output of ``transponder show`` by title, each part a dictionary or a list of table rows."""
     from dataclasses import asdict
 
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
@@ -494,7 +491,6 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
 
 
 def _field_text(item: DecodedField) -> str:
-    """Return the decoded value of a register field, followed by its quality unless the quality is ok."""
     if item.quality.value == "ok":
         return item.words
     return f"{item.words} ({item.quality.value})" if item.words else item.quality.value

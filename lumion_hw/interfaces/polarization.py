@@ -124,7 +124,7 @@ class Polarimeter(Protocol):
         """Measure the state of polarization at one instant. Raises ``DeviceError`` if the power is out of range."""
 
     def set_frequency_thz(self, frequency_thz: float) -> float:
-        """Set the optical frequency for the calibration; return the frequency that was set. Raises ``LimitError``."""
+        """Set the optical frequency that the calibration uses; return the frequency set. Raises ``LimitError``."""
 
     def set_averaging_s(self, averaging_s: float) -> float:
         """Set the averaging time to the nearest available value and return that value. Raises ``LimitError``."""

@@ -404,10 +404,9 @@ class BreakoutTransponder(CoherentTransponder, Protocol):
     """
 
     def path(self, first_lane: int) -> CoherentTransponder:
-        """Return one data path. Its calls do not affect the light of other paths; its ``close`` does nothing.
+        """Return the data path that begins on host lane ``first_lane``, counted from 1.
 
-        Args:
-            first_lane: First host lane, from 1.
+        Calls on the path do not affect the light of other paths; its ``close`` does nothing.
 
         Raises:
             ConfigError: No application begins on this host lane.

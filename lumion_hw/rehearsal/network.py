@@ -266,11 +266,7 @@ class NamespaceNetwork:
 
 
 class PairNetwork:
-    """Links as socket pairs, for machines without namespaces; the frames are the job's own messages.
-
-    Args:
-        servers: Names of the servers.
-    """
+    """Links between servers as socket pairs, for machines without namespaces. Frames are the job's own messages."""
 
     kind = "pairs"
 

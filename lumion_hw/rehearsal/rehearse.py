@@ -199,14 +199,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 class _Stage:
-    """Network, light and workers of a rehearsal.
-
-    Args:
-        fabric: The light between the servers.
-        kind: Kind of network, ``tap`` or ``pairs``.
-        job: Kind of job, ``torch`` or ``numpy``.
-        setting: Settings of the rehearsal.
-    """
+    """Network (``tap`` or ``pairs``), light and workers (``torch`` or ``numpy``) of a rehearsal."""
 
     def __init__(self, fabric: LightFabric, kind: str, job: str, setting: RehearsalSetting) -> None:
         self._fabric, self._job, self._setting = fabric, job, setting

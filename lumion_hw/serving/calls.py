@@ -174,7 +174,7 @@ class Calls:
             handle.reading.release()
 
     def document(self, result: object, caller: Caller, device: str) -> dict[str, Any]:
-        """Return the reply to a call: its result, or the handle of a stream or watch, which stays open here."""
+        """Return the reply to a call: its result, or the handle of a stream or watch, which this server keeps open."""
         if isinstance(result, Iterator):
             return {"handle": self._store_handle(result, caller, device), "interface": STREAM}
         try:

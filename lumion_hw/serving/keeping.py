@@ -200,9 +200,6 @@ class BenchKeeper:
         """Stop when the current step or job has ended, or after ``patience_s``; a second call has no effect.
 
         A job that takes longer is abandoned; its journals show its progress, as after a power failure.
-
-        Args:
-            patience_s: Longest wait for the job or step.
         """
         self._stop.set()
         with self._news:
@@ -544,7 +541,6 @@ def _seed(value: object) -> int:
 
 
 def _as_list(value: object) -> list[Any]:
-    """Return the circuits of a request as a list; text is split at commas and blanks."""
     if isinstance(value, str):
         return [name for name in re.split(r"[,\s]+", value) if name]
     if isinstance(value, Sequence):
@@ -555,7 +551,6 @@ def _as_list(value: object) -> list[Any]:
 
 
 def _circuit_request(value: object) -> CircuitRequest:
-    """Return the circuit request for a name such as ``a:b``, or for a document with its fields."""
     if isinstance(value, CircuitRequest):
         return value
     if isinstance(value, Mapping):

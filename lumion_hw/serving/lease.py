@@ -168,11 +168,7 @@ class BenchLease:
             self._active = None
 
     def expire(self, connections: Container[str] | None = None) -> None:
-        """End the lease if its deadline has passed or its holder's connection is lost; call this periodically.
-
-        Args:
-            connections: Established connections; read from the system if not given.
-        """
+        """End the lease if its deadline has passed or its holder's connection is lost; call this periodically."""
         with self._guard:
             active = self._active
             if active is None:

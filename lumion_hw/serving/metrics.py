@@ -92,7 +92,6 @@ def _device(point: Point) -> str:
 
 
 def _readings(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
-    """Yield the numeric readings and settings that are valid now; array elements are separate."""
     for point in state.points.values():
         if point.severity is AlarmSeverity.INVALID or point.value is None or isinstance(point.value, str | np.ndarray):
             continue

@@ -138,7 +138,6 @@ class PvaServer:
             self._add(name, nt, self._first(nt, point), handler)
 
     def _first(self, nt: Any, point: Point) -> Any:
-        """Return the first value to send for a point, with its constant unit, limits and choices."""
         if point.choices:
             value = nt.wrap({"index": _index(point), "choices": list(point.choices)})
         else:
@@ -422,7 +421,6 @@ def _value_or_nan(point: Point) -> Any:
 
 
 def _sent_value(sent: Any, point: Point) -> Any:
-    """Convert a value that a client has sent to the value of the setting."""
     value = sent["value"]
     if point.choices:
         index = int(value["index"])
@@ -442,7 +440,6 @@ def _number(value: Any) -> float:
 
 
 def _table(nt: Any, rows: list[tuple[Any, ...]]) -> Any:
-    """Return a PV Access table of the rows; without rows its columns are empty."""
     columns: dict[str, list[Any]] = {label: [row[i] for row in rows] for i, label in enumerate(nt.labels)}
     return nt.Value(nt.type, {"labels": nt.labels, "value": columns})
 

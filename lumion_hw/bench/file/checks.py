@@ -254,7 +254,6 @@ def _devices(bench: BenchData) -> Iterator[Check]:
 
 
 def _kinds(bench: BenchData) -> Iterator[Check]:
-    """Check every device of a bench file by the rules of its kind."""
     for name in bench.devices:
         kind = bench.kind_of(name)
         if kind is not None:
@@ -406,7 +405,6 @@ def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
 
 
 def _devices_in_fibres(bench: BenchData) -> Iterator[Check]:
-    """Check the attenuators, switches and amplifiers in the light paths of a bench file."""
     uses = PartedUses()
     for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
         for i, part in enumerate(_inline_devices(fibre)):
@@ -488,7 +486,6 @@ def _taps(bench: BenchData) -> Iterator[Check]:
 
 
 def _fractions(base: Path, ends: Sequence[Mapping[Any, Any]], has_receiver: bool) -> Iterator[Check]:
-    """Yield a problem if the sum of the fractions of a splitter exceeds the limit."""
     fractions = [value for end in ends if isinstance(value := end.get("fraction", 1.0), int | float)]
     total = sum(fractions)
     if total > 1.0 + 1e-9 or (has_receiver and total > 1.0 - 1e-9):
@@ -499,7 +496,6 @@ def _fractions(base: Path, ends: Sequence[Mapping[Any, Any]], has_receiver: bool
 def _meter_channel(
     bench: BenchData, uses: PartedUses, path: Path, end: Mapping[Any, Any], fibre: Mapping[Any, Any]
 ) -> Iterator[Check]:
-    """Check that a meter channel exists and that no other fibre uses it."""
     meter, channel = end.get("meter"), end.get("channel", 1 if path[-3] == "taps" else None)
     if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
         return

@@ -72,12 +72,10 @@ def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
 
 
 def _unknown_word(what: str, choices: list[str], word: str) -> str:
-    """Return the message for a value that is not one of the choices, with the closest choice."""
     return f"expected one of {what}{', '.join(choices)}; found {word!r}{did_you_mean(word, choices)}"
 
 
 def _hint(kind: str, value: object) -> str:
-    """Return a hint for a common YAML mistake, or an empty string."""
     if kind == "string_type" and isinstance(value, int | float):
         return ". Put it in quotes"
     if not isinstance(value, str):
@@ -119,7 +117,6 @@ def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str,
 
 
 def _step(node: Mapping[str, Any], part: int | str) -> Mapping[str, Any]:
-    """Return the JSON Schema of a key or list entry within a schema."""
     if isinstance(part, int) and "prefixItems" in node:
         return dict(node["prefixItems"][part])
     by_pattern = next(iter(node.get("patternProperties", {}).values()), None)

@@ -120,7 +120,6 @@ def default_heater_channels(mesh: MeshTopology) -> list[tuple[int | None, int | 
 
 
 def _netlist_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
-    """Yield the mistakes in the keys of a mesh that a netlist describes."""
     file, text = section.get("netlist"), section.get("netlist_text")
     if file is None:
         yield LayoutProblem("topology", "expected also netlist, the file that describes the mesh, found none")

@@ -77,13 +77,7 @@ def builtin_path(name: str) -> pathlib.Path:
 
 @dataclass(frozen=True)
 class BenchFile:
-    """The contents of a bench file when it was read.
-
-    Attributes:
-        path: Path of the file.
-        data: Contents as bytes.
-        text: Contents as text.
-    """
+    """The contents of a bench file when it was read."""
 
     path: pathlib.Path
     data: bytes = field(repr=False)

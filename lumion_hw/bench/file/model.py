@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def _validate_device(device: object) -> object:
-    """Validate a device entry with the model of its kind, importing the kind."""
     if not isinstance(device, Mapping):
         if isinstance(device, DeviceModel):
             return device

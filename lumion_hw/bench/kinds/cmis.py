@@ -183,20 +183,20 @@ def _open(name: str, model: CmisModel, link: Link | ModuleConnection, clock: Clo
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     device, pins = module_device(link, clock, name, None if model.pins is None else model.pins.wired())
-    module = CmisTransponder(
-        device,
-        clock,
-        device=name,
-        expected_vendor=model.vendor,
-        expected_part_number=model.part_number,
-        expected_serial=model.serial,
-        quirks={"power_request": model.power_request},
-        lane=model.media_lane,
-        hold_off_s=model.hold_off_s,
-        pins=pins,
+    return model.open_device(
+        CmisTransponder(
+            device,
+            clock,
+            device=name,
+            expected_vendor=model.vendor,
+            expected_part_number=model.part_number,
+            expected_serial=model.serial,
+            quirks={"power_request": model.power_request},
+            lane=model.media_lane,
+            hold_off_s=model.hold_off_s,
+            pins=pins,
+        )
     )
-    module.open()
-    return module
 
 
 def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:

@@ -33,9 +33,7 @@ class SantecMeterModel(TriggeredMeterModel):
 def _open(name: str, model: SantecMeterModel, link: Link, clock: Clock) -> PowerMeter:
     from lumion_hw.drivers.meters.santec_mpm import SantecMpm
 
-    meter = SantecMpm(link, clock, device=name, expected_serial=model.serial)
-    meter.open()
-    return model.set_up(meter)
+    return model.open_device(SantecMpm(link, clock, device=name, expected_serial=model.serial))
 
 
 def _emulate(bench: EmulatedBench, name: str, model: SantecMeterModel) -> EmulatedSantecMpm:

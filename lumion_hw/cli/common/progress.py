@@ -80,11 +80,6 @@ class RunProgress:
         emulated: Whether the bench is emulated; ``None`` to estimate no remaining time.
         quiet: Print nothing unless stderr is a terminal.
         now: Clock, in seconds.
-
-    Attributes:
-        stage: The current stage.
-        done: Completed steps of this stage.
-        total: Number of steps of this stage.
     """
 
     def __init__(self, emulated: bool | None, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:

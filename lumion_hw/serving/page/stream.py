@@ -30,10 +30,6 @@ _STATE_WAIT_S = 1.0
 class UpdateStream:
     """Passes states from the thread that waits for them to the event loop that serves the pages.
 
-    Args:
-        owner: The owner of the bench.
-        about: Constant properties of the bench.
-
     Attributes:
         n_pages: Number of open pages.
         missed: Number of states that were not sent, summed over all pages.

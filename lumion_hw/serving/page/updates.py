@@ -31,9 +31,6 @@ class PageUpdates:
 
     A page with state 7 gets all parts that changed after state 7. Pages with equal states get the same bytes, so many
     pages cost little more work than one page.
-
-    Args:
-        about: Constant properties of the bench.
     """
 
     def __init__(self, about: Mapping[str, Any]) -> None:
@@ -158,7 +155,6 @@ def to_json(document: Any) -> str:
 
 
 def _point_text(point: Point) -> str:
-    """Return value, time, severity and alarm of a point as JSON, with a fast path for finite numbers."""
     value = point.value
     is_plain = isinstance(value, float) and math.isfinite(value)
     value_text = f"{value:.{_DIGITS}g}" if is_plain else to_json(_json_value(value))
