@@ -85,12 +85,9 @@ def pack_header(header: ImageHeader) -> bytes:
 
 
 def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool) -> bytes:
-    """Return the bytes of the record of one sweep point.
+    """Return the bytes of the record of one sweep point; ``times`` is its ``(settle_us, dwell_us)``, or ``None``.
 
-    Args:
-        body: Changes, or a whole table if ``whole`` is set.
-        times: ``(settle_us, dwell_us)`` of this point, or ``None``.
-        whole: Whether ``body`` is a whole table of codes.
+    ``body`` contains the changes, or a whole table of codes if ``whole`` is set.
 
     Raises:
         ImageError: Too many changes, or a time that does not fit 32 bits; its offset is relative to the record.
