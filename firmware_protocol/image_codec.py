@@ -103,12 +103,7 @@ def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool
 
 
 class ImageReader:
-    """Reads a sweep image from start to end; every error names the offset at which reading stopped.
-
-    Args:
-        data: The whole image.
-        n_dac: Drive channels of the board.
-    """
+    """Reads a sweep image for a board with ``n_dac`` drive channels. Errors give the offset where reading stopped."""
 
     def __init__(self, data: bytes, n_dac: int) -> None:
         self._data = bytes(data)
