@@ -425,16 +425,11 @@ def _next_word(itla: Itla) -> int:
     return int.from_bytes(itla.extended[position : position + 2].ljust(2, b"\0"), "big")
 
 
-def _first_frequency_word(index: int) -> Callable[[Itla], int]:
-    return lambda itla: reg.split_mhz(itla.settings.first_mhz)[index]
+def _words(codes: tuple[int, int, int], mhz: Callable[[Itla], int]) -> Mapping[int, Callable[[Itla], int]]:
+    def word(index: int) -> Callable[[Itla], int]:
+        return lambda itla: reg.split_mhz(mhz(itla))[index]
 
-
-def _frequency_word(index: int) -> Callable[[Itla], int]:
-    return lambda itla: reg.split_mhz(itla.frequency_mhz)[index]
-
-
-def _limit(end: int, index: int) -> Callable[[Itla], int]:
-    return lambda itla: reg.split_mhz(round(itla.profile.frequency_thz[end] * 1e6))[index]
+    return {code: word(index) for index, code in enumerate(codes)}
 
 
 READ: Mapping[int, Callable[[Itla], int]] = {
@@ -452,10 +447,10 @@ READ: Mapping[int, Callable[[Itla], int]] = {
     reg.RES_ENA: lambda itla: reg.ENABLE * itla.enabled,
     reg.GRID: lambda itla: itla.settings.grid[0],
     reg.GRID2: lambda itla: itla.settings.grid[1],
-    **{code: _first_frequency_word(index) for index, code in enumerate((reg.FCF1, reg.FCF2, reg.FCF3))},
-    **{code: _frequency_word(index) for index, code in enumerate((reg.LF1, reg.LF2, reg.LF3))},
-    **{code: _limit(0, index) for index, code in enumerate((reg.LFL1, reg.LFL2, reg.LFL3))},
-    **{code: _limit(1, index) for index, code in enumerate((reg.LFH1, reg.LFH2, reg.LFH3))},
+    **_words((reg.FCF1, reg.FCF2, reg.FCF3), lambda itla: itla.settings.first_mhz),
+    **_words((reg.LF1, reg.LF2, reg.LF3), lambda itla: itla.frequency_mhz),
+    **_words((reg.LFL1, reg.LFL2, reg.LFL3), lambda itla: round(itla.profile.frequency_thz[0] * 1e6)),
+    **_words((reg.LFH1, reg.LFH2, reg.LFH3), lambda itla: round(itla.profile.frequency_thz[1] * 1e6)),
     reg.OOP: lambda itla: round(100.0 * itla.reported_dbm),
     reg.C_TEMP: lambda _: round(100.0 * CASE_C),
     reg.FTFR: lambda itla: round(1e3 * itla.profile.fine_tune_ghz),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from firmware_protocol import Decoder, Frame
 from lumion_hw.emulator.mesh.lumion.wires import BoardToHostLine, HostToBoardLine, Pacing
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.mesh.lumion.device import MeshBoard
 
 
 class Priority(IntEnum):
@@ -35,25 +38,6 @@ class Outgoing:
     frame: Frame
 
 
-class _Board(Protocol):
-    """Interface through which a connection uses the board."""
-
-    def now(self) -> float:
-        """Return the time of the board's clock."""
-
-    def advance(self) -> None:
-        """Advance the board to the clock's present time."""
-
-    def next_due(self) -> float | None:
-        """Return the time of the board's next action without a request from a host."""
-
-    def count_lost_bytes(self, count: int) -> None:
-        """Count bytes that were lost because a host sent them while the receive buffer was full."""
-
-    def disconnect(self, peer: BoardPeer) -> None:
-        """Remove a closed connection from the board."""
-
-
 class BoardPeer:
     """One host connection to the board: bytes in transmission, a frame decoder, and replies that wait to be sent.
 
@@ -68,7 +52,7 @@ class BoardPeer:
         is_open: Whether the host is still connected.
     """
 
-    def __init__(self, board: _Board, pacing: Pacing, mtu: int) -> None:
+    def __init__(self, board: MeshBoard, pacing: Pacing, mtu: int) -> None:
         self._board = board
         self._mtu = mtu
         self.from_host = HostToBoardLine(pacing)
