@@ -30,7 +30,7 @@ class Outgoing:
     Attributes:
         priority: Priority of the frame.
         ready_s: Earliest time to send it.
-        frame: The frame; FAULT_PENDING is set when it is sent.
+        frame: The frame; its flag FAULT_PENDING gets its value at the time of sending.
     """
 
     priority: Priority
@@ -72,7 +72,7 @@ class BoardPeer:
 
     @property
     def free_bytes(self) -> int:
-        """Number of bytes that the host may write now; a host that keeps to it is as slow as on a real wire."""
+        """Number of bytes that the host may write now. A host that respects it is as slow as on a real line."""
         return self.from_host.free_bytes
 
     def receive(self, data: bytes) -> None:
@@ -94,5 +94,5 @@ class BoardPeer:
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """Close the connection from the host's side; outputs stay until the watchdog acts."""
+        """Close the connection from the host's side. Outputs stay on until the watchdog trips."""
         self._board.disconnect(self)
