@@ -78,7 +78,7 @@ class Pairs:
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Convert slopes by readings, ``(readings, c)``, to slopes by pair, ``(heaters, waveguides, c)``; c vectors."""
+        """Convert slopes by readings, ``(readings, c)``, to slopes by pairs, ``(heaters, waveguides, c)``."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():

@@ -197,7 +197,7 @@ class _Point:
 def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
-    """Fit a heater law with one form of the numerators; return the minima, lowest first, and χ² per freedom."""
+    """Fit a heater law with one form of numerators; return minima, lowest first, and χ² per degree of freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found

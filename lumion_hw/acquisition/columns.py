@@ -207,7 +207,6 @@ def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
 
 
 def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
-    """Return the mesh controller if it is open and has monitors."""
     section = bench.model.mesh
     if section is None:
         return {}
