@@ -86,7 +86,7 @@ class Drift:
         power_sigma_db: Shape ``(N,)``; standard error of the power.
         phase_rad: Shape ``(N,)``; phase common to all PUCs, relative to the fit.
         phase_sigma_rad: Shape ``(N,)``; standard error of the phase.
-        sure: Shape ``(N,)``; whether all heater currents are within the fitted range of their laws (not so in sweeps).
+        sure: Shape ``(N,)``; whether all heater currents are in the range for which the heater laws were fitted.
         square_ma2: Shape ``(N,)``; sum of the squared currents of all heaters, proportional to the heat.
     """
 
@@ -158,7 +158,7 @@ class DriftTrajectories:
         )
 
     def corrected(self, observations: Observations, taken_s: Real, delay_s: float) -> Observations:
-        """Return the settings with the drift removed: phase drift becomes detuning, power drift scales readings."""
+        """Return the settings without drift: readings divided by the power drift, phase drift entered as detuning."""
         phase = np.interp(taken_s, self.at_s, self.temperature_rad)
         power_db = np.zeros(len(taken_s))
         for source, (hop_s, size_rad) in self.hops.items():
@@ -204,13 +204,8 @@ def measure_drift(
 ) -> Drift:
     """Measure how far power and common phase of every setting deviate from the fit; skip settings without light.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Result of the fit.
-        observations: Settings in time order.
-        taken_s: Shape ``(N,)``; time of every setting.
-        noise: Noise of a reading.
-        reach_ma: Shape ``(2E,)``; largest current of every heater in the fitted settings.
+    The settings are in time order, taken at ``taken_s``. ``reach_ma`` is the largest current of every heater in the
+    fitted settings.
     """
     # Dark settings show neither power nor phase.
     lit = np.isin(observations.source, model.space.sources)
@@ -257,13 +252,7 @@ def excess_db(
 ) -> float:
     """Return the rms error of the predicted powers in dB, without the contributions of noise and drift.
 
-    Args:
-        drift: Measured deviation of each setting in power and common phase.
-        model: Model of the mesh.
-        parameters: Parameters whose prediction error is measured.
-        observations: The settings, all with light.
-        noise: Noise of a reading.
-        min_mw: Smallest port power that is compared.
+    All settings must have light. Port powers below ``min_mw`` are not compared.
     """
     phase_rad, power_db = _smoothed_by_source(drift)
     moved = replace(
@@ -355,7 +344,6 @@ def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
 
 
 def _spread(values: Real) -> float:
-    """Return the sum of the absolute deviations of the values from their median."""
     spread: float = np.abs(values - np.median(values)).sum()
     return spread
 

@@ -131,14 +131,9 @@ def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, 
 def renew(
     model: MeshModel, likelihood: Likelihood, last: Posterior, days: float, drift: DriftModel | None = None
 ) -> Renewal:
-    """Fit about 30 new settings with the last fit as prior.
+    """Fit about 30 new settings, with the last fit as prior.
 
-    Args:
-        model: Model of the mesh.
-        likelihood: The new readings.
-        last: The last fit.
-        days: Time since the last fit.
-        drift: Assumed changes during this time.
+    ``days`` is the time since the last fit; ``drift`` holds the assumed changes during this time.
     """
     drift = drift or DriftModel()
     prior = prior_after_time(model.space, last, drift, days)
@@ -176,8 +171,8 @@ def _aged_covariance(space: ParameterSpace, last: Posterior, drift: DriftModel, 
 def _covariance_after_readings(covariance: Real, information: Real) -> Real:
     """Return a covariance L·Lᵀ after new readings with Fisher information I: L·(1 + Lᵀ·I·L)⁻¹·Lᵀ.
 
-    The inverse of a sum of inverses would lose digits: a sum of frequency and loop phases is known to a milliradian,
-    but each of the two alone not even to a radian.
+    Inverting a sum of inverses would lose digits, because the sum of a frequency and a loop phase is known to a
+    milliradian although neither of them is known to a radian.
     """
     spread = np.sqrt(np.diag(covariance))
     # Using the root keeps the digits of sums that are known to a milliradian.
@@ -226,11 +221,8 @@ class Health:
 def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior, drift: DriftModel) -> Health:
     """Compare measured readings with the predictions of a fit or record.
 
-    Args:
-        model: Model of the mesh.
-        likelihood: Readings with their noise.
-        posterior: Parameters of the fit or record, with their covariance.
-        drift: Changes that are tolerated: source power, and for ``Health.but_temperature`` also the chip temperature.
+    ``drift`` holds the changes that are tolerated: source power, and for ``Health.but_temperature`` also the chip
+    temperature.
 
     Raises:
         CalibrationError: No monitor receives light.
@@ -291,14 +283,8 @@ def _chi2_at_best_temperature(
     """Return χ² per reading at the best-fitting temperature, including a penalty for the temperature change.
 
     A tenth of a kelvin moves a ring resonance too far for a linear model. Several temperatures are tried, and the best
-    one is refined step by step.
-
-    Args:
-        model: Model of the mesh.
-        likelihood: Readings with their noise.
-        vector: Parameter vector of the fit or record.
-        spread: Covariance of all parameter changes except those due to temperature, shape ``(size, size)``.
-        warmed: Change of the parameters for one sigma of temperature.
+    one is refined step by step. ``spread`` is the covariance of all parameter changes except those due to temperature;
+    ``warmed`` is the change of the parameters for one sigma of temperature.
     """
 
     def at(rise: float) -> tuple[float, float]:
@@ -323,5 +309,4 @@ def _chi2_at_best_temperature(
 
 
 def _chi2(residual: Real, covariance: Real) -> float:
-    """Return the mean squared residual of the compared readings, weighted with their full covariance."""
     return float(residual @ np.linalg.solve(covariance, residual)) / max(len(residual), 1)

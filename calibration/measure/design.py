@@ -276,7 +276,7 @@ class Designer:
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
-        """Return for every setting the derivatives of its readings in units of reading noise, each ``(M, P)``."""
+        """Return for every setting the derivatives of M readings by P parameters, in units of reading noise."""
         rows: list[Single] = []
         for part in self._model.linearise(self._parameters, observations):
             sigma = self._noise.sigma_ma(part.reading_ma)
@@ -287,7 +287,6 @@ class Designer:
         return rows
 
     def _gains(self, rows: list[Single]) -> Real:
-        """Return the reduction of the sum of the phase variances by every setting."""
         root = self._root
         every = (np.concatenate(rows) @ root).reshape(len(rows), -1, root.shape[1])
         taken = (every @ root[self._wanted].T).astype(np.float64)

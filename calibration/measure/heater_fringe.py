@@ -79,19 +79,15 @@ class HeaterFit:
 
 
 NOT_SWEPT = HeaterFit(None, np.inf, 0.0, 0.0)
-"""Result for an arm without a heater, or with a heater whose phase no power shows."""
+"""Result for an arm without a heater, or with a heater that changes no monitor reading."""
 
 
 def fit_heater(
     sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, heaters: NominalHeaters
 ) -> HeaterFit:
-    """Fit phase as a function of current to the sweeps of one heater.
+    """Fit phase as a function of current to one or several sweeps of one heater with the given largest current.
 
-    Args:
-        sweeps: One or several sweeps.
-        noise: Noise of a reading.
-        heater_max_ma: Largest current of the heater.
-        heaters: Expected heaters of the chip.
+    ``heaters`` are the expected heaters of the chip, from which the search starts.
     """
     # All constants of the fit hold for the published heaters, so squared currents are in units in which this heater
     # equals them.
@@ -131,7 +127,7 @@ _BENDING = PUBLISHED_BENDING_PER_MA2
 
 @dataclass(frozen=True)
 class _BendingPrior:
-    """Expected relative change κ of the resistance, per mA² of the published heaters.
+    """Prior for κ, the relative change of the heater resistance per mA² (of the published heaters).
 
     Attributes:
         sigma: Standard deviation about the published value.
@@ -151,7 +147,7 @@ _AT_ANY_FOUNDRY = _BendingPrior(0.02, (-0.02, _BENDING, 0.05), 3.0)
 
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """Optional terms in the numerators of the power formula, and the expected change of the resistance.
+    """Optional terms in the numerators of the power formula (see the module), and the prior for the resistance.
 
     Attributes:
         orders: Harmonics of the phase φ.
@@ -178,7 +174,7 @@ class _SweepTrace:
 
     Attributes:
         squares: Shape ``(n,)``; squared currents in units of the published heaters.
-        values: Shape ``(n, m)``.
+        values: Shape ``(n, m)``; readings at n currents, in units of noise, in m columns.
         detectors: Number of detectors.
         modulation: Rms swing of the detector with the largest swing.
     """
@@ -295,7 +291,6 @@ def _initial_guesses(
 
 
 def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
-    """Improve all start points of the fit at once by damped Gauss-Newton steps."""
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
     sigma = np.concatenate([[np.inf, form.bending.sigma], np.full(2 * len(traces), _LOOP_SIGMA)])

@@ -75,12 +75,8 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     """Measure without light, then every source with a few sets of heater currents (backgrounds).
 
     The first background is the reference setting with all heaters off, the others are random. A source or monitor
-    counts as dead only if it is also dark on some additional backgrounds.
-
-    Args:
-        logbook: Access to the mesh.
-        rng: Random generator for the backgrounds.
-        driven: Shape ``(2 n_pucs,)``; heaters to drive; by default all.
+    counts as dead only if it is also dark on some additional backgrounds. ``driven`` are the heaters to drive; by
+    default all.
 
     Raises:
         CalibrationError: No source or no monitor works.
@@ -138,12 +134,8 @@ def _judged(
 ) -> Survey:
     """Decide which sources and monitors work, from the largest reading of every source at every monitor.
 
-    Args:
-        probe: The mesh.
-        seen: Largest reading above the dark level, in mA; one row per source (ascending), one column per monitor.
-        within: Which monitors light from at least one source can reach.
-        noise: Noise of the readings.
-        level_ma: Dark level of the monitors.
+    ``seen`` is this reading above the dark level in mA: one row per source (ascending), one column per monitor.
+    ``within`` tells which monitors the light of at least one source can reach.
 
     Raises:
         CalibrationError: No source or no monitor works.
@@ -290,11 +282,7 @@ def reference_changes(
 ) -> list[ReferenceChange]:
     """Return, for each source and frequency, the largest change of the reference setting since its first reading.
 
-    Args:
-        entries: Entries of the logbook.
-        sources: Ports of the sources to compare.
-        noise: Noise of a reading.
-        ignored_columns: Columns of the readings to ignore, for dead monitors.
+    ``ignored_columns`` are the columns of dead monitors in the readings.
     """
     changes = []
     for (source, _), (first, *later) in sorted(reference_readings(entries).items()):

@@ -25,18 +25,18 @@ _LAW_STEP_RAD = np.pi / 3.0
 
 @dataclass(frozen=True, eq=False)
 class Heated:
-    """Effect of the heaters in N settings.
+    """Effect of the heaters in N settings on E PUCs and J waveguide joints.
 
     Attributes:
         powers: Shape ``(3, N, 2E)``; squared currents and their powers after thermal lag: mA², mA⁴, mA⁶.
         bend_ma2: Shape ``(N, 2E)``; phase from the terms ρ4 and ρ6 of the law, divided by ρ2, in mA².
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
-        own_rad: Shape ``(N, 2E)``; phase of every arm by its own heater, from the three terms of the law.
+        own_rad: Shape ``(N, 2E)``; phase of every arm due to its own heater, from the three terms of the law.
         by_own: Shape ``(N, 2E)`` or one number; derivative of an arm's phase by ``own_rad``.
-        arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and all others.
-        joint_rad: Shape ``(N, J)``; phase of every waveguide joint by heat.
+        arm_rad: Shape ``(N, 2E)``; phase of every arm due to its own heater and all others.
+        joint_rad: Shape ``(N, J)``; phase of every waveguide joint due to heat.
         driven_ma: Shape ``(N, 2E)``; heater currents as set.
-        late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings (see ``Observations.late``), or ``None``.
+        late: Remaining heat of earlier settings (see ``Observations.late``), or ``None``.
     """
 
     powers: Real
@@ -82,12 +82,9 @@ class Heating:
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
-        """Return the phases of arms and waveguide joints in N settings.
+        """Return the phases of arms and waveguide joints in N settings with currents of shape ``(N, 2E)``.
 
-        Args:
-            parameters: Parameter values at which to evaluate.
-            currents_ma: Shape ``(N, 2E)``.
-            late: Shape ``(N, 2E, T, 3)``; slow heat left by earlier settings.
+        ``late`` is the slow heat left by earlier settings, see ``Observations.late``.
         """
         square = self._flowing_ma(parameters, currents_ma) ** 2
         powers = np.stack([square, square**2, square**3])
@@ -115,15 +112,10 @@ class Heating:
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Convert derivatives by phases to derivatives by heater laws, heat factors (per heater) and crosstalk kernel.
 
-        Args:
-            parameters: Parameter values at which to evaluate.
-            heated: Result of :meth:`phases` at this point, for N settings.
-            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms; the result has
-                their precision.
-            joint: Shape ``(N, M, J)``; derivatives by the phases of the waveguide joints.
-
-        Returns:
-            By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
+        ``heated`` is the result of :meth:`phases` for the same N settings and parameters. ``arm``, ``(N, M, 2E)``, and
+        ``joint``, ``(N, M, J)``, are derivatives of M numbers per setting by the phases of arms and waveguide joints.
+        The result, by group of :class:`calibration.model.space.ParameterSpace`, has shapes ``(N, M, size)`` and the
+        precision of ``arm``.
         """
         # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
         # joints.
@@ -148,12 +140,7 @@ class Heating:
     ) -> dict[str, Slopes]:
         """Return derivatives by the parameters of heat-related effects, by group, each ``(N, M, size)``.
 
-        Args:
-            names: Names of the effects that the model includes.
-            parameters: Parameter values at which to evaluate.
-            heated: Result of :meth:`phases` at this point, for N settings.
-            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
-            joint: Shape ``(N, M, J)``; derivatives by the phases of the waveguide joints.
+        ``names`` are the effects that the model includes; see :meth:`chain` for the other arguments.
         """
         own: dict[str, Real] = {}
         if "slow_heat_share" in names and heated.late is not None:
@@ -179,7 +166,7 @@ class Heating:
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return derivatives of phases (by own heaters) by the parameters of shared return lines, ``(N, 2E, 2T)``."""
+        """Return derivatives of each arm's phase by the 2T parameters of shared return lines, ``(N, 2E, 2T)``."""
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
@@ -217,7 +204,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return heater-to-waveguide crosstalk at amplitude 1, its derivative by decay length, and the floor's."""
+        """Return heater-to-waveguide crosstalk at amplitude 1, and its derivatives by decay length and by floor."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -228,7 +215,7 @@ class Heating:
 
 
 def _by_own(arm: Slopes, heated: Heated) -> Slopes:
-    """Convert derivatives by phases of arms to derivatives by the phases from their own heaters, ``(N, M, 2E)``."""
+    """Convert derivatives by phases of arms to derivatives by the part due to their own heaters, ``(N, M, 2E)``."""
     slopes = heated.by_own
     return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
 

@@ -46,8 +46,8 @@ SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
 """Usual drift from setting to setting: power by fibre polarization and laser (assumption); phase by temperature, which
 varies by 10 to 100 mK even when locked (assumed), at 0.6 rad/K."""
 MODEL_ERROR = 5e-4
-"""Relative error of the model, which matters with low-noise meters: a fit explains readings with 1e-4 noise with this
-value, but not with 2e-4. Three-term heater laws are wrong by 1e-4. Drive steps are known and not included."""
+"""Relative error of the model, which matters with low-noise meters. With this value a fit explains readings with a
+noise of 1e-4; with 2e-4 it does not. Three-term heater laws are wrong by 1e-4. Known drive steps are not included."""
 
 
 def with_model_error(noise: NoiseModel) -> NoiseModel:
@@ -128,12 +128,10 @@ class Likelihood:
         return idle
 
     def discrepancy(self, reading_ma: Real, drift_ma: Real, maximum: float = _MAX_DISCREPANCY) -> float:
-        """Return the smallest model discrepancy η that explains the residuals; 0 if noise does.
+        """Return the smallest model discrepancy η, up to ``maximum``, that explains the residuals; 0 if noise does.
 
-        Args:
-            reading_ma: Shape ``(N, M)``; predicted readings.
-            drift_ma: Shape ``(N, M, 2)``; change of the readings for one sigma of each drift.
-            maximum: Largest discrepancy, returned if no smaller value explains the residuals.
+        ``reading_ma``, ``(N, M)``, are the predicted readings; ``drift_ma``, ``(N, M, 2)``, is their change for one
+        sigma of each drift.
         """
 
         def unexplained(discrepancy: float) -> bool:
@@ -166,11 +164,8 @@ def weight(residual: Real) -> Real:
 def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]:
     """Return values in sigmas, weighted so that drift D counts as noise: V^-1/2 · values with V = 1 + D·Dᵀ.
 
-    With D = U·s·Wᵀ, V^-1/2 is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
-
-    Args:
-        values: Shape ``(n, M)``, or ``(n, M, P)`` for several at once; in sigmas. The result has their precision.
-        drift: Shape ``(n, M, 2)``; D, the change of the readings for one sigma of each drift, in their sigmas.
+    The values, ``(n, M)`` or ``(n, M, P)``, keep their precision. D, ``(n, M, 2)``, is the change of the readings for
+    one sigma of each drift, in units of their sigmas. With D = U·s·Wᵀ, V^-1/2 is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
     """
     if not drift.any():
         return values

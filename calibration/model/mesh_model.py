@@ -185,7 +185,10 @@ class MeshModel:
         )  # fmt: skip
 
     def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Slopes, Real]:
-        """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and the heat, ``(N, 2E)``.
+        """Return the sensitivity of readings to waveguide phases, and the heat of every heater, in N settings.
+
+        The derivatives have the shape ``(N, M, 2E + J)`` for M monitors, 2E arms and J waveguide joints; the heat has
+        ``(N, 2E)``.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -200,7 +203,7 @@ class MeshModel:
         return response.reading_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
 
     def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
-        """Return the variance of readings due to unfitted pair crosstalk, ``(N, M)``; ``None`` without pairs.
+        """Return the variance of readings due to unfitted pair crosstalk, ``(N, M)``; ``None`` if no pairs are fitted.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -294,7 +297,7 @@ class MeshModel:
         return scale
 
     def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
-        """Return the relative power at the first port of each setting's source and, if any has one, at the second."""
+        """Return the relative power at the first port of each setting's source and, if a source has two, the second."""
         first = np.ones((len(number), 1))
         if not self.space.seconds:
             return [first]
@@ -343,15 +346,10 @@ class MeshModel:
         return first, second
 
     def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
-        """Return the derivatives of a weighted sum of all readings, shape ``(size,)``.
+        """Return the derivatives of a sum of all readings with the given weights, ``(N, M)``; shape ``(size,)``.
 
         The result equals the weighted sum of the derivatives of :meth:`linearise`. It takes a fraction of the time,
         because the adjoint light of all monitors of a setting is propagated in one solution.
-
-        Args:
-            parameters: Parameter values at which to evaluate.
-            observations: The settings.
-            weight: Shape ``(N, M)``; weight of every reading.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -484,11 +482,12 @@ class MeshModel:
         return Linearised(settings, response.reading_ma, jacobian)
 
     def _by_phase(self, light: _SettingLight, adjoint: Waves) -> dict[str, Slopes]:
-        """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
+        """Return derivatives of K numbers per setting by arm and joint phases, coupler angles and losses.
 
-        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, contains the factor 2·scale·S*. With the field S =
-        Σ h·a (adjoint light h, waves a), a derivative by a phase (factor -j) is an imaginary part and a derivative by a
-        loss a real part. The result has the precision of the adjoint light.
+        The shapes are ``(n, K, E)`` for E PUCs and ``(n, K, J)`` for J joints. The adjoint light, ``(n, K, 4E)``,
+        contains the factor 2·scale·S*. With the field S = Σ h·a (adjoint light h, waves a), a derivative by a phase
+        (factor -j) is an imaginary part and a derivative by a loss a real part. The result has the precision of the
+        adjoint light.
         """
         cells, entering = light.cells, light.entering.astype(adjoint.dtype)
         (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light arriving at end A and at end B
@@ -623,9 +622,7 @@ def _parts(by_amplitude: Waves) -> Slopes:
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
     """Return the waves in both arms (upper, lower): first those that entered at end A, then those at end B.
 
-    Args:
-        cells: Unit cells.
-        waves: Shape ``(n, k, 4E)``; waves entering every PUC-port.
+    ``waves``, ``(n, k, 4E)``, enter every PUC-port.
     """
     result = []
     for end, eta in ((0, cells.eta_in), (2, cells.eta_out)):

@@ -48,12 +48,8 @@ def normal_equations(
 ) -> NormalEquations:
     """Return the normal equations of a fit around a parameter point.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Parameter values at which to evaluate.
-        likelihood: Readings with their noise.
-        free: Shape ``(size,)``; which parameters are free.
-        discrepancy: Model discrepancy η, see :class:`calibration.model.likelihood.Likelihood`.
+    ``free``, ``(size,)``, tells which parameters are free. ``discrepancy`` is the model discrepancy η, see
+    :class:`calibration.model.likelihood.Likelihood`.
     """
     wanted = np.flatnonzero(free)
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
@@ -146,11 +142,7 @@ def white_rows(
 ) -> Iterator[WhiteRows]:
     """Yield residuals and derivatives at a point in units of reading noise (whitened), in blocks of settings.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Parameter values at which to evaluate.
-        likelihood: Readings with their noise.
-        wanted: Shape ``(P,)``; indices of the parameters.
+    ``wanted`` are the indices of the P parameters.
     """
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
@@ -182,16 +174,8 @@ def equations_with(
 ) -> NormalEquations:
     """Return the normal equations at a point, with an information matrix that was calculated at a nearby point.
 
-    This takes a fraction of the time of :func:`normal_equations`, with the same slope.
-
-    Args:
-        model: Model of the mesh.
-        parameters: Parameter values at which to evaluate.
-        likelihood: Readings with their noise.
-        information: Shape ``(P, P)``; information of the other point about the same free parameters.
-        reading_ma: Shape ``(N, M)``; predicted readings at the point.
-        free: Shape ``(size,)``; which parameters are free.
-        discrepancy: Model discrepancy η, see :class:`calibration.model.likelihood.Likelihood`.
+    This takes a fraction of the time of :func:`normal_equations`, with the same slope. ``information`` must belong to
+    the same free parameters; ``reading_ma`` are the predicted readings at the point.
     """
     # D is recalculated at every point. With D of the other point, source frequencies were wrong by a standard error.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)

@@ -15,10 +15,8 @@ SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
 def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
     """Return the slow heat left by earlier settings (``Observations.late``), shape ``(N, 2E, T, 3)``.
 
-    Args:
-        currents_ma: Shape ``(N, 2E)``; currents of all settings. Heaters were off before the first one.
-        taken_s: Shape ``(N,)``; time of each reading.
-        wait_s: Time in s from the drive of a setting to its reading; until the drive, the previous setting was on.
+    ``currents_ma`` are the currents of all settings; heaters were off before the first one. ``taken_s`` is the time of
+    each reading. The drive of a setting comes ``wait_s`` before its reading; until then the previous setting was on.
     """
     powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
     before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))

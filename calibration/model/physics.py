@@ -166,9 +166,7 @@ class PairDirections:
     def unfitted_variance(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
         """Return the variance of readings, shape ``(N, M)``, due to unfitted pair crosstalk with a prior width of 1.
 
-        Args:
-            by_waveguide: Shape ``(N, M, W)``; derivatives of readings by the phases of arms and joints.
-            heat_mw: Shape ``(N, 2E)``; heat of every heater.
+        ``by_waveguide``, ``(N, M, W)``, are the derivatives of readings by the phases of arms and joints.
         """
         every = heat_mw**2 @ self.curve_rad_per_mw.T**2
         whole = (by_waveguide**2 @ every[..., None])[..., 0]

@@ -151,16 +151,11 @@ def default_prior(
 
 
 def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderTest) -> Prior:
-    """Return the prior of a device before its readings are fitted.
+    """Return the prior of a device before its readings are fitted, around a start point.
 
     Monitors scatter around their nominal responsivity; a monitor whose reading is far off (other range, broken
     amplifier) gets no prior. The mean frequency of modules is not measured and the stated wavelengths are not precise
     enough, so phases refer to the mean frequency.
-
-    Args:
-        space: The parameters.
-        start: Start point of the fit.
-        device: The device under test.
     """
     prior = default_prior(space, start, device.heaters, device.puc_loss_db)
     monitors = space.group("monitor_db")

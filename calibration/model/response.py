@@ -68,11 +68,8 @@ class Response:
     ) -> Response:
         """Return the photodiode response in n settings.
 
-        Args:
-            extra_physics: Deviations from proportional photodiodes.
-            linear_ma: Shape ``(n, M)``; L, the photocurrents proportional to the light.
-            number: Shape ``(n,)``; index of the source.
-            full_ma: Shape ``(n, M)``; L for full transmission from the source.
+        ``linear_ma`` are the photocurrents L proportional to the light, ``full_ma`` those for full transmission from
+        the source; both ``(n, M)``. ``number`` is the index of the source in each setting.
         """
         ripple: Real | float = 1.0
         if (ripple_db := extra_physics.get("port_ripple_db")) is not None:

@@ -21,7 +21,7 @@ DRIFTED = 8
 USUAL = 1800
 """Work of a whole undisturbed run on 72 PUCs, verification included, per reading of its random settings."""
 USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
-"""The same for larger meshes: a constant plus a multiple of the work for derivatives (4,200 in total on 265 PUCs)."""
+"""Work of such a run on larger meshes: a constant plus a multiple of the work for derivatives (4,200 for 265 PUCs)."""
 OTHERWISE = 300
 """Work of a run outside its fits, per reading."""
 MAX_SEARCH_WORK = 1.25

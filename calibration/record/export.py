@@ -78,7 +78,6 @@ def _named(found: MeshParameters) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """Return numbers in JSON form, with ``None`` for NaN."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim == 0:
         return float(array) if np.isfinite(array) else None

@@ -39,7 +39,7 @@ class Sweep:
     """Sweep of one heater with everything else constant.
 
     Attributes:
-        heater: heater number, 2·PUC + arm.
+        heater: Heater number, 2·PUC + arm.
         settings: Indices of the settings, in time order.
     """
 

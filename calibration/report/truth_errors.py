@@ -151,10 +151,7 @@ _NORMALISED = {
 def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations | None = None) -> list[Metric]:
     """Return the errors of a record against the hidden truth, after programming all PUCs to bar and to cross.
 
-    Args:
-        bench: The emulated bench.
-        record: The record.
-        fitted: Settings that were fitted; with them, errors are also compared with their Cramér-Rao bound.
+    With ``fitted`` (the settings of the fit), errors are also compared with their Cramér-Rao bound.
 
     Raises:
         ConfigError: The bench is not emulated.

@@ -352,7 +352,6 @@ class Bootstrap:
         return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
-        """Return nominal mesh parameters with the phases and power levels that the search found."""
         # Only differences of common phases per PUC are observable; their mean is assumed to match the stated
         # frequencies.
         source_phase_rad = nearest_branches(found.source_phase_rad)
@@ -375,13 +374,7 @@ def _without_reference(observations: Observations) -> Observations:
 
 
 def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool = False) -> int:
-    """Return the number of random settings to measure before the first phase search.
-
-    Args:
-        mesh: The mesh.
-        monitors: Number of monitors.
-        one_laser_first: Whether the phase search starts with the light of one laser.
-    """
+    """Return the number of random settings to measure before the first phase search."""
     phases = mesh.n_pucs + len(mesh.joints)
     each = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
     return max(-(-each * phases // monitors), _MIN_SETTINGS)

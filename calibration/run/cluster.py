@@ -130,7 +130,6 @@ def _failed(job: BenchJob, text: str) -> BenchOutcome:
 
 
 def _on_worker(job: BenchJob, run: str) -> BenchOutcome:
-    """Calibrate one bench on a worker of the cluster."""
     distributed = require_distributed()
     worker, event = distributed.get_worker(), distributed.Event(run)
     asked_s, answer = -_ASK_EVERY_S, False

@@ -129,7 +129,6 @@ class DryRun:
 
 
 def _check_heat(stages: Sequence[StagePlan], limit_mw: float) -> None:
-    """Raise ``LimitError`` if a stage needs more heat than the bench file allows."""
     worst = max(stages, key=lambda stage: stage.peak_mw)
     if worst.peak_mw > limit_mw:
         raise LimitError(
@@ -177,8 +176,6 @@ def expected_heat_mw(model: BenchModel) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Nominal:
-    """Nominal values of a bench from its file."""
-
     mesh: MeshTopology
     device: HeaterDriverModel
     sources: tuple[int, ...]
@@ -275,8 +272,6 @@ def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
 
 
 class _RunPlanner:
-    """Planner for the calibration of one bench."""
-
     def __init__(
         self, nominal: _Nominal, goal: Goal, rng: np.random.Generator, progress: Callable[[str, int, int], None]
     ) -> None:
@@ -345,7 +340,6 @@ class _RunPlanner:
         )
 
     def _fit(self, plan: Observations, stage: str) -> FitResult:
-        """Return the expected result of a fit of the given settings."""
         self._progress(stage, 0, 1)
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")

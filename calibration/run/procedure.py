@@ -208,7 +208,6 @@ class Calibration:
             self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
-        """Extend the calibration to the further wavelengths."""
         extension = WavelengthExtension(
             self.logbook,
             self._model(start),
@@ -366,7 +365,6 @@ class Calibration:
             self.faults += [f"reference setting, {words}" for each in changes for words in each.words()]
 
     def _store_effort(self, bench_s: float, cpu_s: float) -> None:
-        """Store settings, readings and times of the run among the quality figures."""
         total = self.logbook.effort
         self.quality["settings"] = float(total.settings)
         self.quality["source_changes"] = float(total.source_changes)
@@ -393,7 +391,6 @@ class Calibration:
         return build_record(space, parameters, self._origin(), covariance, bound)
 
     def _origin(self) -> Origin:
-        """Return the contents of the record besides the parameters."""
         from lumion_hw import __version__
 
         device, heaters, start, diagnosed = self.device, self._bootstrap.heaters, self._start, self._diagnosed
@@ -459,12 +456,9 @@ def first_fit(
 ) -> tuple[Start, DiagnosedFit]:
     """Fit from one start point after another until a fit explains the readings; return start point and diagnosed fit.
 
-    Args:
-        bootstrap: The stages before the fit, which can repeat the phase search.
-        start: Result of the first search.
-        diagnosis: Function that returns the fault diagnosis for a start point.
-        found: Function called with every start point and its diagnosed fit.
-        work: Counter and limit of the work; unlimited if not given.
+    ``start`` is the result of the first search; ``bootstrap`` can repeat the search. ``diagnosis`` returns the fault
+    diagnosis for a start point. ``found`` is called with every start point and its diagnosed fit. ``work`` counts and
+    limits the work.
     """
     work = work or FitWork()
     work.spent += start.search.work

@@ -109,11 +109,8 @@ class Verification:
     def is_wrong(self, *, guessed: bool) -> bool:
         """Return whether the measured light deviates by more than both the tolerance and the record's standard errors.
 
-        A deviation within the standard errors is not an error of the record.
-
-        Args:
-            guessed: Whether the standard errors were increased so much that they are unreliable. If so, only the
-                tolerance counts.
+        A deviation within the standard errors is not an error of the record. If the standard errors are ``guessed``
+        (increased so much that they are unreliable), only the tolerance counts.
         """
         beyond = bool(self.results) and self.excess_db > TOLERANCE_DB
         return beyond and (guessed or self.chi2 > _EXPLAINED_CHI2)
@@ -432,7 +429,7 @@ def _responsivity(record: CalibrationRecord, port: int) -> float:
 def _slopes_db(
     record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
 ) -> Real | None:
-    """Return the derivatives of all powers in dB by the parameters; dB relative to prediction or reading (brighter).
+    """Return the derivatives of all powers in dB by the parameters; dB refer to the brighter of prediction and reading.
 
     The shape is ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown
     responsivity; ``None`` for a record whose crosstalk is a matrix.
@@ -477,9 +474,7 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
 def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
     """Return a sentence (in a tuple) if the held-out error of a record exceeds the tolerance, else an empty tuple.
 
-    Args:
-        record: The record.
-        tolerance_db: Largest acceptable held-out rms error above noise; any error is accepted if not given.
+    The error is the rms error in dB above noise; any error is accepted if no tolerance is given.
     """
     excess_db = record.quality.get("held_out_excess_db")
     if tolerance_db is None or (excess_db is not None and excess_db <= tolerance_db):
@@ -530,7 +525,6 @@ def verify_at(
 
 
 def _with_sources(record: CalibrationRecord, ports: Sequence[int]) -> CalibrationRecord:
-    """Return a record that contains the given sources only."""
     entries = [
         entry
         if (entry.port if entry.lit_with is None else entry.lit_with) in ports

@@ -249,8 +249,8 @@ class WavelengthExtension:
             # Steps must grow, or the light would never reach the wavelength.
             if stepped and reach_hz < _MIN_GAIN * last_hz:
                 raise CalibrationError(
-                    f"the error of the group delay is {1e15 * self._slopes.delay_sigma_s:.2g} fs, too large for light "
-                    f"{1e-9 * abs(offsets_hz[0]):.0f} GHz away",
+                    f"the group delay is known to {1e15 * self._slopes.delay_sigma_s:.2g} fs only, too uncertain to "
+                    f"predict light {1e-9 * abs(offsets_hz[0]):.0f} GHz from the reference",
                     hint="Choose wavelengths that are closer together, or use sources with better frequency accuracy.",
                 )
             self._total += self._plan.step_settings

@@ -82,12 +82,6 @@ def write_documents(
 ) -> int:
     """Write the documents of a recording as JSON lines and return their number.
 
-    Args:
-        recording: The recording.
-        target: The file to write.
-        over: Which existing files to overwrite.
-        patterns: Names of channels, as in :func:`bluesky_documents`.
-
     Raises:
         ConfigError: As :func:`bluesky_documents`, or the target cannot be written.
     """

@@ -60,10 +60,7 @@ class FittedCurve:
     _terms: ClassVar[tuple[FitTerm, ...]] = ()
 
     def plot(self, target: AnyPath | None = None) -> Figure:
-        """Draw the measured points, the fitted curve and the residual.
-
-        Args:
-            target: The picture file to write: .png, .svg or .pdf.
+        """Draw the measured points, the fitted curve and the residual into a .png, .svg or .pdf file.
 
         Raises:
             ConfigError: matplotlib is not installed, or the picture cannot be written.
@@ -231,12 +228,9 @@ def _correlation_length(residual: Real) -> int:
 
 
 def propagated(derived: Callable[[Real], Real], at: Real, covariance: Real) -> Real:
-    """Return standard errors of quantities derived from parameters, to first order.
+    """Return standard errors of quantities derived from fitted parameters, to first order.
 
-    Args:
-        derived: Function from parameters of shape ``(k,)`` to quantities of shape ``(m,)``.
-        at: Fitted parameters.
-        covariance: Covariance of the parameters, shape ``(k, k)``; infinite errors stay infinite.
+    ``derived`` converts parameters of shape ``(k,)`` to quantities of shape ``(m,)``. Infinite errors stay infinite.
     """
     if not np.all(np.isfinite(covariance)):
         return np.full(len(derived(at)), np.inf)

@@ -93,7 +93,6 @@ class RecordedLog:
         return data
 
     def _about(self) -> dict[str, str]:
-        """Return a recording's bench, start time, software, devices and calibration record as text."""
         header = self.header
         about = {"bench": header.bench, "started": header.started, "software": header.software}
         about |= {f"device.{name}": str(who) for name, who in header.devices.items()}

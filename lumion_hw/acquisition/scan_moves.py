@@ -139,7 +139,6 @@ class Moves:
 
 
 def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Track]:
-    """Return the settings of one axis with their values, as the caller of the scan gave them."""
     together = (names,) if isinstance(names, str) else names
     columns = (values,) if isinstance(names, str) else tuple(values)
     if len(together) != len(columns) or not together:

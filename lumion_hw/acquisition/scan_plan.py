@@ -105,11 +105,7 @@ class ScanPlan:
         return tuple(setting for axis in self.axes for setting in axis.settings)
 
     def place(self, step: int) -> tuple[int, ...]:
-        """Return the position along every axis of the scan's n-th step.
-
-        Args:
-            step: Number of the step from 0, in the order of the visits.
-        """
+        """Return the position along every axis of the scan point that is visited at a step, counted from 0."""
         places: list[int] = []
         passed = step
         for size in reversed(self.shape):

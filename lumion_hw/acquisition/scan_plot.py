@@ -76,7 +76,6 @@ def axis_text(axis: ScanAxis) -> str:
 
 
 def _moving_axes(plan: ScanPlan) -> tuple[ScanAxis, ...]:
-    """Return the scan axes that have more than one point."""
     return tuple(axis for axis in plan.axes if axis.n_points > 1)
 
 
@@ -103,7 +102,6 @@ def _draw_lines(panel: Axes, axis: ScanAxis, names: Sequence[str], values: _Valu
 def _draw_map(
     panel: Axes, slow: ScanAxis, fast: ScanAxis, name: str, values: _Values, units: Mapping[str, str]
 ) -> None:
-    """Draw one reading as a color map over two axes."""
     x, y = (
         np.arange(axis.n_points) if isinstance(_positions(axis)[0], str) else _positions(axis) for axis in (fast, slow)
     )

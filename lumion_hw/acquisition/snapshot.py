@@ -328,13 +328,7 @@ def restore(
 
 
 class _Restoring:
-    """A running restoration of a snapshot.
-
-    Args:
-        settings: All settings of the devices concerned.
-        changes: The differences.
-        progress: Called after every write.
-    """
+    """A running restoration of a snapshot: ``settings`` of the devices concerned, of which ``changes`` are written."""
 
     def __init__(self, settings: Mapping[str, Setting], changes: Sequence[SettingChange], progress: Progress) -> None:
         concerned = {change.device for change in changes}
@@ -429,5 +423,4 @@ def _verify_error(change: SettingChange) -> LumionError | None:
 
 
 def _short(value: SettingValue) -> object:
-    """Return a setting's value as text for a message; for an array, its size."""
     return f"{value.size} values" if isinstance(value, np.ndarray) else value

@@ -74,12 +74,7 @@ class Hdf5Reader:
         return bytes(attributes[MADE_BY_ATTRIBUTE]).decode("ascii", "replace")
 
     def array(self, name: str, dimensions: int | None = None) -> NDArray[Any]:
-        """Return a numeric dataset as an array.
-
-        Args:
-            name: Path of the dataset.
-            dimensions: Required number of dimensions; any number if not given.
-        """
+        """Return a numeric dataset as an array with the required number of dimensions (any number if not given)."""
         h5py = require_hdf5()
         dataset = self._file[name]
         if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in NUMBERS:

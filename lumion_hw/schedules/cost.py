@@ -98,7 +98,7 @@ class ScheduleCost:
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:
-        """Return the duration in seconds of the rounds before the straggler joins, free if it joins even later."""
+        """Return the duration in s of the rounds before the straggler joins; 0 if its lateness hides all of them."""
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
@@ -139,10 +139,8 @@ def cost_of(schedule: Schedule) -> ScheduleCost:
 def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> ScheduleCost | None:
     """Return the cost of a schedule's collective on a fixed ring of circuits, for comparison.
 
-    A broadcast is cut into the number of pieces that is fastest for this buffer size.
-
-    Returns:
-        The cost of a ring with simplex ports or two ports per rank; ``None`` for matchings without data.
+    The ring has simplex ports or two ports per rank. A broadcast is cut into the number of pieces that is fastest for
+    this buffer size. ``None`` for matchings without data.
     """
     n = schedule.ranks
     pieces = _best_piece_count(n, model, buffer_bytes)
@@ -171,12 +169,9 @@ def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
 
 
 def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> tuple[float, tuple[float, ...]]:
-    """Return the time at which the last rank ends if ranks wait only for their partners, and each rank's dark time.
+    """Return the time in s when the last rank ends if ranks wait only for their partners, and each rank's dark time.
 
     A port whose partner stays keeps sending while others are dark, and an idle port is switched before its next round.
-
-    Returns:
-        Total time in seconds, and dark time in seconds by rank.
     """
     part_s = _buffer_s(model, buffer_bytes) / max(schedule.parts, 1)
     free, dark = [0.0] * schedule.ranks, [0.0] * schedule.ranks

@@ -101,7 +101,9 @@ def _sum_by_rank(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> 
     if len(rank_of_column) != experts:
         raise ConfigError(f"{len(rank_of_column)} ranks given for {experts} columns", hint="Give one rank per column.")
     if unknown := [rank for rank in rank_of_column if not 0 <= rank < ranks]:
-        raise ConfigError(f"a column is on rank {unknown[0]}, but ranks are 0 to {ranks - 1}, one per row")
+        raise ConfigError(
+            f"a column of experts is assigned to rank {unknown[0]}, but the {ranks} rows are ranks 0 to {ranks - 1}"
+        )
     folded = np.zeros((ranks, ranks))
     for column, rank in enumerate(rank_of_column):
         folded[:, rank] += matrix[:, column]

@@ -37,12 +37,7 @@ def clock_for(transport: str) -> Clock:
 
 
 class DisturbedLink:
-    """A link that a test can cut, delay or slow down to single bytes, and into which it can insert bytes.
-
-    Args:
-        link: The link between driver and device.
-        clock: The clock of the link.
-    """
+    """A link that a test can cut, delay or slow down to single bytes, and into which it can insert bytes."""
 
     def __init__(self, link: Link, clock: Clock) -> None:
         self._link = link
@@ -129,15 +124,12 @@ class _DeviceWithActions:
 
     @property
     def name(self) -> str:
-        """Device name."""
         return self._device.name
 
     def connect(self) -> Peer:
-        """Open another connection to the device."""
         return self._device.connect()
 
     def advance(self) -> None:
-        """Run the posted actions, then advance the device to the current time."""
         while self._posted:
             action, done = self._posted.popleft()
             try:
@@ -149,7 +141,6 @@ class _DeviceWithActions:
         self._device.advance()
 
     def next_due(self) -> float | None:
-        """Return the time of the next event of the device; the current time if an action is waiting."""
         return float("-inf") if self._posted else self._device.next_due()
 
     def do(self, action: Callable[[], object]) -> None:
@@ -172,9 +163,6 @@ class WireUnderTest:
         clock: The clock of device and links.
         do: Runs an action in the device's thread.
         pull: Disconnects the device permanently from its wire; a second call has no effect.
-        address: Address of the device; ``None`` in memory.
-
-    Attributes:
         address: Address of the device; ``None`` in memory.
     """
 

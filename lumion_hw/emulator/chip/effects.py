@@ -1,4 +1,4 @@
-"""Effects of a real chip that a calibration does not model, each with its sizes on a good and on a poor chip.
+"""Imperfections of a real chip that a calibration does not model, each with its sizes on a good and on a poor chip.
 
 Sizes are those of a good foundry chip (``realistic``) and of a very poor one (``harsh``). A size without a source is
 marked as assumed.

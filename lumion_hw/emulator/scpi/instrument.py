@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 class ScpiInstrument:
     """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) that speaks SCPI.
 
-    Single-threaded, like its clock; a server's loop or the caller serialises access.
+    To be used by one thread at a time.
 
     Args:
         name: Device name in the bench file.
@@ -28,7 +28,7 @@ class ScpiInstrument:
         profile: Properties of the dialect.
         on_reset: Resets the instrument's settings to their defaults.
         on_advance: Lets the instrument's measurements and outputs follow the clock; called before anything else.
-        next_update: Returns the time at which ``on_advance`` must run even without a host; ``None`` if it need not.
+        next_update: Returns the time at which ``on_advance`` must run even without a host; ``None`` for never.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Common base of emulated devices on a serial line: multiple hosts, and bytes that take transmission time."""
+"""Common base of emulated devices on a serial line: several hosts, and bytes that need transmission time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SerialPeer:
         line: Bytes in transmission.
 
     Attributes:
-        command_ends: Bytes on which the device acts; ``None`` for any byte.
+        command_ends: Bytes that end a command; ``None`` if the device acts on every byte.
     """
 
     command_ends: ClassVar[bytes | None] = None

@@ -62,4 +62,4 @@ class TextDevice(SerialDevice[TextPeer]):
 
     @abc.abstractmethod
     def _carry_out(self, command: str) -> tuple[str, float]:
-        """Execute a command; return its reply with line ends, and the additional time that the command takes."""
+        """Execute a command; return its reply with line ends, and the time in s that it takes in addition."""

@@ -28,11 +28,10 @@ from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 class MeshBoard(Switchable):
     """An emulated mesh controller (wire protocol version 1).
 
-    The board acts when :meth:`advance` is called or bytes are exchanged. It then carries out all actions that have
-    become due, each at its own time. A monitor scan that is carried out late sees the heat of its own time, but the
-    light entering the chip at the time of the call. Therefore :meth:`next_due` returns the time of every scan, and an
-    in-memory link or the emulator's server lets the board act then. Even without a reader, a sweep latches every point
-    and waits until it has settled, and sweeps and telemetry streams count every record at the right tick.
+    The board acts when :meth:`advance` is called or bytes are exchanged. It then carries out all overdue actions, each
+    at its scheduled time. Only the light is that of the call: a monitor scan that is carried out late sees the heat of
+    its scheduled time, but the light that enters the chip now. To prevent this, :meth:`next_due` returns the time of
+    every scan, and an in-memory link or the emulator's server calls the board then.
 
     Args:
         name: Device name in the bench file.
@@ -122,7 +121,7 @@ class MeshBoard(Switchable):
         return None if due is None else due[0]
 
     def advance(self) -> None:
-        """Carry out all of the board's actions due up to the clock's present time, each at its own time."""
+        """Carry out all of the board's actions due up to now, each at its scheduled time."""
         if self._advancing:  # a scan reads the optical world, which makes every device advance
             return
         self._advancing = True
@@ -149,8 +148,9 @@ class MeshBoard(Switchable):
             present: Whether the condition persists, even over a reset, until :meth:`remove_condition`.
 
         Returns:
-            Id of the latched fault, or ``None`` if the active configuration does not enable the source (a condition
-            that is present then trips as soon as it is enabled).
+            Id of the latched fault. ``None`` if the active configuration does not enable the source; a persistent
+            condition
+            then trips as soon as the source is enabled.
         """
         self.advance()
         core = self.core
@@ -171,7 +171,7 @@ class MeshBoard(Switchable):
         self.core.faults.set_present(source, channel, None)
 
     def trigger(self) -> None:
-        """Apply the external trigger: a commit armed for it, or a sweep's point, latches at the next tick edge."""
+        """Apply the external trigger: the commit or sweep point that waits for it latches at the next tick edge."""
         self.advance()
         self.core.trigger(self._processor.time)
         self._context.sweeper.trigger(self._processor.time)
@@ -197,9 +197,7 @@ class MeshBoard(Switchable):
         self._processor.noise = Noise(rate, seed) if rate else None
 
     def stop_reading(self) -> None:
-        """Make the board stop reading bytes until :meth:`resume_reading` or a reset.
-
-        Bytes accumulate and the host must wait.
+        """Make the board stop reading bytes until :meth:`resume_reading` or a reset, so that the host must wait.
 
         All other functions continue, so the watchdog trips after a while.
         """
@@ -217,7 +215,6 @@ class MeshBoard(Switchable):
         self._reboot(self._clock.now())
 
     def _lose_power(self) -> None:
-        """Set the board's outputs to 0 and stop responding."""
         self.core.enter_safe(self._clock.now())
         for peer in self._processor.peers:
             peer.clear()
@@ -261,7 +258,7 @@ class MeshBoard(Switchable):
             self._reboot(due)
 
     def _reboot(self, at_s: float) -> None:
-        """Power up or reset: drop all sessions, streams, sweep image and running sweep. Connections stay open."""
+        """Power up or reset: drop all sessions, streams, the sweep image and the run. Connections stay open."""
         self._frozen_s = None
         self._processor.reading = True
         self._processor.reset(at_s)

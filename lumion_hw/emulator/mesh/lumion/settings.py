@@ -90,7 +90,7 @@ def _limits(core: BoardCore, request: ConfigLimitsRequest) -> Result:
 
 
 def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | None:
-    """Return the reason why the board's state or the request's fields forbid APPLY, or ``None``."""
+    """Return the refusal if the board's state or the request's fields forbid APPLY, or ``None``."""
     if core.state is OutputsState.GRACE:
         return Refusal(Status.SAFE, value=core.faults.latched)
     if core.state is OutputsState.SWEEP:

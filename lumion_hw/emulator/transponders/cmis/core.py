@@ -33,7 +33,7 @@ class Agenda:
     """Scheduled actions of a module, in order of time.
 
     Args:
-        start_s: The module's time at the start.
+        start_s: Time at which the agenda starts.
     """
 
     def __init__(self, start_s: float) -> None:
@@ -56,7 +56,7 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def run_next(self, until_s: float) -> bool:
-        """Run the next scheduled action if it is due by ``until_s``; returns whether an action was due."""
+        """Run the next scheduled action if it is due by ``until_s``; return whether an action was run."""
         due_s = self.next_s()
         if due_s is None or due_s > until_s:
             return False
@@ -100,7 +100,7 @@ class Core:
     Attributes:
         name: Device name.
         profile: Type of the module.
-        timing: Durations of its operations, multiplied by the time scale.
+        timing: Durations of its operations, already multiplied by the time scale.
         quirks: Its deviations from the standard.
         agenda: Its time and scheduled actions.
         rng: Source of its noise.

@@ -1,4 +1,4 @@
-"""Test pattern checkers, and their results selected on page 14h (CMIS 8.12, 8.13).
+"""Test pattern checkers, and their results on page 14h, where a host selects the kind of results (CMIS 8.12, 8.13).
 
 Results of a newly selected kind appear after a delay; until then the page shows the previous kind. Gated measurements
 are not advertised: their selectors show zeros.
