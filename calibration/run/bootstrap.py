@@ -287,7 +287,7 @@ class Bootstrap:
         return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
     def reach_ma(self) -> dict[int, float]:
-        """Return the largest current of each heater in random settings, which limits the range of its law."""
+        """Return the largest current of each heater in random settings; its fitted law holds up to this current."""
         heaters = range(len(self._driven))
         return {heater: _reach_ma(self.heaters.get(heater, NOT_SWEPT).law) for heater in heaters}
 
