@@ -96,7 +96,7 @@ class _PendingRequest(ExpectedReply):
 
 
 class FramedExchange:
-    """Sends the requests of one session and collects the answers; commands that may overlap share the send window.
+    """Sends the requests of one session and collects the answers; some commands may be sent ahead of answers.
 
     Args:
         line: Line on which the session was opened.
@@ -274,7 +274,7 @@ class FramedExchange:
     def _repeat(self, waiting: list[_PendingRequest]) -> None:
         """Repeat overdue requests under their old sequence numbers, as often as the losses of this link require.
 
-        Requests that change nothing are repeated for longer, to survive if host or board pauses for a second.
+        Requests that change nothing are repeated for longer, to survive a pause of a second in the host or board.
         """
         now = self._clock.now()
         are_reads = all(is_read(job.message) for job in waiting)

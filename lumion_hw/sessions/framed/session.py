@@ -239,10 +239,7 @@ class FramedSession(DeviceErrors):
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Counts of frames sent, received, dropped and retried since this object was created.
-
-        Names that were never counted have the value 0.
-        """
+        """Counts of frames sent, received, dropped and retried since creation; 0 for names never counted."""
         return Counter(self._line.inbox.counts)
 
     def take_fault_events(self) -> tuple[FaultRecord, ...]:
@@ -377,11 +374,7 @@ class FramedSession(DeviceErrors):
             self._line.inbox.unlisten(stream)
 
     def wait_events(self, deadline: Deadline) -> None:
-        """Read until data arrives, the deadline is reached, or another thread waits for the session.
-
-        Raises:
-            LinkLost: The link or the session is lost.
-        """
+        """Read until data arrives, the deadline is reached, or another thread waits. Raises ``LinkLost``."""
         with self._lock:
             self.require_open("waiting for events")
             with self._exclusive_exchange("waiting for events"):

@@ -72,10 +72,8 @@ class FaultWatch:
     def clear(self, fault_id: int) -> None:
         """Clear one latched fault.
 
-        Raises:
-            BadValueError: No fault has this id; nothing was cleared.
-            SafetyError: The cause is still present, and the message names it; nothing was cleared.
-            VerifyError: The controller confirmed, but the fault is still latched.
+        Raises the errors of :meth:`MeshController.clear_fault`, and ``VerifyError`` if the fault is still latched
+        afterwards.
         """
         if not has_feature(self._session.hello.features, Feature.CLEAR_ONE):
             self._check_for_first_edition(fault_id)

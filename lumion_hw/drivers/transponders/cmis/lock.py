@@ -157,7 +157,6 @@ class LockWatch:
         return self._path_states.setdefault(path.first_lane, _PathState())
 
     def _state_reasons(self, path: DataPath, states: dict[int, int]) -> Iterator[LockReport]:
-        """Yield the reasons why a data path is not active."""
         module = self._module
         deinit = dp.requested_deinit(module)
         disabled = dict(zip(dp.ALL_LANES, module.memory.values("tx_disable"), strict=True))
