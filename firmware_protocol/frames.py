@@ -68,11 +68,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Frame(Header):
-    """One whole frame: header fields and payload.
-
-    Attributes:
-        payload: Bytes between header and CRC.
-    """
+    """One whole frame: header fields and payload."""
 
     payload: bytes = b""
 
@@ -229,7 +225,6 @@ class Decoder:
         return found
 
     def _end_first(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Complete the unfinished frame that was kept from earlier calls of ``feed``."""
         self._append(piece, found)
         if self._partial:
             found.append(decode_block(bytes(self._partial)))

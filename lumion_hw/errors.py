@@ -271,12 +271,7 @@ class DeviceErrors:
 
 @dataclass(frozen=True)
 class DeviceAddress(DeviceErrors):
-    """Name and address of a device.
-
-    Attributes:
-        device: Name in the bench file.
-        address: Address at which the device is reached.
-    """
+    """Name of a device in the bench file, and the address at which it is reached."""
 
     device: str
     address: str

@@ -11,14 +11,7 @@ from lumion_hw.interfaces import ControllerInfo
 
 @dataclass(frozen=True)
 class DeviceIdentity:
-    """Identity that a device reports; empty fields are unknown.
-
-    Attributes:
-        kind: Kind in the bench file.
-        model: Model, or vendor and part number of a module.
-        serial: Serial number.
-        firmware: Firmware version.
-    """
+    """Identity that a device reports; empty fields are unknown. For a module, ``model`` is vendor and part number."""
 
     kind: str
     model: str = ""

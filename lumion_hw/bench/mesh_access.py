@@ -68,7 +68,6 @@ class MeshAccess:
         return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
 
     def _repr_html_(self) -> str:
-        """Return a drawing of the mesh and the states of its PUCs, for a notebook."""
         from lumion_hw.files.html import html_picture
         from lumion_hw.mesh.picture.drawing import mesh_svg
 
@@ -132,8 +131,8 @@ class MeshAccess:
     def sweep(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> NDArray[np.float64]:
         """Program several heater settings one after another and read all light monitors at each setting.
 
-        A controller with on-board sweeps runs the whole sweep without the host. With other controllers, each setting is
-        programmed and read in turn. The last setting stays active.
+        A controller that supports sweeps runs the whole sweep by itself; on others, the host programs and reads each
+        setting in turn. The last setting stays active.
 
         Args:
             heater_currents_ma: Shape ``(n, 2 n_pucs)``, by 2·PUC + arm.
@@ -162,7 +161,7 @@ class MeshAccess:
         return np.concatenate(read)
 
     def _sweep_on_board(self, tables: list[NDArray[np.float64]], settle_s: float) -> NDArray[np.float64]:
-        """Run heater settings as one sweep on the controller; after the first setting, only changes are sent."""
+        """Run heater settings as one sweep on the controller. After the first setting, only changes are sent."""
         points = [dict(enumerate(tables[0].tolist()))]
         for before, after in pairwise(tables):
             points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})
@@ -199,10 +198,10 @@ class MeshAccess:
         return currents
 
     def confirmed_currents_ma(self) -> NDArray[np.float64]:
-        """Return the active heater currents in mA, shape ``(2 n_pucs,)``, exactly as they can be programmed again.
+        """Return the active heater currents in mA, shape ``(2 n_pucs,)``, as values that can be programmed again.
 
-        If the controller reads back its set values, these are returned. If it measures its outputs, the noisy
-        measurement only confirms which currents are active: those programmed last, or zeros.
+        A controller that reads back its set values returns these. For a controller that measures its outputs, the
+        result is either the currents programmed last or zeros, whichever the noisy measurement confirms.
 
         Raises:
             VerifyError: The measured currents match neither the currents programmed last nor zeros.
@@ -223,10 +222,10 @@ class MeshAccess:
         )
 
     def is_driving(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return for each heater whether the controller drives the given current.
+        """Return for each heater whether the controller drives the given current, as a Boolean array.
 
-        If all heaters match, the currents count as programmed by this object. The tolerance is that of the measurement
-        if the controller measures its outputs, or half a current step if it reads back its set values.
+        If all heaters match, :meth:`confirmed_currents_ma` accepts these currents from then on. The tolerance is the
+        error of the measurement if the controller measures its outputs, otherwise half a current step.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
@@ -241,11 +240,11 @@ class MeshAccess:
         return matches
 
     def read_back_ma(self) -> NDArray[np.float64]:
-        """Return the read-back heater currents in mA, shape ``(2 n_pucs,)``; some controllers measure them."""
+        """Return the heater currents reported by the controller (set or measured), in mA, shape ``(2 n_pucs,)``."""
         return self._heater_currents(self.controller.read_back())
 
     def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
-        """Verify that the controller drives the given currents, which then count as programmed by this object.
+        """Verify that the controller drives the given currents, so that :meth:`confirmed_currents_ma` accepts them.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.

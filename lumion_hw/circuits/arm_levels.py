@@ -46,7 +46,7 @@ _DARK_ENOUGH_DB = -25.0
 _MIN_TRIM_DB = 0.02
 _MAX_TRIMS = 5
 _HARMLESS_DB = -35.0
-"""Trims that send less light than this from one arm to the end of the other count as equally good."""
+"""Trims (losses added to an arm) that leak less than this, in dB, to the other arm's end count as equally good."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class Acceptance:
         dgd_ps: Delay between the polarizations.
         sop_krad_per_s: Rate at which the polarizations turn.
         prefec_ber: Bit error ratio before correction.
-        max_ber: Largest bit error ratio on this circuit of a module that just meets its specification.
+        max_ber: Bit error ratio that a module which just meets its specification would have on this circuit.
         failures: Reasons why the signal is not accepted, one clause each.
     """
 
@@ -130,9 +130,9 @@ def refuse_power_feedback(circuit: PlannedCircuit) -> None:
 def max_ber(budget: LinkBudget) -> float | None:
     """Return the bit error ratio before correction of a receiver that just meets its specification.
 
-    At its required OSNR, such a receiver is at the limit of its error correction, which gives its own noise. The noise
-    of the actual OSNR is added, and penalties of PDL and DGD are subtracted in dB. The bit error ratio is that of 16QAM
-    in Gaussian noise: 3/8·erfc(√(SNR/10)). ``None`` if the OSNR or the limit is unknown.
+    The specification gives the receiver's own noise: at its required OSNR it is at the limit of its error correction.
+    The noise of the circuit's OSNR is added, and penalties of PDL and DGD are subtracted in dB. The bit error ratio is
+    that of 16QAM in Gaussian noise: 3/8·erfc(√(SNR/10)). ``None`` if the OSNR or the limit is unknown.
     """
     limit = _FEC_LIMIT_BER.get(budget.format.name)
     if limit is None or budget.osnr_db is None or budget.required_osnr_db is None:

@@ -35,9 +35,9 @@ _ALIGNED_WITHIN_DB = 0.3
 _DARK_RATIO = 300.0
 """An output is dark if it has less than 1/300 of the expected power: PUCs leak less than that."""
 _BRIGHT_RATIO = 30.0
-"""Another port has the light if it has more than 1/30 of it: enough TE for any polarization but an orthogonal one."""
+"""Another port emits the light if it has more than 1/30 of the expected power; only nearly pure TM gives less."""
 _DARK_READS = 30
-"""Readings after which two squeezers have covered their range; one alone may not turn some polarization at all."""
+"""Readings after which two squeezers have covered their range; one squeezer does not change every polarization."""
 _MAX_SETTLE_S = 0.02
 """Heaters settle in milliseconds; light that is missing after this time will not arrive."""
 _REREAD_S = 0.5e-3
@@ -47,7 +47,6 @@ class CircuitLighting:
     """Switches on the light of circuits, aligns its polarization, equalizes arms, and checks the result by measurement.
 
     Args:
-        bench: The bench.
         record: Calibration record of the mesh.
         aligner: Polarization search, which remembers the period of each squeezer of the controllers.
     """
@@ -70,7 +69,7 @@ class CircuitLighting:
         align: bool,
         milestone: Milestone,
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Switch light on, align polarizations, equalize arms, wait for receivers, and judge; log the results.
+        """Switch light on, align polarizations, equalize arms, wait for receivers, and judge the circuits.
 
         Args:
             plan: All circuits that the mesh is programmed for.
@@ -182,7 +181,7 @@ class CircuitLighting:
         return tuple(self._exits.fibre_levels_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
 
     def crosstalk_db(self, circuits: Sequence[PlannedCircuit]) -> dict[CircuitRequest, float | None]:
-        """Return each circuit's power at its output over all other light there, in dB.
+        """Return the ratio of each circuit's power to all other light at its output, in dB.
 
         Each source is switched off in turn while the others stay on. The ratio is ``None`` where the other light is too
         weak to read.
@@ -264,7 +263,6 @@ class CircuitLighting:
     def _level_arms(
         self, plan: CircuitPlan, circuits: Sequence[PlannedCircuit]
     ) -> tuple[CircuitPlan, dict[CircuitRequest, ArmLevels]]:
-        """Measure the arms of dual-polarization circuits separately at their receivers, and equalize their powers."""
         levels: dict[CircuitRequest, ArmLevels] = {}
         leveller = ArmLeveller(self._bench, self._record)
         for circuit in circuits:

@@ -260,7 +260,7 @@ def lock_owner(directory: AnyPath) -> LockOwner | None:
 
 
 def _try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Lock a file without waiting; return whether the lock was acquired. On file systems without locks it always is."""
+    """Lock a file without waiting; return whether that worked. True on file systems without locks."""
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

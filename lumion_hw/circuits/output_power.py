@@ -44,7 +44,7 @@ class _SharedReading(Generic[Reading]):
 
 
 class SharedInstrument(Generic[Reading]):
-    """An instrument that several jobs read; requests during a reading are served by the next one.
+    """An instrument that several threads read; requests during a reading are served by the next reading.
 
     Args:
         clock: The bench's clock.
@@ -100,7 +100,6 @@ class OutputPowerReader:
     """Reads the optical power at the outputs of the mesh.
 
     Args:
-        bench: The bench.
         record: Calibration record of the mesh: output losses and responsivity of the monitors.
     """
 
@@ -207,7 +206,7 @@ class OutputPowerReader:
         }
 
     def facet_loss_db(self, port: int) -> float:
-        """Return the loss from the mesh into the fibre at a port: calibrated, or else typical."""
+        """Return the loss in dB from the mesh into the fibre at a port; typical without a calibrated value."""
         loss_db = self._record.port(port).output_loss_db
         return self._bench.model.mesh_section.typical.access_loss_db if loss_db is None else loss_db
 

@@ -190,7 +190,6 @@ class Prover:
     """Measures circuits and judges them; changes nothing.
 
     Args:
-        bench: The bench.
         exits: Reads the power at the outputs of the mesh.
     """
 

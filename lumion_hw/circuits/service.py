@@ -223,7 +223,6 @@ class CircuitService:
         return np.array(self.state.currents_ma) if self.state.currents_ma else dark
 
     def _switch_on_transmitters(self) -> None:
-        """Switch on the transmitters of connected circuits that are off; log those that fail."""
         modules, events = self.setup.bench.transponders, self.setup.bench.events
         for name in dict.fromkeys(circuit.request.source for circuit in self.state.circuits):
             try:
@@ -316,7 +315,7 @@ class CircuitService:
         return removed
 
     def drop(self, names: Collection[str]) -> None:
-        """Disconnect circuits without access to their modules, which may be dead; park PUCs that become free.
+        """Disconnect circuits in the mesh only, as their modules may be dead. Park PUCs that become free.
 
         Raises:
             ConfigError: A circuit is not connected.

@@ -67,7 +67,7 @@ class ActiveArm:
 
     Attributes:
         path: The PUCs of the path.
-        trim: Trim of the arm, or ``None``.
+        trim: Trim (added loss) of the arm, or ``None``.
     """
 
     path: Path
@@ -79,7 +79,6 @@ class ActiveCircuit:
     """A circuit as recorded in the journal.
 
     Attributes:
-        request: The request.
         arms: Paths of the circuit through the mesh; two for two polarizations.
         since_utc: Time when the circuit was set up, ISO 8601.
         lease: End of the circuit's lease; ``None`` without a lease.
@@ -131,9 +130,8 @@ class CircuitState:
     """All active circuits of a bench, and the mesh setting for them.
 
     Attributes:
-        circuits: The circuits.
         currents_ma: Heater currents of the setting, shape ``(2 n_pucs,)``; empty if nothing was ever driven.
-        states: States of the PUCs that can be set, parked ones included.
+        states: States of the PUCs that can be set, including unused PUCs, which are parked.
         record: Path of the calibration record with which the circuits were planned.
     """
 
@@ -179,7 +177,6 @@ class MeshDifference:
     """A PUC whose heaters are not driven as recorded.
 
     Attributes:
-        puc: The PUC.
         noted_ma: Currents of its upper and lower heater in the journal.
         driven_ma: Currents that are driven.
         circuits: Names of the circuits that use the PUC.
@@ -445,7 +442,6 @@ def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
 
 
 def _fibres_of(wiring: Wiring, circuit: ActiveCircuit, path: Path) -> tuple[InputPath, OutputPath]:
-    """Return the fibres at the input and output port of a path."""
     request = circuit.request
     entries = [entry for entry in wiring.inputs if (entry.port, entry.transponder) == (path.source, request.source)]
     exits = [output for output in wiring.outputs if (output.port, output.transponder) == (path.target, request.target)]
@@ -470,7 +466,6 @@ def _utc_text(time: datetime) -> str:
 def _differences(
     mesh: MeshAccess, noted_ma: NDArray[np.float64], circuits: Sequence[ActiveCircuit]
 ) -> Iterator[MeshDifference]:
-    """Yield the PUCs whose heater currents differ from the journal."""
     as_noted = mesh.is_driving(noted_ma).reshape(-1, 2)
     driven_ma = mesh.read_back_ma().reshape(-1, 2)
     for puc in np.flatnonzero(~as_noted.all(axis=1)).tolist():

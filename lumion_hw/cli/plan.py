@@ -113,7 +113,6 @@ _CAUSES = click.option(
 
 
 def _faults(rate: float, repair: float, server_share: float, per_server: int, causes: str | None) -> Faults:
-    """Return the fault model given by a rate, or by a file of causes."""
     from lumion_hw.planning import Faults, read_causes
 
     if causes is None:

@@ -133,7 +133,7 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
     Args:
         view: The present state.
         verdict: The failure.
-        failures: Reasons why the actions decided earlier on this verdict failed, in order.
+        failures: Reasons why earlier actions for the same verdict failed, in order.
     """
     if verdict.suspect == "path":
         return _decide_on_path(view, verdict, failures)

@@ -26,7 +26,6 @@ class Evidence:
 
     Attributes:
         detector: Name of the detector.
-        observation: The observation.
         subject: Circuit as ``from:to``, or server, or accelerator.
         since_s: Time on the bench's clock of the last check without this observation.
         at_s: Time on the bench's clock of the first check with this observation.
@@ -76,12 +75,7 @@ class FailureVerdict:
 
 @dataclass(frozen=True)
 class CircuitSender:
-    """Server or accelerator, and its module, that send the light of a circuit.
-
-    Attributes:
-        unit: Server or accelerator.
-        module: Transmitting module.
-    """
+    """Server or accelerator (``unit``) and its transmitting ``module``, which send the light of a circuit."""
 
     unit: str
     module: str
@@ -212,7 +206,7 @@ class Judge:
             self._explained.discard(circuit)
 
     def forget_light(self) -> None:
-        """Forget which circuits are dark after the mesh was off; detectors then report those that are still dark."""
+        """After the mesh was off, forget which circuits are dark; detectors then report those that are still dark."""
         self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
         # Ended processes have nothing to do with light, so they stay reported.
         self._reported |= set(self._gone)

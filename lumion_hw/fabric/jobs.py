@@ -56,7 +56,6 @@ class JobCircuits:
         return free_spares(self.bench.model, self.state)
 
     def _required_requests(self) -> list[CircuitRequest]:
-        """Return the circuits of all jobs that are not refused."""
         model = self.bench.model
         jobs = [job for job in self.jobs if job.name not in self.state.refused]
         return [request for job in jobs for request in job_requests(model, job, self.state.places)]
@@ -208,7 +207,7 @@ class JobCircuits:
             )
 
     def confirm(self) -> tuple[CircuitProof, ...]:
-        """Measure all circuits of the jobs with receivers and meters, and report those with wrong light.
+        """Measure all circuits of the jobs with receivers and meters, and report those whose light is not as expected.
 
         Raises:
             LumionError: A device does not answer.

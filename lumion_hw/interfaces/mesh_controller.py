@@ -269,10 +269,7 @@ class MeshController(Protocol):
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Set all heater currents: simultaneously if ``info.atomic``, otherwise channel by channel, each in one step.
 
-        If the controller refuses the currents, nothing changes.
-
-        Args:
-            currents_ma: Current of each heater, shape ``(n_heaters,)``.
+        ``currents_ma`` has the shape ``(n_heaters,)``. If the controller refuses the currents, nothing changes.
 
         Raises:
             LimitError: A value is outside the limits; the message names the channel.
@@ -281,7 +278,7 @@ class MeshController(Protocol):
         """
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the currents in mA, shape ``(n_heaters,)``, accurate to ``info.readback_tolerance_ma`` or a step.
+        """Return the currents in mA, shape ``(n_heaters,)``, with an error of at most ``info.readback_tolerance_ma``.
 
         Raises:
             NotSupportedError: ``info.readback`` is false.

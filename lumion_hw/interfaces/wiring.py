@@ -35,12 +35,9 @@ class InlineDevice:
 
 @dataclass(frozen=True)
 class MeterTap:
-    """Branch of a splitter that leads to a power meter or a spectrum analyser.
+    """Branch of a splitter that sends ``fraction`` of the light to a power meter or a spectrum analyser.
 
-    Attributes:
-        meter: Device name.
-        channel: Channel of the meter, from 1.
-        fraction: Fraction of the light that goes to the meter.
+    ``meter`` is the device name, and ``channel`` is the channel of the meter, from 1.
     """
 
     meter: str

@@ -34,7 +34,8 @@ class JobMix:
 
         Args:
             weights: Weight of every size, in any unit.
-            counted_by: Whether a weight counts jobs, or the accelerators of jobs of that size.
+            counted_by: ``jobs`` if the weights are proportional to numbers of jobs, ``accelerators`` if they are
+                proportional to the accelerators that these jobs use.
 
         Raises:
             ConfigError: A size is not a valid integer, a weight is negative or not finite, or all weights are 0.

@@ -86,8 +86,7 @@ def rack_of_servers(
 def lost_probability(group: RiskGroup) -> Real:
     """Return the probability that exactly k accelerators are out of service, for k = 0 … size: shape ``(size + 1,)``.
 
-    The parts of the group are added one by one as independent units; for single units with loss probability p:
-    ``dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p)``.
+    The risk groups inside a group fail independently, so their distributions are convolved.
     """
     inside = np.ones(1)
     for part in group.parts:

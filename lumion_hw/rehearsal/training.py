@@ -38,11 +38,7 @@ class Model(Protocol):
 
 
 class Trainer:
-    """Adam optimiser of a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the previous step.
-
-    Args:
-        model: The model.
-    """
+    """Adam optimiser of a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the previous step."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -106,11 +102,7 @@ class Group(Protocol):
 
 
 class NumpyModel:
-    """A two-layer perceptron that learns a fixed random function.
-
-    Args:
-        seed: Random seed of parameters and data.
-    """
+    """A two-layer perceptron that learns a fixed random function; ``seed`` determines parameters and data."""
 
     _N_IN, _N_HIDDEN, _N_OUT, _BATCH = 64, 256, 32, 64
 

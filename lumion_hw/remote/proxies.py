@@ -86,13 +86,7 @@ class RemoteStream(RemoteDevice):
 def device_proxy(
     interface: str, name: str, connection: RemoteCaller, properties: Mapping[str, Any] | None = None
 ) -> RemoteDevice:
-    """Return a proxy for a device on the server.
-
-    Args:
-        interface: Name of the device's interface.
-        name: Name of the device on the server.
-        connection: Connection to the server.
-        properties: Values of the device's properties.
+    """Return a proxy for the device ``name`` on the server, with the methods of this interface.
 
     Raises:
         KeyError: No interface has this name.

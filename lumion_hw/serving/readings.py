@@ -52,9 +52,6 @@ class DeviceReadings:
         settings: Whether the device has settings.
         clock: Clock that measures the silence of the device.
         wall_s: Returns the time of day, in seconds since 1970.
-
-    Attributes:
-        settings: Settings of the device by name.
     """
 
     def __init__(
@@ -295,7 +292,6 @@ class BenchReadings:
             self._stop.wait(max(_READ_PERIOD_S - took_s, min(took_s, _READ_PERIOD_S)))
 
     def _read(self, device: DeviceReadings) -> float:
-        """Read a device, open it again if its link was lost, and return the reading time in seconds."""
         try:
             took_s = device.update()
             if device is self._devices.get(self._controller):
@@ -382,7 +378,6 @@ def _reading(column: Column, value: Value, now_s: float) -> Point:
 
 
 def _limits_or_none(setting: Setting) -> tuple[float, float] | None:
-    """Return the limits of a setting if they are two finite numbers, otherwise ``None``."""
     try:
         limits: Any = setting.limits()
     except LumionError:

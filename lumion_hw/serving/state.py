@@ -238,7 +238,7 @@ class ServedHealth:
     Attributes:
         started_s: Start time of the server, in seconds since 1970.
         silent: Silent devices by name: start of the silence in seconds since 1970, and its reason.
-        keeps: What is maintained: ``nothing``, ``circuits`` or ``fabric``.
+        keeps: What the server maintains: ``nothing``, ``circuits`` or ``fabric``.
         trouble: Reason why circuits or fabric are not maintained now; empty while they are.
         faults: Latched faults of the mesh controller with their measured values; with any fault all heaters are off and
             every circuit is dark.

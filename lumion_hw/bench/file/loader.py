@@ -77,13 +77,7 @@ def builtin_path(name: str) -> pathlib.Path:
 
 @dataclass(frozen=True)
 class BenchFile:
-    """The contents of a bench file when it was read.
-
-    Attributes:
-        path: Path of the file.
-        data: Contents as bytes.
-        text: Contents as text.
-    """
+    """The contents of a bench file when it was read."""
 
     path: pathlib.Path
     data: bytes = field(repr=False)
@@ -157,7 +151,7 @@ def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> t
 
 
 def indistinguishable_devices(model: BenchModel) -> dict[str, list[str]]:
-    """Return by kind the real devices without readable serial number, for kinds with two or more such devices.
+    """Return, by kind, the real devices that cannot report a serial number, for kinds with two or more such devices.
 
     Opening the bench cannot detect that two such devices are swapped.
     """
@@ -194,7 +188,6 @@ def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
 
 
 def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel | None, tuple[Problem, ...]]:
-    """Return the model of a bench file, or ``None`` and the mistakes."""
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     if text is None:
@@ -247,7 +240,7 @@ def _too_large(name: str) -> ConfigError:
 
 
 def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
-    """Return the model of a bench file, or ``None`` and all mistakes, beginning with mistakes in single values."""
+    """Return the model of a bench file, or ``None`` and all mistakes; mistakes in single values come first."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check, cross_check
@@ -268,7 +261,7 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
 
 
 def _find_schema(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
-    """Return the JSON Schema of the device or bench that contains a location, and the location within this schema."""
+    """Return the JSON Schema of the device or bench that contains a location, and the location relative to it."""
     from lumion_hw.bench.file.known_kinds import KindRegistry
     from lumion_hw.bench.file.model import BenchModel
 
@@ -285,7 +278,7 @@ def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
-    """Return path, position and message of a mistake; the message gives the line of a second key, if any."""
+    """Return path, position and message of a mistake; the message gives the line of the other key involved, if any."""
     message = check.message
     if check.other is not None:
         message += f" (line {document.place(check.other).line})"
@@ -293,7 +286,6 @@ def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
 
 
 def _problems(file: str, text: str, places: list[tuple[Path, Place, str]]) -> tuple[Problem, ...]:
-    """Return the mistakes with their source lines, in the order of the file."""
     from lumion_hw.bench.file.checks import path_text
 
     lines = text.splitlines()

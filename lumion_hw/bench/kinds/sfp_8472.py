@@ -108,15 +108,15 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
 def _open(name: str, model: SfpModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
 
-    module = SfpTransponder(
-        module_registers(link, clock, name),
-        clock,
-        device=name,
-        expected_serial=model.serial,
-        accept_wrong_checksums=model.accept_wrong_checksums,
+    return model.open_device(
+        SfpTransponder(
+            module_registers(link, clock, name),
+            clock,
+            device=name,
+            expected_serial=model.serial,
+            accept_wrong_checksums=model.accept_wrong_checksums,
+        )
     )
-    module.open()
-    return module
 
 
 def _emulate(bench: EmulatedBench, name: str, model: SfpModel) -> I2cBridge:

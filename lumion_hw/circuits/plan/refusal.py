@@ -18,7 +18,6 @@ class BudgetError(CircuitError):
 
     Args:
         message: Name of the circuit and the violated limits.
-        request: The request.
         violations: All values that fail.
         nearest: The request with limits that the best plan found would meet; ``None`` if other limits do not help.
         hint: Recommended action.
@@ -84,7 +83,6 @@ def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -
 
 
 def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
-    """Return the devices in a circuit's fibres that block its light."""
     paths = [path for arm in circuit.arms for path in (arm.entry, arm.exit)]
     names = [
         part.device

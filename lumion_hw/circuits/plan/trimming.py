@@ -25,7 +25,6 @@ class Trimmer:
     """Chooses PUCs that trim arms, so that the diverted light does least harm.
 
     Attributes:
-        mesh: The mesh.
         planning: Data that planning derives from the calibration record.
         wiring: Fibres at the ports.
         states: State of every PUC.

@@ -43,7 +43,7 @@ policy_option = click.option(
 
 
 def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check whether a calibration record may be used on a bench, and print warnings; raises as ``check_use``."""
+    """Check whether a calibration record may be used on a bench, and print warnings. Raises as ``check_use`` does."""
     from lumion_hw.bench.record_use import check_use
     from lumion_hw.mesh.record.validity import CalibrationWarning
 
@@ -210,7 +210,6 @@ def _invalid_record_error(health: Health, path: Path) -> LumionError | None:
 
 
 def _large_change_error(renewal: Renewal, after: Health, target: Path) -> CalibrationError | None:
-    """Return an error if the mesh has changed too much for a renewal, otherwise ``None``."""
     if renewal.holds and after.holds:
         return None
     pucs = ", ".join(map(str, renewal.worst_pucs))

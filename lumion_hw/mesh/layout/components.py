@@ -32,7 +32,8 @@ KINDS: Mapping[str, str] = {
 """All kinds that a component can be, by name, with a description."""
 
 PortFamily = Mapping[str, int]
-"""Names of the optical ports of a cell, each with its PUC-port: 0 (A, L), 1 (A, R), 2 (B, L), 3 (B, R)."""
+"""Names of the optical ports of a cell, each with its PUC-port: end A, left (0) and right (1); end B, left (2) and
+right (3)."""
 
 # As gdsfactory counts: clockwise from the lower left. SAX models count both sides from the bottom.
 _FOUR: tuple[PortFamily, ...] = ({"o1": 1, "o2": 0, "o3": 2, "o4": 3}, {"in0": 1, "in1": 0, "out0": 3, "out1": 2})

@@ -186,10 +186,10 @@ class MeshTopology(ABC):
 
     @cached_property
     def faces(self) -> tuple[tuple[int, ...], ...]:
-        """PUCs around each cell, one tuple per cell, in the direction of light in all-bar states (cell on its right).
+        """PUCs around each hexagonal cell, one tuple per cell, in the direction of all-bar light around the cell.
 
-        Each tuple starts at its smallest PUC, and cells are in ascending order of that PUC. A feed-forward mesh has
-        none.
+        The cell is on the right of this light. Each tuple starts at its smallest PUC, by which cells are sorted. A
+        feed-forward mesh has no such cells.
         """
         # A wave on its right-hand rail (R when it enters at end A, L at end B) goes around the cell on its right.
         rings = closed_rings(self, ["bar"] * self.n_pucs)

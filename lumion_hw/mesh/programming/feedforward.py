@@ -78,7 +78,7 @@ class FeedForwardBlock:
 
     @cached_property
     def joints(self) -> NDArray[np.bool_]:
-        """Mask of the waveguide joints that carry light of the modes, shape ``(J,)``."""
+        """Mask of the waveguide joints that carry light of the modes, shape ``(n_joints,)``."""
         inside = np.zeros(len(self.mesh.joints), dtype=np.bool_)
         for column, mixers in enumerate(self.mixers):
             for mode, (puc, _) in enumerate(mixers):
@@ -132,7 +132,7 @@ class _Rows:
         if not np.allclose(y, row):
             raise ConfigError(
                 f"mesh {mesh.label!r} has no feed-forward block because it is not hexagonal",
-                hint="Use a hexagonal mesh: only there a PUC that carries a single mode can set its phase.",
+                hint="Use a hexagonal mesh: only there each mode passes PUCs of its own, which set its phase.",
             )
         places = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
         self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}

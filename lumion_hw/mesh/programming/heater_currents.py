@@ -23,7 +23,8 @@ from lumion_hw.mesh.record.calibration_record import CouplerEntry
 Real = NDArray[np.float64]
 
 DIFFERENTIAL_RAD: dict[str, float] = {"cross": 0.0, "bar": math.pi}
-"""φu - φl of the two routing states; an unheated balanced PUC is in the cross state (docs/mesh.md#fields)."""
+"""Phase of the upper arm minus the lower arm in both routing states; unheated balanced PUCs are in cross
+(docs/mesh.md)."""
 
 _TURN = 2.0 * math.pi
 _MAX_ROUNDS = 60
@@ -38,8 +39,8 @@ class PucTarget:
     """Phases to which one PUC is to be set.
 
     Attributes:
-        differentials_rad: Acceptable values of φu - φl, modulo a turn.
-        common_rad: Required (φu + φl) / 2, which sets both arms; ``None`` if the common phase does not matter.
+        differentials_rad: Acceptable phases of the upper arm minus the lower arm, modulo a turn.
+        common_rad: Required mean phase of both arms; ``None`` if it does not matter.
         name: Description of the target in messages.
     """
 
@@ -102,9 +103,9 @@ class ProgrammedCurrents:
     """Heater currents that realise the targets.
 
     Attributes:
-        currents_ma: Shape ``(2E,)``; rounded to the steps of the controller.
+        currents_ma: Shape ``(2 n_pucs,)``; rounded to the steps of the controller.
         heat_mw: Total heat of all heaters.
-        own_rad: Shape ``(2E,)``; phase of every heater on its own arm, before rounding.
+        own_rad: Shape ``(2 n_pucs,)``; phase of every heater on its own arm, before rounding.
         rounding_rad: Largest error of a differential phase due to rounding.
         joint_error_rad: Largest remaining phase of the waveguide joints to be cancelled; 0 if there are none.
     """
@@ -129,9 +130,8 @@ def program_pucs(
         calibrated: The calibrated mesh.
         targets: Target of each PUC.
         limits: Limits of the controller.
-        cancel_joints: Mask of shape ``(J,)``: joints whose phase, including the effect of heat, is compensated by the
-            common phases of the adjacent PUCs, so that the joints act as if their phase were zero. Only PUCs whose
-            target has a common phase compensate.
+        cancel_joints: Mask of waveguide joints, shape ``(n_joints,)``. Common phases of the adjacent PUCs cancel the
+            phase of these joints, including the effect of heat. Only PUCs whose target has a common phase compensate.
 
     Raises:
         CalibrationError: A PUC is not calibrated or stuck, or crosstalk is too strong to be compensated.
@@ -240,7 +240,7 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to both arms to cancel the waveguide joint phases, shape ``(E,)``."""
+        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(n_pucs,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
@@ -254,7 +254,7 @@ class _JointCompensation:
 def _crosstalk_phases(
     calibrated: CalibratedMesh, own_rad: Real, compensation: _JointCompensation | None
 ) -> tuple[Real, Real]:
-    """Return the crosstalk phase of every arm, ``(2E,)``, and the common phase that cancels joint phases, ``(E,)``."""
+    """Return the crosstalk phase of every arm, and for every PUC the common phase that cancels joint phases."""
     heat = calibrated.heat_mw(own_rad)
     common = np.zeros(len(own_rad) // 2) if compensation is None else compensation.common_rad(heat)
     return calibrated.arm_rad_per_mw @ heat, common
@@ -330,7 +330,7 @@ class _Choice:
         return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
-        """Return the phases that heaters give their own arms to reach the targets at a given crosstalk, ``(2E,)``."""
+        """Return the phases that heaters give their own arms to reach the targets at a given crosstalk."""
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]

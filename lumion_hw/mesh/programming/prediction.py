@@ -30,11 +30,12 @@ class Prediction:
     """Predicted state of the PUCs at given currents; NaN where the passive phase is unknown.
 
     Attributes:
-        differential_rad: Shape ``(E,)``; φu - φl, -π … π.
-        differential_sigma_rad: Shape ``(E,)``; standard error of the phase, including rounding of currents.
-        coupling: Shape ``(E,)``; fraction of power to the cross output.
-        coupling_sigma: Shape ``(E,)``; standard error of the coupling, to first order.
-        extinction_db: Shape ``(E,)``; power ratio of stronger to weaker output, from couplers and expected phase error.
+        differential_rad: Shape ``(n_pucs,)``; phase of the upper arm minus the lower arm, -π … π.
+        differential_sigma_rad: Shape ``(n_pucs,)``; standard error of the phase, including rounding of currents.
+        coupling: Shape ``(n_pucs,)``; fraction of power to the cross output.
+        coupling_sigma: Shape ``(n_pucs,)``; standard error of the coupling, to first order.
+        extinction_db: Shape ``(n_pucs,)``; power ratio of the stronger to the weaker output, from couplers and expected
+            phase error.
     """
 
     differential_rad: Real
@@ -65,7 +66,7 @@ def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: flo
 
     Args:
         calibrated: The calibrated mesh.
-        currents_ma: Shape ``(2E,)``.
+        currents_ma: Shape ``(2 n_pucs,)``.
         dac_step_ma: Current step of the DAC; 0 if currents are not rounded.
     """
     cells = calibrated.cells(currents_ma)
@@ -107,7 +108,7 @@ def predict_path(
 
     Args:
         calibrated: The calibrated mesh.
-        currents_ma: Shape ``(2E,)``.
+        currents_ma: Shape ``(2 n_pucs,)``.
         source: Port where the light enters.
         port: Port where the light leaves.
         solver: Solver of the mesh, if one exists already.
@@ -141,7 +142,7 @@ def sample_cells(calibrated: CalibratedMesh, currents_ma: Real, count: int, seed
 
     Args:
         calibrated: The calibrated mesh.
-        currents_ma: Shape ``(2E,)``.
+        currents_ma: Shape ``(2 n_pucs,)``.
         count: Number of samples.
         seed: Random seed.
     """
@@ -183,7 +184,6 @@ def _sample_errors(calibrated: CalibratedMesh, count: int, rng: np.random.Genera
 
 
 def _coupler_angles(calibrated: CalibratedMesh) -> tuple[Real, Real]:
-    """Return the mean and half the difference of each PUC's two coupler angles."""
     couplers = [calibrated.coupler(puc) for puc in range(len(calibrated.passive_rad))]
     common = np.array([coupler.common_rad for coupler in couplers])
     return common, 0.5 * np.array([coupler.difference_rad for coupler in couplers])

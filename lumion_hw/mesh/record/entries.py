@@ -184,7 +184,7 @@ class JointsEntry:
 
 @dataclass(frozen=True)
 class ExtraPhysics:
-    """One effect that was fitted in addition to the standard chip model.
+    """One physical effect, such as loss by heat, that was fitted in addition to the standard chip model.
 
     Attributes:
         name: Name of the effect with its unit, as listed in ``calibration.model.physics.PHYSICS``.

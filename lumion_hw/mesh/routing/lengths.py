@@ -48,7 +48,7 @@ def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
 def first_choices(
     counts: Sequence[int], key: Callable[[tuple[int, ...]], tuple[object, ...]], max_count: int
 ) -> list[tuple[int, ...]]:
-    """Return the first combinations of one option per position, in sorted order, without building all combinations.
+    """Return combinations that choose one option per position, smallest ``key`` first, without building all of them.
 
     Args:
         counts: Number of options of each position.

@@ -41,9 +41,7 @@ _HEADERS = {
 class PageGuard:
     """Middleware that rejects requests from other sites and forbidden addresses, and adds security headers.
 
-    Args:
-        app: The protected application.
-        allowed: Networks of other hosts that may connect.
+    Hosts in the networks ``allowed`` may connect, in addition to this host.
     """
 
     def __init__(self, app: ASGIApp, allowed: Networks = ()) -> None:

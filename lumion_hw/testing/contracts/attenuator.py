@@ -62,10 +62,7 @@ class VariableAttenuatorContract(DeviceContract):
     @pytest.fixture
     def measured_attenuation_db(self) -> Callable[[int], float | None]:
         """A function that measures the attenuation of a channel in dB; ``None`` while the channel blocks the light."""
-        skip_without_fixture(
-            "measured_attenuation_db",
-            "a function that measures the attenuation of a channel in dB, None while it blocks",
-        )
+        skip_without_fixture("measured_attenuation_db", "a function that measures attenuation (dB), None if blocked")
 
     @pytest.fixture
     def change_offset(self) -> Callable[[int], None]:
@@ -75,9 +72,7 @@ class VariableAttenuatorContract(DeviceContract):
     @pytest.fixture
     def change_wavelength(self) -> Callable[[int], None]:
         """A function by which another session changes the wavelength of a channel."""
-        skip_without_fixture(
-            "change_wavelength", "a function by which another session changes the wavelength of a channel"
-        )
+        skip_without_fixture("change_wavelength", "a function by which another session sets a channel's wavelength")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
