@@ -188,7 +188,7 @@ class MeshDifference:
     circuits: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the difference as text."""
+        """Return the difference between recorded and driven currents as text."""
         noted, driven = (" and ".join(f"{ma:.3f}" for ma in pair) for pair in (self.noted_ma, self.driven_ma))
         users = f", used by {', '.join(self.circuits)}" if self.circuits else ", used by no circuit"
         return f"PUC {self.puc}: {driven} mA driven, {noted} mA recorded{users}"
