@@ -266,7 +266,7 @@ class CircuitJournal:
         Raises:
             LumionError: The disk is full; the change remains unfinished.
         """
-        entry = _ended_entry(outcome, state)
+        entry = {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
         self._lines.append(entry)
         self.state, self.unfinished = state, None
         self._lines.restart_if_large(entry)
@@ -462,10 +462,6 @@ def _differences(
         noted, driven = noted_ma.reshape(-1, 2)[puc].tolist(), driven_ma[puc].tolist()
         passing = tuple(circuit.name for circuit in circuits if puc in circuit.pucs)
         yield MeshDifference(puc, (noted[0], noted[1]), (driven[0], driven[1]), passing)
-
-
-def _ended_entry(outcome: str, state: CircuitState) -> dict[str, Any]:
-    return {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
 
 
 def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[CircuitState, UnfinishedChange | None]:
