@@ -80,14 +80,14 @@ class Drift:
     """Deviation of every setting from the fit: in power, and in the phase that all PUCs have in common.
 
     Attributes:
-        taken_s: Shape ``(N,)``; time of the setting on the clock of the bench.
-        source: Shape ``(N,)``; port where the light of the setting enters.
-        power_db: Shape ``(N,)``; measured power relative to the prediction of the fit.
-        power_sigma_db: Shape ``(N,)``; standard error of the power.
-        phase_rad: Shape ``(N,)``; phase common to all PUCs, relative to the fit.
-        phase_sigma_rad: Shape ``(N,)``; standard error of the phase.
-        sure: Shape ``(N,)``; whether all heater currents are in the range for which the heater laws were fitted.
-        square_ma2: Shape ``(N,)``; sum of the squared currents of all heaters, proportional to the heat.
+        taken_s: Shape ``(settings,)``; time of the setting on the clock of the bench.
+        source: Shape ``(settings,)``; port where the light of the setting enters.
+        power_db: Shape ``(settings,)``; measured power relative to the prediction of the fit.
+        power_sigma_db: Shape ``(settings,)``; standard error of the power.
+        phase_rad: Shape ``(settings,)``; phase common to all PUCs, relative to the fit.
+        phase_sigma_rad: Shape ``(settings,)``; standard error of the phase.
+        sure: Shape ``(settings,)``; whether all heater currents are in the range for which the heater laws were fitted.
+        square_ma2: Shape ``(settings,)``; sum of the squared currents of all heaters, proportional to the heat.
     """
 
     taken_s: Real
@@ -101,13 +101,13 @@ class Drift:
 
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; which settings measure the phase common to all PUCs to a few milliradians."""
+        """Shape ``(settings,)``; which settings determine the phase common to all PUCs to a few milliradians."""
         tells: NDArray[np.bool_] = self.sure & (self.phase_sigma_rad < _TELLING_RAD)
         return tells
 
     @property
     def measures_power(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; which settings measure the power of the light to some hundredths of a decibel."""
+        """Shape ``(settings,)``; which settings measure the power of the light to some hundredths of a decibel."""
         tells: NDArray[np.bool_] = self.sure & (self.power_sigma_db < _TELLING_DB)
         return tells
 
@@ -144,7 +144,7 @@ class DriftTrajectories:
         )
 
     def differs(self, other: DriftTrajectories) -> bool:
-        """Return whether these drift trajectories differ significantly from those already corrected for."""
+        """Return whether these drift trajectories differ significantly from those of the last correction."""
         if self.hops.keys() != other.hops.keys():
             return True
         pairs = [(self.at_s, self.temperature_rad, other.at_s, other.temperature_rad, _FOLLOWED_RAD)]
@@ -323,7 +323,7 @@ def _without_small_drift(trajectory: Real, most: float) -> Real:
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Return time and phase of the frequency jump of a source if the phases of all other sources stay constant."""
+    """Return time and phase of a source's frequency jump, if the phases of all other sources stay constant."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.measures_phase]

@@ -21,7 +21,7 @@ from lumion_hw.mesh.record.calibration_record import Defect
 Real = NDArray[np.float64]
 
 UNCERTAIN_LAW = "uncertain law"
-"""Kind of a defect that may disappear when more readings are measured."""
+"""Kind of a defect (uncertain phase against current of a heater) that may disappear with more readings."""
 STUCK_PUC = "stuck PUC"
 DEAD_MONITOR, FAINT_MONITOR = "dead monitor", "faint monitor"
 UNSEEN_PUC = "unseen PUC"
@@ -284,7 +284,7 @@ def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return the defects without duplicates. The defect of a stuck PUC replaces those of its two dead heaters."""
+    """Return the defects without duplicates. A stuck PUC replaces the two dead heaters reported for it."""
     stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
     kept: dict[tuple[str, str, int], Defect] = {}
     for defect in defects:

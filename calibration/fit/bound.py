@@ -80,7 +80,7 @@ class Bound:
         return result
 
     def sigma(self, name: str) -> Real:
-        """Return the smallest possible standard errors of a parameter group, shape ``(n,)``; see :meth:`covariance`."""
+        """Return the smallest possible standard error of each parameter in a group; see :meth:`covariance`."""
         sigma: Real = np.sqrt(np.diag(self.covariance())[self.space.group(name)])
         return sigma
 
@@ -109,7 +109,7 @@ class Bound:
         return tuple(text for _, text in sorted(texts))
 
     def unobservable_directions(self) -> Real:
-        """Return a basis of the unobservable parameter combinations, shape ``(P - rank, P)``, in parameter units.
+        """Return a basis of the unobservable combinations of P free parameters, ``(P - rank, P)``, in their units.
 
         The basis is reduced: each vector has one parameter that no other vector contains. The largest element of each
         is 1.
@@ -137,7 +137,7 @@ class Bound:
 
     @cached_property
     def _unobservable(self) -> Real:
-        """Unobservable combinations, ``(P - rank, P)``; each parameter is scaled by the root of its information."""
+        """Unobservable combinations of P parameters, each scaled by the root of its information, ``(P - rank, P)``."""
         from scipy.linalg import eigh
 
         scale = scale_of(self.information)

@@ -110,12 +110,12 @@ class DiagnosedFit:
 
     @property
     def certified(self) -> bool:
-        """Whether the fit explains all readings with the given channel map and its errors are reliable."""
+        """Whether the fit explains all readings without exchanged channels, and its errors are reliable."""
         return self.fit.certified and not self.exchanged and not self.doubts
 
     @property
     def parameters(self) -> MeshParameters:
-        """Parameters at the end of the run; dead heaters have no law."""
+        """Parameters at the end of the run; heater laws (phase against current) of dead heaters are zero."""
         laws = self.fit.parameters.heater_law.copy()
         laws[sorted(self.dead)] = 0.0
         return replace(self.fit.parameters, heater_law=laws)
@@ -127,7 +127,7 @@ class TimedReadings:
 
     Attributes:
         observations: Settings and readings.
-        taken_s: Shape ``(N,)``; time of every setting.
+        taken_s: Shape ``(settings,)``; time of every setting.
     """
 
     observations: Observations
@@ -177,7 +177,7 @@ class FaultDiagnosis:
         return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
-        """Fit from a start point without a search for causes. Heaters without a law at the start count as dead."""
+        """Fit from a start point without a search for causes. Heaters whose law (phase) is zero there are dead."""
         # Heaters without a law are dead from the start and are not fitted.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
         now = self._try_other_branches(
@@ -580,12 +580,12 @@ class FaultDiagnosis:
 
 
 def _positions_in_run(whole: Observations, part: Observations) -> NDArray[np.int64]:
-    """Return the positions of the fitted settings in the whole run, without reference settings."""
+    """Return the positions of the fitted settings in the whole run; reference settings are not fitted."""
     return np.flatnonzero(whole.currents_ma.any(axis=1))[-len(part) :]
 
 
 def _replace_end(whole: Observations, part: Observations) -> Observations:
-    """Return all settings of the run; those that were fitted (at its end) are replaced by corrected versions."""
+    """Return all settings of the run, with the fitted ones at its end replaced by corrected versions."""
     places = _positions_in_run(whole, part)
     currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
     currents[places], reading[places] = part.currents_ma, part.reading_ma

@@ -66,7 +66,7 @@ class DriftModel:
         return widened
 
     def warmed(self, space: ParameterSpace) -> Real:
-        """Return the change of all parameters when the temperature changes by one sigma, shape ``(size,)``."""
+        """Return the change of all parameters if the temperature rises by ``temperature_k``, shape ``(size,)``."""
         # A phase common to all PUCs equals the same phase on every joint: half comes from the PUC on either side.
         added = np.zeros(space.size)
         rise_rad = self.temperature_k * self.common_phase_rad_per_k
@@ -154,7 +154,7 @@ def renew(
 def _misfit_by_puc(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
     """Return, for every PUC, the largest mean squared residual of its phase and heater parameters.
 
-    A heater that died since the last fit shows in the residual of its law.
+    A heater that died since the last fit has a large residual of its heater law (phase against current).
     """
     misfit, space = mean_squared_residual(model, parameters, likelihood), model.space
     heaters = misfit[space.group("rho2")].reshape(-1, 2).max(axis=1)
@@ -194,7 +194,7 @@ _LONGEST_STEP = 0.5
 
 @dataclass(frozen=True)
 class Health:
-    """Agreement of a record with measured settings, in units of noise and its own standard errors.
+    """Agreement of a record with measured settings, relative to noise and the record's standard errors.
 
     The power of every source is free, because the polarization was aligned again.
 
@@ -249,9 +249,9 @@ class _ComparedReadings:
     """Differences between readings and predictions, in sigmas.
 
     Attributes:
-        residual: Reading minus prediction, shape ``(n,)``.
-        slope: Derivative of the prediction by all parameters, shape ``(n, size)``.
-        places: Indices of setting and monitor of every reading, shape ``(n, 2)``.
+        residual: Reading minus prediction, shape ``(readings,)``.
+        slope: Derivative of the prediction by all parameters, shape ``(readings, size)``.
+        places: Indices of setting and monitor of every reading, shape ``(readings, 2)``.
     """
 
     residual: Real

@@ -65,7 +65,7 @@ _MAX_UNLIKELY = 4.0
 
 
 def nearest_branches(source_phase_rad: Real) -> Real:
-    """Shift the common phase per PUC of each source by half turns so that all sources are close together."""
+    """Shift each source's common phase per PUC by half turns so that these phases are close together."""
     # Twice the phase is independent of half turns, so its mean direction does not depend on the branches.
     middle = 0.5 * float(np.angle(np.exp(2j * source_phase_rad).sum()))
     off: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
@@ -76,7 +76,8 @@ def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tup
     """Return parameters with one source shifted by half a turn per PUC, which predict almost the same light.
 
     The phases of the given parameters hold at the mean frequency of the sources; ``sigma_hz`` is the standard error of
-    the stated frequencies. The points come with the increase of the χ² of the source frequencies, the likeliest first.
+    the stated frequencies. Each returned point, the likeliest first, comes with its increase of the χ² of the source
+    frequencies.
     """
     detuning_hz = np.array(parameters.source_detuning_hz, dtype=np.float64)
     turn_hz = 0.5 / parameters.delay_s

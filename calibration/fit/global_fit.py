@@ -88,7 +88,7 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """Result of a fit.
+    """Result of a fit of P free parameters.
 
     Attributes:
         parameters: The point of largest likelihood.

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.pair_scores import Pairs, Tail
+from calibration.fit.pair_crosstalk import Pairs, Tail
 from calibration.fit.row_scores import Pass, RowScore, Selection
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -111,8 +111,9 @@ def pair_directions(
 ) -> PairDirections:
     """Return the best-determined combinations of pair crosstalk for a fit that already includes others.
 
-    Pair crosstalk is that from one heater to one waveguide. The best combinations depend on the settings, so they are
-    determined again after settings were added, starting from ``before``, the combinations that the fit includes.
+    Pair crosstalk is the crosstalk from one heater to one waveguide. The best combinations depend on the settings, so
+    they are determined again after settings were added, starting from ``before``, the combinations that the fit
+    includes.
     """
     physics = model.space.physics
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}

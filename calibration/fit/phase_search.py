@@ -95,8 +95,8 @@ class PassiveGuess:
     """Estimated passive phases.
 
     Attributes:
-        passive_rad: Shape ``(E,)``; estimated phases.
-        strength: Shape ``(E,)``; signal divided by the noise of the estimate; about 1 means no signal.
+        passive_rad: Shape ``(pucs,)``; estimated phases.
+        strength: Shape ``(pucs,)``; signal divided by the noise of the estimate; about 1 means no signal.
     """
 
     passive_rad: Real
@@ -136,8 +136,8 @@ def guess_passive_phases(
 ) -> PassiveGuess:
     """Estimate the passive phases from random settings.
 
-    All heaters are random in these settings; ``phase_rad`` holds the resulting heater phases, shape ``(N, 2E)``. The
-    sources are in ascending order. ``light`` is the mean transmission of the mesh over random settings.
+    All heaters are random in these settings; ``phase_rad`` holds the resulting heater phases, shape ``(settings,
+    heaters)``. The sources are in ascending order. ``light`` is the mean transmission of the mesh over random settings.
     """
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T[number]
@@ -217,12 +217,12 @@ class SearchPlan:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """Result of a phase search.
+    """Result of a phase search on E PUCs and J waveguide joints.
 
     Attributes:
-        passive_rad: Shape ``(E,)``; passive phases.
-        joint_rad: Shape ``(J,)``; phases of the waveguide joints between PUCs, with arbitrary unobservable parts.
-        source_phase_rad: Shape ``(S,)``; common phase per PUC for each source, in addition to the joint phases.
+        passive_rad: Shape ``(pucs,)``; passive phases.
+        joint_rad: Shape ``(joints,)``; phases of the waveguide joints between PUCs, with arbitrary unobservable parts.
+        source_phase_rad: Shape ``(sources,)``; common phase per PUC for each source, in addition to the joint phases.
         levels: Power levels of sources and sensitivities of monitors.
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light left unexplained.

@@ -42,7 +42,7 @@ _DECADES = 4.0
 
 @dataclass(frozen=True, eq=False)
 class RowScore:
-    """Predicted gain of adding one physical effect (a row of the table ``PHYSICS``) to a fit.
+    """Predicted gain of adding one physical effect (a row of the table ``PHYSICS``) to a fit of P parameters.
 
     Attributes:
         name: Name of the effect.
@@ -116,10 +116,10 @@ class Pass:
         places: By name of a small effect, the position of its parameters among all parameters.
         by_segment: Shape ``(c, P)``; slopes in each of c segments of settings.
         by_monitor: Shape ``(M, P)``; slopes at each of M monitors.
-        misfit: Shape ``(N, M)``; whitened residuals.
-        rows: Shape ``(N, M, P + p)``; whitened derivatives, in single precision.
-        by_phase: Shape ``(N, M, W)``; derivatives by the phases of W waveguides.
-        heat_mw: Shape ``(N, 2E)``; heat of every heater in every setting.
+        misfit: Shape ``(settings, M)``; whitened residuals.
+        rows: Shape ``(settings, M, P + p)``; whitened derivatives, in single precision.
+        by_phase: Shape ``(settings, M, W)``; derivatives by the phases of W waveguides.
+        heat_mw: Shape ``(settings, heaters)``; heat of every heater in every setting.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str]) -> None:
@@ -159,7 +159,7 @@ class Pass:
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return for half of the settings: information of fitted parameters, cross terms with effects, slopes."""
+        """Return, for one half of the settings, information on fitted parameters, cross terms with effects, slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -186,7 +186,7 @@ class Pass:
 
 
 class Selection:
-    """Selection of the physical effects to add to a fit, one after the other.
+    """Selection of the physical effects to add to a fit of P parameters, one after the other.
 
     Args:
         gram: Normal equations of fitted parameters and of the parameters of all effects.

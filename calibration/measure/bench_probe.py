@@ -304,7 +304,7 @@ class BenchProbe:
             mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
-        """Return the sum of all monitors; a saturated monitor counts as full scale."""
+        """Return the sum of all photocurrents; a saturated monitor counts as full scale."""
         seen = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
         full = self._bench.mesh.monitor_full_scale_ma
         return float(np.where(np.isnan(seen), full, seen).sum())
@@ -339,7 +339,7 @@ class BenchProbe:
         return self._temperature.held(read)
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure settings one after the other, as one sweep if the controller supports it."""
+        """Measure settings one after the other; the controller runs them as one sweep if it can."""
         self.measure_heater_time_constant()
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 

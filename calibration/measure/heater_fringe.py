@@ -1,4 +1,4 @@
-"""Fit of the law of a heater to a few settings, independent of the rest of the mesh.
+"""Fit of a heater law (phase φ against current I) to a few settings, independent of the rest of the mesh.
 
 A phase shifter that light passes in one direction changes the equations of a mesh by rank one. With x = e^{-jφ} every
 field transmission is therefore (a + b·x) / (c + d·x), with the same c and d for all detectors, and every power is
@@ -50,11 +50,11 @@ _AMBIGUOUS_SIGMA = 25.0
 
 @dataclass(frozen=True, eq=False)
 class HeaterSweep:
-    """Monitor readings at a few currents of one heater, with everything else constant.
+    """Monitor readings at n currents of one heater, with everything else constant.
 
     Attributes:
         squares_ma2: Shape ``(n,)``; squared heater currents I².
-        reading_ma: Shape ``(n, M)``; photocurrents of all monitors. Monitors with a NaN are ignored.
+        reading_ma: Shape ``(n, monitors)``; photocurrents of all monitors. Monitors with a NaN are ignored.
     """
 
     squares_ma2: Real
@@ -197,7 +197,7 @@ class _Point:
 def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
-    """Fit the law with one form of the numerators; return the minima, lowest first, and χ² per degree of freedom."""
+    """Fit a heater law with one form of numerators; return minima, lowest first, and χ² per degree of freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
@@ -210,7 +210,7 @@ def _fit_model(
 
 
 def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
-    """Return whether a fitted law has half the true ρ2, so that its second harmonic fits the fringe."""
+    """Return whether a fitted phase law has half the true ρ2, so that its second harmonic fits the fringe."""
     if form.orders == (1,):
         return False
     # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
@@ -220,7 +220,7 @@ def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _Num
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    """Return the sum of squared residuals for given law parameters after the best fit of the numerators."""
+    """Return the sum of squared residuals for trial values of ρ2, κ, D and E, with best-fitting numerators."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)
@@ -242,7 +242,7 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrac
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return the residuals, shape ``(k, n, m)``, for k trial laws after fitting the numerators of every detector.
+    """Return the residuals of k trial laws with fitted numerators, ``(k, n, m)``, at n currents in m columns.
 
     ``loop`` contains the denominator terms D and E, shape ``(k, 2)``.
     """

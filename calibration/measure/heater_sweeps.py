@@ -48,7 +48,7 @@ class HeaterSweepPlan:
 
 
 class HeaterSweeps:
-    """Stage of a calibration that finds the laws of all heaters.
+    """Stage of a calibration that finds the phase against current (law) of all heaters.
 
     Args:
         logbook: Access to the mesh.

@@ -34,12 +34,12 @@ class LogbookEntry:
     """A request to the bench and its answer.
 
     Attributes:
-        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(n, M)``, NaN if saturated.
-            ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``. ``fibre``: external
-            meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
-            the answer is its reported frequency in Hz, shape ``(1, 1)``.
+        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(settings, monitors)``, NaN if
+            saturated. ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``.
+            ``fibre``: external meters at the present setting; the answer is port and dBm, shape ``(ports, 2)``.
+            ``tuned``: tuning of a source; the answer is its reported frequency in Hz, shape ``(1, 1)``.
         source: Port of the source, or :data:`DARK`.
-        currents_ma: Heater currents of a batch of settings, shape ``(n, 2E)``; empty for other requests.
+        currents_ma: Heater currents of a batch of settings, shape ``(settings, heaters)``; empty for other requests.
         answer: Answer of the bench.
         at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
@@ -402,7 +402,7 @@ class Logbook:
         return answer
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure a batch of settings, shape ``(n, 2E)``, with the selected source; store the whole batch or nothing.
+        """Measure a batch of settings, ``(settings, heaters)``, with the selected source; store all of it or nothing.
 
         Raises:
             CalibrationError: As :meth:`measure`.

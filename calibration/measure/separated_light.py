@@ -62,7 +62,7 @@ class SeparatedLight:
         self._scan = scan
 
     def look(self, ports: Collection[int]) -> Mapping[int, float]:
-        """Read all monitors and return, by source port, the total photocurrent due to this source, in mA.
+        """Read all monitors and return, by source port, the total photocurrent that the source causes, in mA.
 
         Raises:
             DeviceError: The patterns do not explain the readings, or too many monitors are saturated.

@@ -44,7 +44,7 @@ def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return the loops of a mesh, shape ``(N_loop, J)``: a lattice basis of all integer vectors v with v·G = 0.
+    """Return the loops of a mesh, shape ``(N_loop, joints)``: a lattice basis of all integer vectors v with v·G = 0.
 
     The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase`` for J joint phases, modulo 2π. The vectors are
     shortened in pairs, so that most loops enclose one cell. A full turn on one joint is a whole number of turns on
@@ -83,7 +83,7 @@ def has_visible_phase(mesh: MeshTopology) -> NDArray[np.bool_]:
 
 
 def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the difference of two sets of joint phases without unobservable parts and full turns, shape ``(J,)``.
+    """Return the difference of two sets of joint phases without unobservable parts and full turns, shape ``(joints,)``.
 
     The given difference is first minus second set. The difference of every loop phase is wrapped to ±π. The result is
     the shortest vector with these loop phases.
@@ -146,7 +146,7 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice with shorter vectors: subtract them from each other while any shrinks."""
+    """Return a basis of the same lattice, shortened by subtracting its vectors from each other."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

@@ -67,7 +67,7 @@ class Heating:
         self._shapes = functools.lru_cache(maxsize=4)(self._unit_couplings)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the thermal crosstalk: the kernel over distance plus the deviations of single pairs."""
+        """Return the thermal crosstalk: a function of distance plus deviations of heater-waveguide pairs."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
         near, _, everywhere = self._shapes(float(length_mm))
         found = ThermalCrosstalk(
@@ -82,7 +82,7 @@ class Heating:
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
-        """Return the phases of arms and waveguide joints in N settings with currents of shape ``(N, 2E)``.
+        """Return the phases of arms and waveguide joints in N settings with currents of shape ``(N, heaters)``.
 
         ``late`` is the slow heat left by earlier settings, see ``Observations.late``.
         """
@@ -112,10 +112,10 @@ class Heating:
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Convert derivatives by phases to derivatives by heater laws, heat factors (per heater) and crosstalk kernel.
 
-        ``heated`` is the result of :meth:`phases` for the same N settings and parameters. ``arm``, ``(N, M, 2E)``, and
-        ``joint``, ``(N, M, J)``, are derivatives of M numbers per setting by the phases of arms and waveguide joints.
-        The result, by group of :class:`calibration.model.space.ParameterSpace`, has shapes ``(N, M, size)`` and the
-        precision of ``arm``.
+        ``heated`` is the result of :meth:`phases` for the same N settings and parameters. ``arm``, ``(N, M, heaters)``,
+        and ``joint``, ``(N, M, joints)``, are derivatives of M numbers per setting by the phases of arms and waveguide
+        joints. The result, by group of :class:`calibration.model.space.ParameterSpace`, has shapes ``(N, M, size)`` and
+        the precision of ``arm``.
         """
         # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
         # joints.
@@ -138,7 +138,7 @@ class Heating:
     def by_rows(
         self, names: Collection[str], parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes
     ) -> dict[str, Slopes]:
-        """Return derivatives by the parameters of heat-related effects, by group, each ``(N, M, size)``.
+        """Return derivatives by the parameters of heat-related effects, by group, each ``(settings, monitors, size)``.
 
         ``names`` are the effects that the model includes; see :meth:`chain` for the other arguments.
         """
@@ -166,7 +166,7 @@ class Heating:
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return derivatives of each arm's phase by the 2T parameters of shared return lines, ``(N, 2E, 2T)``."""
+        """Return derivatives of arm phases by the 2T parameters of T return lines, ``(settings, heaters, 2T)``."""
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
@@ -176,14 +176,14 @@ class Heating:
         return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the heat of every heater, ``(N, M, 2E)``, from those by phases of arms and joints."""
+        """Convert derivatives by arm and joint phases to those by heater power, ``(settings, monitors, heaters)``."""
         kernel = self.crosstalk(parameters)
         by_heat: Slopes = arm @ kernel.arm_rad_per_mw.astype(arm.dtype)
         by_heat += joint @ kernel.joint_rad_per_mw.astype(arm.dtype)
         return by_heat
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by amplitude, decay length and floor of the crosstalk kernel, shape ``(N, M, 3)``."""
+        """Return derivatives by crosstalk amplitude, decay length and floor, shape ``(settings, monitors, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns, rise = [], parameters.extra_physics.get("crosstalk_directions")
         # The kernel is linear in amplitude and floor; the decay length needs the derivative of the exponential.
@@ -193,7 +193,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the relative increase of crosstalk along both axes of the die, shape ``(N, M, 2)``."""
+        """Return derivatives by the relative increase of crosstalk along both die axes, ``(settings, monitors, 2)``."""
         alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
             _by_crosstalk_factor(
@@ -215,13 +215,13 @@ class Heating:
 
 
 def _by_own(arm: Slopes, heated: Heated) -> Slopes:
-    """Convert derivatives by phases of arms to derivatives by the part due to their own heaters, ``(N, M, 2E)``."""
+    """Convert derivatives by arm phases to those by the part due to own heaters, ``(settings, monitors, heaters)``."""
     slopes = heated.by_own
     return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
 
 
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
-    """Return the phases of arms by their own heaters, including deviations from the three-term law, and derivatives.
+    """Return arm phases due to their own heaters, with deviations from the three-term law, and derivatives.
 
     The relative deviation is zero without current, linear between the points, and constant beyond the last point.
     """
@@ -240,7 +240,7 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 
 
 def _law_point_weights(own_rad: Real) -> Real:
-    """Return the interpolation weight of each law point (last axis) at given phases of arms by their own heaters.
+    """Return each interpolation point's weight (last axis) at given phases of arms due to their own heaters.
 
     The weight is 1 at its point and 0 at the neighbouring points.
     """
@@ -250,7 +250,7 @@ def _law_point_weights(own_rad: Real) -> Real:
 
 
 def _by_crosstalk_factor(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-    """Return derivatives by a common factor on all crosstalk, ``(N, M)``, from derivatives by phases."""
+    """Return derivatives by a common factor on all crosstalk, ``(settings, monitors)``, from derivatives by phases."""
     kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
     warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
     found: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]

@@ -42,13 +42,13 @@ class NominalHeaters:
 
     @property
     def per_ma2(self) -> float:
-        """Factor that converts published figures per mA² to these heaters, from the squared currents for π."""
+        """Factor from published figures per mA² to these heaters: squared current for π, published over own."""
         published = PUBLISHED_HEATERS
         return (self.ohm / self.p_pi_mw) / (published.ohm / published.p_pi_mw)
 
     @property
     def per_mw(self) -> float:
-        """Factor that converts published figures per mW to these heaters: published heat for π over theirs."""
+        """Factor from published figures per mW to these heaters: heat for π, published over own."""
         return PUBLISHED_HEATERS.p_pi_mw / self.p_pi_mw
 
     @property

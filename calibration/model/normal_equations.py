@@ -29,8 +29,8 @@ class NormalEquations:
     Attributes:
         information: Shape ``(P, P)``; Fisher information of the readings, without prior.
         gradient: Shape ``(P,)``; slope of the log likelihood.
-        reading_ma: Shape ``(N, M)``; predicted readings.
-        drift_ma: Shape ``(N, M, 2)``; change of the predicted readings for one sigma of each drift.
+        reading_ma: Shape ``(settings, monitors)``; predicted readings.
+        drift_ma: Shape ``(settings, monitors, 2)``; change of the predicted readings for one sigma of each drift.
     """
 
     information: Real
@@ -121,10 +121,10 @@ class WhiteRows:
 
     Attributes:
         settings: Indices of the settings.
-        rows: Shape ``(n, M, P)``; whitened derivatives in single precision.
-        misfit: Shape ``(n, M)``; whitened residuals.
-        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and waveguide joints.
-        heat_mw: Shape ``(n, 2E)``; heat of every heater.
+        rows: Shape ``(settings, monitors, P)``; whitened derivatives by P parameters, in single precision.
+        misfit: Shape ``(settings, monitors)``; whitened residuals.
+        by_phase: Shape ``(settings, monitors, 2E + J)``; derivatives by the phases of 2E arms and J waveguide joints.
+        heat_mw: Shape ``(settings, heaters)``; heat of every heater.
     """
 
     settings: slice
@@ -232,7 +232,7 @@ def drift_at(
 
 
 def drift_slopes_ma(model: MeshModel, parameters: MeshParameters, part: Linearised, drift: SettingDrift) -> Real:
-    """Return the change of readings for one sigma of each drift, shape ``(n, M, 2)``."""
+    """Return the change of readings for one sigma of each drift, shape ``(settings, monitors, 2)``."""
     power = _LN10_PER_10 * part.reading_ma * drift.power_db
     # Only the active source has a derivative, so the sum over sources selects it; a frequency change is a common phase.
     turned = part.jacobian[..., model.space.groups["source_detuning_hz"]].sum(axis=-1)

@@ -98,7 +98,7 @@ FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "cros
 PHASE_GROUPS = ("passive_phase_rad", "loops")
 """Phase groups; a phase is known modulo 2π even without readings, which limits its uncertainty."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
-"""Parameter groups that a calibration with separate lasers determines: also their frequencies and a phase slope."""
+"""Parameter groups that a calibration with separate lasers determines, laser frequencies and a phase slope included."""
 
 
 # A monitor so far from the median, and by so many of its spreads, is no sample of the nominal distribution.

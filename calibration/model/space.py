@@ -166,7 +166,7 @@ class ParameterSpace:
         """Return which parameters of the given groups a fit can determine, shape ``(size,)``.
 
         Cells without couplers have no coupler angles, and the phases of their arms are part of the loop phases. Arms
-        without a heater have no law.
+        without a heater have no heater law.
 
         Raises:
             ConfigError: A group does not exist.

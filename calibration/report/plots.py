@@ -241,8 +241,8 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
     """Return a plot of the phase that each heater at π adds to every other arm, as a matrix and over the distance.
 
-    ``rad_per_pi`` and ``distance_mm``, ``(2E, 2E)``, hold arms in rows and heaters in columns. The formula of the
-    kernel (crosstalk over distance) labels the curve.
+    ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, hold arms in rows and heaters in columns. The formula of
+    the kernel (crosstalk over distance) labels the curve.
     """
     from matplotlib.colors import LogNorm
 

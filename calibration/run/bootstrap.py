@@ -34,7 +34,7 @@ from calibration.measure.design import CHANGED, IncrementalSettings
 from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
-from calibration.measure.survey import Survey, take_survey
+from calibration.measure.port_survey import Survey, take_survey
 from calibration.model.device_under_test import PUC_LOSS_DB
 from calibration.model.gauge import has_visible_phase
 from calibration.model.heating import Heating
@@ -287,7 +287,7 @@ class Bootstrap:
         return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
     def reach_ma(self) -> dict[int, float]:
-        """Return the largest current of each heater in random settings, which limits the range of its law."""
+        """Return the largest current of each heater in random settings; its fitted law holds up to this current."""
         heaters = range(len(self._driven))
         return {heater: _reach_ma(self.heaters.get(heater, NOT_SWEPT).law) for heater in heaters}
 

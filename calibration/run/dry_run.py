@@ -165,7 +165,7 @@ def dry_run(
 
 
 def expected_heat_mw(model: BenchModel) -> float:
-    """Return the largest total heat of all heaters that a calibration of a bench needs, in mW; takes no fit.
+    """Return the largest total heat of all heaters that a calibration of a bench needs, in mW, without a fit.
 
     Raises:
         ConfigError: There is no source or monitor, or the controller does not accept currents.
@@ -240,7 +240,7 @@ class _Nominal:
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
-        """Return mesh parameters with nominal laws, losses and couplers, and random phases."""
+        """Return mesh parameters with nominal heater laws, losses and couplers, and random phases."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
@@ -260,7 +260,7 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the total heat of all heaters in each setting, shape ``(N,)``."""
+        """Return the total heat of all heaters in each setting, shape ``(settings,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 

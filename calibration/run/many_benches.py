@@ -5,7 +5,7 @@ A job and its outcome contain only plain values; the worker process writes the r
 
 Parent and worker communicate through a private pipe: a worker that crashes or is killed therefore leaves no lock behind
 that could block other workers. Only the parent handles Ctrl-C: it asks the workers to stop, and each ends its bench
-like any interrupted run. A worker stops when its parent process ends.
+like any interrupted run. A worker stops its run when the parent process ends.
 """
 
 from __future__ import annotations

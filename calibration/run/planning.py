@@ -120,7 +120,7 @@ class AdaptiveMeasurement:
         logbook: Access to the mesh; its effort so far counts against the goal.
         model: The model of the last fit.
         likelihood: The readings so far and their noise.
-        max_ma: Shape ``(2E,)``; largest current of every heater.
+        max_ma: Shape ``(heaters,)``; largest current of every heater.
         goal: Required accuracy and limits of the effort.
         rng: Random generator for candidate settings.
         times: Duration of settings on this bench, including source changes.

@@ -24,8 +24,8 @@ from calibration.fit.stated_errors import MAX_ERROR_FACTOR
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
+from calibration.measure.port_survey import MIN_CONTRAST, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
-from calibration.measure.survey import MIN_CONTRAST, reference_changes
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
@@ -242,7 +242,7 @@ class Calibration:
         return Likelihood(start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT)
 
     def _reach_ma(self) -> NDArray[np.float64]:
-        """Return the largest random current of every heater, shape ``(2E,)``."""
+        """Return the largest random current of every heater, shape ``(heaters,)``."""
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:

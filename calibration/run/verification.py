@@ -241,7 +241,7 @@ class _VerificationStep:
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
-    """Return the record with unknown source powers calculated from launch power and input loss."""
+    """Return the record, with source powers that it lacks calculated from launch power and input loss."""
     ports = [
         replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
         if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources
@@ -306,7 +306,7 @@ def _rarely_used_states(
 
 
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the predicted power in dBm that leaves the mesh at every port, shape ``(N, n_ports)``."""
+    """Return the predicted power in dBm that leaves the mesh at every port, shape ``(settings, n_ports)``."""
     if record.physics:
         return _full_model_dbm(record, plan, detuning_hz)
     known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
@@ -385,7 +385,7 @@ def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
 def _judged(
     probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
 ) -> Verification:
-    """Compare readings, shape ``(N, M)``, with the predictions of the record."""
+    """Compare readings, shape ``(settings, monitors)``, with the predictions of the record."""
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
     readings = readings - dark_currents_ma(record, probe.monitors)
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
@@ -431,8 +431,8 @@ def _slopes_db(
 ) -> Real | None:
     """Return the derivatives of all powers in dB by the parameters; dB refer to the brighter of prediction and reading.
 
-    The shape is ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown
-    responsivity; ``None`` for a record whose crosstalk is a matrix.
+    The shape is ``(settings, monitors, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of
+    unknown responsivity; ``None`` for a record whose crosstalk is a matrix.
     """
     known = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
     record = replace(record, monitor_ports=known)
@@ -450,7 +450,7 @@ def _slopes_db(
 
 
 def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:
-    """Return the variance of predicted powers, ``(N, M)``, from the record's covariance; 0 without a covariance."""
+    """Return the variance of predicted powers from the record's covariance, ``(settings, monitors)``; 0 without it."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
     if slopes is None or factor is None or len(factor) != slopes.shape[-1]:
         return 0.0

@@ -176,7 +176,7 @@ class WavelengthExtension:
         model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
         likelihood: Supplies the noise and drift of readings; its own readings are ignored.
-        walk_ma: Shape ``(2E,)``; largest current of every heater.
+        walk_ma: Shape ``(heaters,)``; largest current of every heater.
         reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.
         seed: Seed of the settings.
@@ -301,7 +301,7 @@ class WavelengthExtension:
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return mesh parameters with the present delay and slopes, and source phases unchanged at the reference."""
+        """Return mesh parameters with the present delay and slopes; phases at the reference frequency are unchanged."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]

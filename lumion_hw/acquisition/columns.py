@@ -207,7 +207,6 @@ def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
 
 
 def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
-    """Return the mesh controller if it is open and has monitors."""
     section = bench.model.mesh
     if section is None:
         return {}
@@ -315,7 +314,7 @@ modules update the statistics once per second."""
 
 
 def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
-    """Return the columns of a module's link performance: each row holds the averages since the previous row."""
+    """Return the columns of a module's link performance; a row holds averages since the row before."""
 
     def read() -> Values:
         quantities = module.performance().quantities
@@ -330,7 +329,7 @@ def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: 
 
 
 def _link_value(quantity: LinkQuantity | None) -> Value:
-    """Return a link quantity: the average since the last row, else the present value; ``NO_SIGNAL`` without a link."""
+    """Return a link's average since the last row, or else its present value; ``NO_SIGNAL`` without a link."""
     reading = quantity and (quantity.average or quantity.current)
     if not reading:
         return Value(State.NO_SIGNAL)

@@ -36,7 +36,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 FORMAT = "lumion-log 2"
 _OLDER = "lumion-log 1"  # the same, without the description of the bench
 JOURNAL = ".journal"
-"""Suffix of the journal's name, after the name of the data file."""
+"""Suffix of a journal's file name, which begins with the name of the data file."""
 MAX_ROWS = 2**32 - 1
 """Limit of 32-bit row numbers."""
 _MAX_BYTES = 1 << 34

@@ -58,7 +58,7 @@ class RingResonance:
 
     @property
     def q_error(self) -> float:
-        """Standard error of the resonance's quality factor."""
+        """Standard error of the loaded quality factor."""
         return self.q * self.fwhm_error_ghz / self.fwhm_ghz
 
 

@@ -63,7 +63,7 @@ class Resonances(NamedTuple):
 def find_resonances(light: Real) -> Iterator[Resonances]:
     """Yield the resonances for each possible spacing, the most probable first; nothing for fewer than two resonances.
 
-    ``light`` is the power at evenly spaced frequencies, shape ``(n,)``.
+    ``light`` is the power at evenly spaced frequencies, shape ``(points,)``.
     """
     dips, peaks = (_features(light, as_dips) for as_dips in (True, False))
     # Narrow dips have broad tops between them, and narrow peaks broad valleys.

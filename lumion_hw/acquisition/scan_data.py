@@ -127,7 +127,7 @@ class ScanData:
         return sum(int(np.count_nonzero(state == State.FAILED)) for state in self.state.values())
 
     def setting(self, name: str = "") -> NDArray[Any]:
-        """Return the values of a swept setting along its axis, shape ``(n,)``.
+        """Return the values of a swept setting along its axis, shape ``(values,)``.
 
         The name may be left out if only one setting had several values.
 

@@ -37,7 +37,7 @@ def draw_scan(
     """Draw readings of a scan; see :meth:`ScanData.plot`."""
     require_plots()
     names = select_names(readings, {column.name: column.device for column in header.columns if column.name in values})
-    moving = _moving_axes(plan)
+    moving = tuple(axis for axis in plan.axes if axis.n_points > 1)
     is_map = len(moving) == 2
     panels = [[name] for name in names] if is_map else _group_by_unit(names, units)
     if len(panels) > _MAX_PANELS:
@@ -73,10 +73,6 @@ def axis_text(axis: ScanAxis) -> str:
     """Return the label of an axis: its first setting and the unit."""
     first = axis.settings[0]
     return plain_text(f"{first.name} ({first.unit})" if first.unit else first.name)
-
-
-def _moving_axes(plan: ScanPlan) -> tuple[ScanAxis, ...]:
-    return tuple(axis for axis in plan.axes if axis.n_points > 1)
 
 
 def _positions(axis: ScanAxis) -> Any:

@@ -278,7 +278,6 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
 
 
 def _check_identities(bench: Bench, snapshot: Snapshot, concerned: Collection[str]) -> None:
-    """Raise an error unless the devices are those of the snapshot."""
     here = device_identities(bench, set(concerned))
     if missing := sorted(set(concerned) - set(here)):
         raise ConfigError(

@@ -1,9 +1,9 @@
 """Duration of schedules on a switch that needs time to change circuits, and when a fixed configuration is faster.
 
-A round takes a fixed time alpha plus bytes / rate. Before a round whose circuits are not up, ports that change their
-partner are dark for the time delta. A schedule takes A alpha + C b + P delta, with A rounds, P programmings of the
-switch, and C buffers over the busiest circuits, where b is the time to send one buffer at the rate of a port. As A and
-P are integers, break-even points are exact. Tables of published and calculated figures are in docs/schedules.md.
+A round takes a fixed time alpha plus bytes / rate. Before a round whose circuits are not yet set up, ports that change
+their partner are dark for the time delta. A schedule takes A alpha + C b + P delta, with A rounds, P programmings of
+the switch, and C buffers over the busiest circuits, where b is the time to send one buffer at the rate of a port. As A
+and P are integers, break-even points are exact. Tables of published and calculated figures are in docs/schedules.md.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ScheduleCost:
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
-        """Return the dark time below which this schedule is faster than ``static``, which changes circuits less often.
+        """Return the dark time per change below which this schedule is faster than ``static`` with fewer changes.
 
         Returns:
             Dark time in seconds; 0 if this schedule is never faster, infinite if it always is.
@@ -114,7 +114,7 @@ class ScheduleCost:
         return max(0.0, gain_s / more)
 
     def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
-        """Return the smallest and largest buffer, in bytes, with which this schedule beats ``static``, or ``None``."""
+        """Return the smallest and largest buffer in bytes for which this schedule beats ``static``, if any."""
         gain_s = self._latency_gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
         slope = static.buffers - self.buffers
         if abs(slope) < 1e-12:

@@ -24,7 +24,7 @@ from lumion_hw.schedules.packing import Packer, Unit
 from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound
 
 _EXACT_UNITS = 8
-"""Largest number of circuits in a round (pairs on duplex ports) for which the smallest number of parts is searched."""
+"""Largest number of circuits in a round (pairs on duplex ports) for which the fewest settings are searched exactly."""
 _PACKINGS, _PUSHES = 4, 100
 """Number of random orders in which circuits are combined, and of attempts per order to save one mesh setting."""
 _RELABELLINGS = 60

@@ -78,7 +78,7 @@ class FeedForwardBlock:
 
     @cached_property
     def joints(self) -> NDArray[np.bool_]:
-        """Mask of the waveguide joints that carry light of the modes, shape ``(J,)``."""
+        """Mask of the waveguide joints that carry light of the modes, shape ``(n_joints,)``."""
         inside = np.zeros(len(self.mesh.joints), dtype=np.bool_)
         for column, mixers in enumerate(self.mixers):
             for mode, (puc, _) in enumerate(mixers):
@@ -93,11 +93,7 @@ def find_block(
 ) -> FeedForwardBlock:
     """Return a feed-forward block of N modes across a hexagonal mesh built of columns of cells.
 
-    Args:
-        mesh: The mesh.
-        n_modes: Number of modes.
-        first_row: Row of mode 0; by default the first row with enough space.
-        avoid: PUCs that the block must not use.
+    The block starts at ``first_row``, by default the first row with enough space, and uses no PUC in ``avoid``.
 
     Raises:
         ConfigError: The mesh has too few rows from its left to its right rim, or all rows use PUCs in ``avoid``.
@@ -132,7 +128,7 @@ class _Rows:
         if not np.allclose(y, row):
             raise ConfigError(
                 f"mesh {mesh.label!r} has no feed-forward block because it is not hexagonal",
-                hint="Use a hexagonal mesh: only there a PUC that carries a single mode can set its phase.",
+                hint="Use a hexagonal mesh: only there each mode passes PUCs of its own, which set its phase.",
             )
         places = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
         self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}

@@ -108,7 +108,7 @@ class CalibrationRecord:
         defects: Faults found, as data.
         raw: File with the raw readings.
         mesh_document: Mesh as written by :meth:`MeshTopology.to_dict`, for layouts without a label.
-        physics: Effects fitted in addition to the standard chip model; written only if there are any.
+        physics: Physical effects fitted in addition to the standard chip model; written only if there are any.
         arrays: Large arrays by name, stored in the side file: ``covariance_factor``, ``crosstalk_pairs``.
     """
 
@@ -243,7 +243,7 @@ class CalibrationRecord:
     def extra_physics(self) -> dict[str, NDArray[np.float64]]:
         """Parameters of effects fitted in addition to the standard chip model, by name.
 
-        Pair crosstalk has shape ``(2E + J, 2E)``, in rad/mW.
+        Pair crosstalk has shape ``(2 n_pucs + n_joints, 2 n_pucs)``, in rad/mW.
 
         Raises:
             CalibrationError: The pair crosstalk array is missing.
@@ -367,8 +367,7 @@ class CalibrationRecord:
     def to_json(self, arrays_file: str | None = None) -> str:
         """Return the record as a JSON document, including its content hash.
 
-        Args:
-            arrays_file: Name of the side file, if the arrays are stored.
+        ``arrays_file`` is the name of the side file, if the arrays are stored.
 
         Raises:
             ConfigError: The record contains NaN or infinity, which JSON cannot store; the message names the entry.

@@ -174,7 +174,7 @@ def _dead(
 
 
 def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
-    """Return the mean dark reading of every monitor, shape ``(M,)``; 0 if it is not significant or is clipped."""
+    """Return the mean dark reading of every monitor, ``(monitors,)``; 0 if it is not significant or is clipped."""
     mean = np.nan_to_num(np.nanmean(np.where(np.isfinite(dark).any(axis=0), dark, 0.0), axis=0))
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
     # An offset that may be noise is not subtracted, because that would add noise to every reading.
@@ -184,7 +184,7 @@ def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.flo
 
 
 def dark_noise_ma(dark: NDArray[np.float64]) -> float:
-    """Return the noise of dark monitors from readings of shape ``(n, M)``.
+    """Return the noise of dark monitors from readings of shape ``(readings, monitors)``.
 
     A converter without negative codes clips half of the noise; the mean square of its readings is half the variance.
     """
@@ -206,7 +206,7 @@ Real = NDArray[np.float64]
 MAX_POWER_DB = 0.1
 """Largest change of a source's power during a run (assumption): five times the normal change."""
 MAX_SHAPE_SIGMA = 3.0
-"""Largest change of the distribution over the monitors, rms in standard errors: about 10 mrad of every phase."""
+"""Largest change of the light's distribution over the monitors, in rms standard errors: 10 mrad of every phase."""
 # Smallest relative error in a comparison, even for meters with less noise.
 _MIN_COMPARED = 0.003
 _MIN_REPEATED = 8
@@ -244,7 +244,7 @@ class ReferenceChange:
 
 
 def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseModel) -> ReferenceChange:
-    """Return the change of monitor readings, shape ``(M,)``, relative to earlier readings of the same setting."""
+    """Return the change of monitor readings, ``(monitors,)``, relative to earlier readings of the same setting."""
     # The usual changes of light and temperature are not a fault, even if a meter has less noise.
     noise = replace(noise, relative=max(noise.relative, _MIN_COMPARED))
     seen = np.isfinite(before_ma) & np.isfinite(now_ma)

@@ -50,7 +50,7 @@ class Tail:
 
 
 class Pairs:
-    """Information that some settings contain about crosstalk from single heaters to single waveguides (pairs).
+    """Information in some settings about crosstalk from single heaters to single waveguides (pairs).
 
     ``pass_`` holds these settings, with derivatives by the fitted parameters and by the parameters of small effects.
     """
@@ -69,7 +69,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of N·M readings for c combinations of heater-waveguide crosstalk, ``(N·M, c)``."""
+        """Return the change of all readings for c combinations of heater-waveguide crosstalk, ``(readings, c)``."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -78,7 +78,7 @@ class Pairs:
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Convert slopes by N·M readings, ``(N·M, c)``, to slopes by heater-waveguide pairs, ``(2E, W, c)``."""
+        """Convert slopes by readings, ``(readings, c)``, to slopes by pairs, ``(heaters, waveguides, c)``."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():
@@ -298,7 +298,7 @@ def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[n
 
 
 def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return an orthonormal basis of c combinations of pair crosstalk, shape ``(2E, W, c)``."""
+    """Return an orthonormal basis of c combinations of pair crosstalk, shape ``(heaters, waveguides, c)``."""
     from scipy.linalg import qr
 
     basis, _ = qr(directions.reshape(-1, directions.shape[2]), mode="economic", check_finite=False)
