@@ -2,7 +2,7 @@
 
 The stages of a calibration, which :class:`calibration.run.procedure.Calibration` runs (docs/calibration.md, 5):
 
-1. survey         working sources and monitors, and the noise of readings             measure/survey.py
+1. survey         working sources and monitors, and the noise of readings             measure/port_survey.py
 2. sweeps         law of every heater, swept while all others stay constant           measure/heater_sweeps.py
 3. random         a few hundred random settings, the data of all further stages       measure/design.py
 4. search         rough passive and loop phases as a start point for the fit          fit/phase_search.py

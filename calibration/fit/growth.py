@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.pair_scores import Pairs, Tail
+from calibration.fit.pair_crosstalk import Pairs, Tail
 from calibration.fit.row_scores import Pass, RowScore, Selection
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel

@@ -34,7 +34,7 @@ from calibration.measure.design import CHANGED, IncrementalSettings
 from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
-from calibration.measure.survey import Survey, take_survey
+from calibration.measure.port_survey import Survey, take_survey
 from calibration.model.device_under_test import PUC_LOSS_DB
 from calibration.model.gauge import has_visible_phase
 from calibration.model.heating import Heating

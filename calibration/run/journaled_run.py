@@ -18,8 +18,8 @@ import numpy as np
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import DARK, LogbookEntry
+from calibration.measure.port_survey import ReferenceChange, noise_of, reference_change, reference_readings
 from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
-from calibration.measure.survey import ReferenceChange, noise_of, reference_change, reference_readings
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.record.conditions import ConditionsWatch
 from calibration.record.raw_data import save_raw

@@ -24,8 +24,8 @@ from calibration.fit.stated_errors import MAX_ERROR_FACTOR
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
+from calibration.measure.port_survey import MIN_CONTRAST, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
-from calibration.measure.survey import MIN_CONTRAST, reference_changes
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lumion_hw.clock import Clock, Deadline, SystemClock, VirtualClock
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost
 from lumion_hw.links.base import Link, Peer
-from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.draining import DrainedByReading
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.wires.device import EmulatedDevice
@@ -36,7 +36,7 @@ def clock_for(transport: str) -> Clock:
     return VirtualClock() if transport == "memory" else SystemClock()
 
 
-class DisturbedLink:
+class DisturbedLink(DrainedByReading):
     """A link that a test can cut, delay or slow down to single bytes, and into which it can insert bytes."""
 
     def __init__(self, link: Link, clock: Clock) -> None:
@@ -100,10 +100,6 @@ class DisturbedLink:
         data = bytes(self._arrived[:size])
         del self._arrived[:size]
         return data
-
-    def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Discard input until nothing has arrived for ``quiet_s`` seconds."""
-        return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
         """Close the stream; idempotent, never raises."""

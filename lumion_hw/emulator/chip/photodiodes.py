@@ -18,7 +18,7 @@ class PhotodiodeArray:
     """The photodiode monitors of a chip.
 
     Args:
-        sizes: Sizes of the effects.
+        sizes: Sizes of the imperfections.
         rng: Random numbers for the offset drift.
         now_s: Time at which the drift of the offsets starts from 0.
     """

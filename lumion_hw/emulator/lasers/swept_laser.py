@@ -197,7 +197,7 @@ class SweptLaser:
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the light that the laser emitted at a past time, during the present or the last wavelength change."""
+        """Return the light at a past time, at the earliest from the start of the wavelength change before the last."""
         self.advance()
         nominal_nm = self._nominal_nm(at_s)
         largest_w = w_from_dbm(self.profile.max_dbm(nominal_nm))

@@ -26,7 +26,6 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the fixed measurement errors and the noise of the heads.
         power_w: Returns the true optical power now at a channel (1..``n_ports``), in watts.
         model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``. Only the C models have all ``:ALL:CSV?`` queries.

@@ -91,7 +91,7 @@ class MeshTruth:
         return *(array.tobytes() for array in arrays), stuck, self.common_phase_rad, id(self.crosstalk)
 
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the steady-state heat of each heater in mW for given drive currents, shape ``(2E,)``."""
+        """Return the steady-state heat of each heater in mW, shape ``(2E,)`` for E PUCs, for given drive currents."""
         current = self.variations.heaters.carried_ma(currents_ma.copy())
         for heater, stuck in self.stuck_current_ma.items():
             current[heater] = stuck

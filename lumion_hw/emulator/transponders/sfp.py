@@ -103,7 +103,6 @@ class SfpModule:
 
     Args:
         name: Device name in the bench file.
-        clock: The bench clock.
         rng: Source of the fixed monitor errors (drawn at once) and of the monitor noise.
         emit_w: Called with the launched power in W at every change, also from the constructor.
         rx_power_w: Returns the average optical power at the receiver in W; called only when a register is read.

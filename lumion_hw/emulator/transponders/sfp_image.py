@@ -72,7 +72,7 @@ def identity_image(
 
 
 def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]]) -> bytearray:
-    """Return the A2h memory before any measurement: thresholds, identity calibration constants, checksum."""
+    """Return the A2h memory before any measurement: thresholds, neutral calibration constants, checksum."""
     memory = bytearray(MEMORY_SIZE)
     for quantity, levels in thresholds.items():
         for level, value in zip(_ALARM_LEVELS, levels, strict=True):

@@ -30,11 +30,7 @@ class Appointment:
 
 
 class Agenda:
-    """Scheduled actions of a module, in order of time.
-
-    Args:
-        start_s: Time at which the agenda starts.
-    """
+    """Scheduled actions of a module, in order of time."""
 
     def __init__(self, start_s: float) -> None:
         self.now = start_s

@@ -73,7 +73,6 @@ class FaultPanel:
     """Starts and clears the faults of one module.
 
     Args:
-        core: Shared state of the module.
         changed: Called with the fault's name after the fault has started or ended.
         advance: Brings the module to the present time; called before a fault starts or ends immediately.
     """

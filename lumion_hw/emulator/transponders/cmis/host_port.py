@@ -39,7 +39,6 @@ class HostPort:
     """Executes the host's reads and writes, one transaction at a time.
 
     Args:
-        core: Shared state of the module.
         render: Updates the registers of a page before the host reads them.
         effects: Action triggered by a write to each byte.
     """
