@@ -344,7 +344,6 @@ def _drawn_ports(mesh: MeshTopology) -> list[int]:
 
 
 def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
-    """Return the largest power in dBm on any path of the picture."""
     return max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
 
 
@@ -466,7 +465,6 @@ def _key(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> tuple[list[str]
 
 
 def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
-    """Write the legend line of one circuit below the mesh."""
     path = circuit.path
     y = top + _ROW_HEIGHT * (circuit.index + 1) + 4
     loss = "" if path.loss_db is None else f"{path.loss_db:.1f} dB"

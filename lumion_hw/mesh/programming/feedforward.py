@@ -93,11 +93,7 @@ def find_block(
 ) -> FeedForwardBlock:
     """Return a feed-forward block of N modes across a hexagonal mesh built of columns of cells.
 
-    Args:
-        mesh: The mesh.
-        n_modes: Number of modes.
-        first_row: Row of mode 0; by default the first row with enough space.
-        avoid: PUCs that the block must not use.
+    The block starts at ``first_row``, by default the first row with enough space, and uses no PUC in ``avoid``.
 
     Raises:
         ConfigError: The mesh has too few rows from its left to its right rim, or all rows use PUCs in ``avoid``.

@@ -367,8 +367,7 @@ class CalibrationRecord:
     def to_json(self, arrays_file: str | None = None) -> str:
         """Return the record as a JSON document, including its content hash.
 
-        Args:
-            arrays_file: Name of the side file, if the arrays are stored.
+        ``arrays_file`` is the name of the side file, if the arrays are stored.
 
         Raises:
             ConfigError: The record contains NaN or infinity, which JSON cannot store; the message names the entry.

@@ -15,9 +15,7 @@ Pair = tuple[int, int]
 class Duplex:
     """Merges each circuit with its reverse before routing, and restores both in the result.
 
-    Args:
-        pairs: The requested circuits.
-        allowed: Whether to merge circuits with their reverse; if not, every circuit is routed separately.
+    If this is not ``allowed``, every circuit is routed separately.
     """
 
     def __init__(self, pairs: Sequence[Pair], *, allowed: bool) -> None:

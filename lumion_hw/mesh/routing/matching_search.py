@@ -55,11 +55,7 @@ def round_robin(ports: Sequence[int]) -> list[Matching]:
 
 
 class Router:
-    """Finds out which pairs of ports can be connected at the same time.
-
-    Args:
-        request: The routing problem of all pairs at once.
-    """
+    """Finds out which pairs of ports can be connected at the same time."""
 
     def __init__(self, request: RoutingProblem) -> None:
         self._request = request
@@ -120,11 +116,7 @@ class Router:
 class Matcher:
     """Searches for the configurations of one set of ports.
 
-    Args:
-        request: The routing problem of all pairs at once.
-        ports: The ports.
-        order: Random number generator.
-        steps: Maximum number of attempts to force a remaining pair into a configuration.
+    ``steps`` is the maximum number of attempts to force a remaining pair into a configuration.
     """
 
     def __init__(self, request: RoutingProblem, ports: Sequence[int], order: random.Random, steps: int) -> None:
@@ -278,13 +270,7 @@ class Matcher:
 def random_matching(pairs: Collection[Pair], size: int, order: random.Random) -> Matching | None:
     """Return a random matching with the given number of pairs, by backtracking from the port with the fewest choices.
 
-    Args:
-        pairs: Pairs to choose from.
-        size: Number of pairs in the matching.
-        order: Random number generator.
-
-    Returns:
-        The matching, or ``None`` if none was found within a limited number of steps.
+    ``None`` if none was found within a limited number of steps.
     """
     neighbours: dict[int, set[int]] = {}
     for a, b in pairs:

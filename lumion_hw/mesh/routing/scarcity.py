@@ -34,12 +34,7 @@ _MARGIN = 1e-5
 
 @dataclass(frozen=True)
 class Scarcity:
-    """Circuits that are proven to be impossible together, because they need too many PUCs of one region.
-
-    Attributes:
-        circuits: Indices of the circuits.
-        pucs: PUCs that are too few for these circuits.
-    """
+    """Circuits (by index) that are proven to be impossible together, and the PUCs that are too few for them."""
 
     circuits: tuple[int, ...]
     pucs: tuple[int, ...]
@@ -50,10 +45,7 @@ def find_scarcity(
 ) -> Scarcity | None:
     """Return circuits that provably need more PUCs than exist around contested PUCs; ``None`` if nothing is proven.
 
-    Args:
-        request: The routing problem; its limits and equal lengths are ignored.
-        contested: PUCs that were contested when negotiation stopped.
-        max_unknowns: Largest number of unknowns of a linear program to try.
+    Limits and equal lengths of the request are ignored. Linear programs with more than ``max_unknowns`` are not tried.
     """
     strands = _Strands(request)
     largest_tried = 0
