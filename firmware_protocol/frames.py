@@ -232,7 +232,7 @@ class Decoder:
         self._skipping = False
 
     def _append(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Keep a piece of an unfinished frame. If the frame gets larger than the MTU, drop it and report it once."""
+        """Keep a piece of an unfinished frame. A frame that gets larger than the MTU is dropped and reported once."""
         if self._skipping:
             return
         # Dropped and counted once, even if the noise continues, so

@@ -90,7 +90,8 @@ class SweepImage:
     Two images are equal if they have the same bytes.
 
     Attributes:
-        points: Sweep points, at least one. Each changes codes of the previous point; the first, of the start table.
+        points: Sweep points, at least one. Each point changes codes of the table before it, the first those of the
+            start table.
         n_avg: Scans averaged per point, 1…4096.
         settle_us: Default wait between the latch of a point and its first scan, in µs.
         dwell_us: Default minimum time from the latch of a point to the next one, in µs.

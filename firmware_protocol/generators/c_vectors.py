@@ -65,7 +65,6 @@ def _flat(value: Any) -> list[int]:
 
 
 def _shape(field: PayloadField, value: Any) -> dict[str, int]:
-    """Return the count fields of an array in the vectors file: names and values, which give its shape."""
     if isinstance(value, str):
         return dict.fromkeys(field.counts, len(value) // 2)
     sizes = [len(value)]

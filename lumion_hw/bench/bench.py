@@ -411,7 +411,8 @@ class Bench:
             The results, in the order of ``work``.
 
         Raises:
-            LumionError: The first error in the order of ``work``, with the others in its notes. All functions were run.
+            LumionError: The first error in the order of ``work``, with the other errors in its notes. All functions
+                were run.
         """
         wires: dict[str, list[int]] = {}
         for number, (name, _) in enumerate(work):

@@ -40,12 +40,9 @@ class _WithLosses(Protocol):
 def wiring_with_device_losses(bench: _OpenBench, driven_switches: Collection[str] = ()) -> Wiring:
     """Return the wiring of an open bench, including the losses and gains of the devices in its fibres.
 
-    A device that is not open counts as lossless. The gain of an amplifier is its gain setting. If it has none, the
-    measured gain is used, and if there is no measurement, ``gain_db`` of the bench file.
-
-    Args:
-        bench: The open bench.
-        driven_switches: Switches that the caller will connect before it uses a path; they count as connected.
+    A device that is not open counts as lossless, and a switch in ``driven_switches`` as connected. The gain of an
+    amplifier is its gain setting. If it has none, the measured gain is used, and if there is no measurement,
+    ``gain_db`` of the bench file.
 
     Raises:
         LumionError: A query failed.

@@ -92,9 +92,7 @@ class MeshAccess:
     def set_heater_time_constant(self, tau_s: float, source: str) -> None:
         """Set the thermal time constant of the heaters, which determines the wait after every setting.
 
-        Args:
-            tau_s: Thermal time constant, in seconds.
-            source: Where the value comes from, for the message.
+        ``source`` says where the value comes from, for the message of an error.
 
         Raises:
             ConfigError: ``mesh.settle_s`` in the bench file is shorter than five time constants.
@@ -172,7 +170,7 @@ class MeshAccess:
         return result.photocurrent_ma
 
     def _table(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the currents of all controller channels for given heater currents; channels without a heater get 0."""
+        """Return the currents of all controller channels for given heater currents; 0 for channels without a heater."""
         if np.shape(heater_currents_ma) != (len(self.heater_channels),):
             raise ConfigError(
                 f"{len(self.heater_channels)} heater currents expected, found shape {np.shape(heater_currents_ma)}",
@@ -192,7 +190,6 @@ class MeshAccess:
         return table
 
     def _heater_currents(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the currents of all heaters for given currents of all controller channels; 0 without a heater."""
         channels = np.array(self.heater_channels)
         currents: NDArray[np.float64] = np.where(channels == NO_CHANNEL, 0.0, table[np.maximum(channels, 0)])
         return currents
@@ -224,11 +221,9 @@ class MeshAccess:
     def is_driving(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return for each heater whether the controller drives the given current, as a Boolean array.
 
-        If all heaters match, :meth:`confirmed_currents_ma` accepts these currents from then on. The tolerance is the
-        error of the measurement if the controller measures its outputs, otherwise half a current step.
-
-        Args:
-            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
+        ``heater_currents_ma`` has the shape ``(2 n_pucs,)``, by 2·PUC + arm. If all heaters match,
+        :meth:`confirmed_currents_ma` accepts these currents from then on. The tolerance is the error of the measurement
+        if the controller measures its outputs, otherwise half a current step.
         """
         expected_ma = self._heater_currents(self._table(heater_currents_ma))
         info = self.controller.info
@@ -246,8 +241,7 @@ class MeshAccess:
     def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
         """Verify that the controller drives the given currents, so that :meth:`confirmed_currents_ma` accepts them.
 
-        Args:
-            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
+        ``heater_currents_ma`` has the shape ``(2 n_pucs,)``, by 2·PUC + arm.
 
         Raises:
             VerifyError: A current differs; the message gives the first such heater.

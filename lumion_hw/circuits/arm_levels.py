@@ -84,12 +84,7 @@ class ArmLevels:
 
 
 class ArmLeveller:
-    """Measures the two arms of a circuit separately and equalizes their powers, before the circuit carries traffic.
-
-    Args:
-        bench: The bench, with the circuits' light on.
-        record: Calibration record of the mesh.
-    """
+    """Measures both arms of a circuit whose light is on, and equalizes their powers before it carries traffic."""
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
@@ -176,11 +171,7 @@ class ArmLeveller:
         this circuit. The whole field is solved, because diverting one arm may send stray light of other circuits to a
         receiver.
 
-        Args:
-            plan: All circuits with light.
-            circuit: The circuit.
-            currents_ma: Heater currents of the setting.
-            diverted: The arm that this setting diverts; none of its light may reach a receiver.
+        ``diverted`` is the arm that the setting diverts: none of its light may reach a receiver.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {

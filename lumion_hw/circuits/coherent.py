@@ -71,10 +71,7 @@ def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
 def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
     """Switch on the transmitters of circuits that are off, in parallel; bring up coherent modules first.
 
-    Args:
-        bench: The bench.
-        circuits: The circuits.
-        lit: Modules that are already on and stay unchanged.
+    Modules in ``lit`` are on already and stay unchanged.
 
     Raises:
         LumionError: A module failed.
@@ -162,12 +159,7 @@ def _snr_of_ber(ber: float) -> float:
 
 
 def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIMEOUT_S) -> Acceptance:
-    """Read lock and signal quality from the receiver of a dual-polarization circuit.
-
-    Args:
-        bench: The bench.
-        circuit: The circuit, its light on.
-        timeout_s: Time to wait for the lock.
+    """Read lock and signal quality of a dual-polarization circuit; wait ``timeout_s`` for the lock.
 
     Raises:
         LumionError: The module failed.
@@ -208,11 +200,7 @@ def await_locks(
 ) -> None:
     """Wait until the receivers of all dual-polarization circuits have locked; ignore other circuits.
 
-    Args:
-        bench: The bench.
-        circuits: The circuits, their light on.
-        timeout_s: Time to wait.
-        locked: Called with each circuit when its receiver has locked.
+    ``locked`` is called with each circuit when its receiver has locked.
 
     Raises:
         CircuitError: A receiver has not locked; the message gives the reason that it reports.

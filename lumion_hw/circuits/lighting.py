@@ -201,9 +201,7 @@ class CircuitLighting:
     def remember_losses(self, circuits: Sequence[PlannedCircuit], proofs: Sequence[CircuitProof]) -> None:
         """Store the measured losses of active circuits; a higher loss later shows that a polarization has moved.
 
-        Args:
-            circuits: All active circuits; the losses of others are forgotten.
-            proofs: New proofs.
+        The losses of circuits that are not active are forgotten.
         """
         # A loss belongs to a path: after a change of path it says nothing about the polarization.
         active = {(circuit.request, circuit.paths) for circuit in circuits}
@@ -217,9 +215,7 @@ class CircuitLighting:
     def check_dark(self, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
         """Raise an error if an output has light before its transmitter is on: light there would later prove nothing.
 
-        Args:
-            circuits: The new circuits.
-            lit: Transmitters that are already on; their outputs are not checked.
+        Transmitters in ``lit`` are already on; their outputs are not checked.
 
         Raises:
             CircuitError: An output has light; the message names the port and the power.

@@ -40,15 +40,7 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True)
 class LockOwner:
-    """Owner of a bench.
-
-    Attributes:
-        user: Name of the user.
-        host: Name of the host.
-        pid: ID of the process on that host.
-        program: Name of the program.
-        since_utc: Time when it acquired the lock, ISO 8601.
-    """
+    """Owner of a bench: user, host, process ID and program, and the time when it acquired the lock (ISO 8601)."""
 
     user: str
     host: str

@@ -242,9 +242,7 @@ class CircuitMaintenance:
 
         Only polarization controllers are moved and only light is read; nothing is written to the journal.
 
-        Args:
-            for_s: Duration in seconds.
-            is_over: Returns whether a change of circuits has begun; later readings, maybe of other light, are ignored.
+        Readings are ignored once ``is_over`` reports that a change of circuits has begun: they may be of other light.
 
         Raises:
             LumionError: A device failed in a way that is not a fault of a circuit.
@@ -311,7 +309,7 @@ class CircuitMaintenance:
         }
 
     def record_with_drift(self) -> CalibrationRecord:
-        """Return the calibration record, updated with the passive phases that were measured in service."""
+        """Return a copy of the calibration record with the passive phases that were measured in service."""
         return record_with_drift(self._setup.record, self.drifted_rad)
 
     # -- looking ------------------------------------------------------------------------------------------------------

@@ -79,7 +79,6 @@ class SharedInstrument(Generic[Reading]):
         return _SharedReading(self._clock.event(), self._clock.event())
 
     def _read_for_all(self, reading: _SharedReading[Reading]) -> None:
-        """Read the instrument once for all waiting callers, then let the next group of callers begin."""
         # From here on, requests wait for the next reading: the light may have changed since this one began.
         with self._guard:
             self._next = self._new_reading()
@@ -97,11 +96,7 @@ class SharedInstrument(Generic[Reading]):
 
 
 class OutputPowerReader:
-    """Reads the optical power at the outputs of the mesh.
-
-    Args:
-        record: Calibration record of the mesh: output losses and responsivity of the monitors.
-    """
+    """Reads the optical power at the outputs of the mesh, with the output losses and responsivities of a record."""
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
@@ -127,7 +122,7 @@ class OutputPowerReader:
         return self._monitor_w(out.port)
 
     def read_fastest_w(self, out: OutputPath) -> float:
-        """Return a value proportional to the power of an output, read by its monitor in the mesh, or else its meter.
+        """Return a value proportional to the power of an output, from its monitor in the mesh, or else from its meter.
 
         Raises the errors of :meth:`read_w`.
         """

@@ -81,11 +81,7 @@ def shifted_currents_ma(
 ) -> NDArray[np.float64]:
     """Return heater currents that shift the phase difference of one PUC's arms, with little change of total heat.
 
-    Args:
-        calibrated: The mesh with its calibrated values.
-        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-        puc: The PUC.
-        by_rad: Change of the upper arm's phase minus the lower arm's.
+    ``by_rad`` is the change of the upper arm's phase minus the lower arm's.
 
     Raises:
         LimitError: Neither heater can make the change.
@@ -110,13 +106,9 @@ def shifted_currents_ma(
 
 
 def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
-    """Return a new calibration record whose passive phases include drift measured in service.
+    """Return a new calibration record whose passive phases include drift measured in service, by PUC.
 
     The new record has no covariance and no raw readings: those of the old record do not apply to the new phases.
-
-    Args:
-        record: The record.
-        drifted_rad: Phase drift by PUC.
     """
     pucs = list(record.pucs)
     for puc, by_rad in drifted_rad.items():

@@ -351,10 +351,7 @@ class CircuitService:
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
         """Record begin and end of a circuit change; record a failed change as undone if read-back confirms this.
 
-        Args:
-            what: Kind of change, such as ``connect``.
-            names: Circuits that it concerns.
-            known_ma: Present heater currents if known, which saves the time to read them back.
+        ``known_ma`` are the present heater currents if known, which saves the time to read them back.
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():
@@ -408,10 +405,7 @@ class CircuitService:
 def switch_everything_off(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> None:
     """Switch all heaters and transmitters off without a check of the mesh, and record that nothing is connected.
 
-    Args:
-        bench: The bench.
-        journal: Journal of the connected circuits.
-        lock: The bench's lock, acquired.
+    The caller must hold the bench's lock.
 
     Raises:
         LumionError: A device failed, or the journal cannot be written.

@@ -169,10 +169,7 @@ class PathSetup:
         The circuits that stay keep their PUCs and exactly the same heater currents in them, so that :meth:`switch`
         disturbs them only by the heat of new neighbours.
 
-        Args:
-            removed: Active circuits to remove.
-            added: Circuits to set up instead.
-            avoid: PUCs that the new circuits must not use.
+        New circuits do not use the PUCs in ``avoid``.
 
         Returns:
             All circuits that are active afterwards, as one setting of the mesh.
@@ -404,9 +401,7 @@ class PathSetup:
     ) -> _StateBeforeChange:
         """Read heater currents, transmitter states and the light of circuits that stay, before a change.
 
-        Args:
-            circuits: Circuits whose transmitters the change may switch.
-            staying: Circuits that stay active; all active ones if omitted.
+        All active circuits stay if ``staying`` is omitted. The change may switch the transmitters of ``circuits``.
         """
         bench = self.bench
         staying = self._active_circuits if staying is None else staying
@@ -566,7 +561,6 @@ class PathSetup:
     def _program_with_active(
         self, plan: CircuitPlan, before: _StateBeforeChange, suspects: Collection[int], milestone: Milestone
     ) -> CircuitPlan:
-        """Program new circuits without changing the active ones, and return the plan of all circuits."""
         setting = setting_with_active(
             self.bench.mesh.topology,
             record_avoiding(self.record, suspects),

@@ -188,7 +188,7 @@ class MeshDifference:
     circuits: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the difference as text."""
+        """Return the difference between recorded and driven currents as text."""
         noted, driven = (" and ".join(f"{ma:.3f}" for ma in pair) for pair in (self.noted_ma, self.driven_ma))
         users = f", used by {', '.join(self.circuits)}" if self.circuits else ", used by no circuit"
         return f"PUC {self.puc}: {driven} mA driven, {noted} mA recorded{users}"
@@ -245,10 +245,7 @@ class CircuitJournal:
     def begin(self, what: str, circuits: Sequence[str], before_ma: NDArray[np.float64]) -> None:
         """Record in the journal that a change is about to begin. Do not change anything before this returns.
 
-        Args:
-            what: Kind of change, such as ``connect``.
-            circuits: Names of the circuits that it concerns.
-            before_ma: Heater currents driven now.
+        ``what`` is the kind of change, such as ``connect``; ``before_ma`` are the heater currents driven now.
 
         Raises:
             LumionError: The disk is full; nothing was changed.
@@ -264,14 +261,12 @@ class CircuitJournal:
     def end(self, outcome: str, state: CircuitState) -> None:
         """Record in the journal the outcome of the change, and all circuits that are active now.
 
-        Args:
-            outcome: ``done``, or the reason of a failure.
-            state: The active circuits.
+        ``outcome`` is ``done``, or the reason of a failure.
 
         Raises:
             LumionError: The disk is full; the change remains unfinished.
         """
-        entry = _ended_entry(outcome, state)
+        entry = {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
         self._lines.append(entry)
         self.state, self.unfinished = state, None
         self._lines.restart_if_large(entry)
@@ -306,12 +301,7 @@ def read_state(directory: AnyPath) -> tuple[CircuitState, UnfinishedChange | Non
 
 
 def state_directory(bench: str, controller: str) -> FilePath:
-    """Return the default state directory of a bench, under ``$XDG_STATE_HOME``.
-
-    Args:
-        bench: Name of the bench.
-        controller: Serial number or address that identifies the controller.
-    """
+    """Return the default state directory of a bench and its controller, under ``$XDG_STATE_HOME``."""
     home = os.environ.get("XDG_STATE_HOME")
     base = FilePath(home) if home else FilePath.home() / ".local" / "state"
     # An address may contain colons and slashes, which file names must not.
@@ -474,12 +464,7 @@ def _differences(
         yield MeshDifference(puc, (noted[0], noted[1]), (driven[0], driven[1]), passing)
 
 
-def _ended_entry(outcome: str, state: CircuitState) -> dict[str, Any]:
-    return {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
-
-
 def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[CircuitState, UnfinishedChange | None]:
-    """Return the circuit state and the unfinished change, from all entries of a journal."""
     if entries and entries[0].get("format") != _FORMAT:
         raise ConfigError(f"{path} is not a {_FORMAT} journal", hint="Choose another directory with --state.")
     state, unfinished = CircuitState(), None

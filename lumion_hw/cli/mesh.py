@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number
+from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
@@ -152,7 +152,7 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Route circuits so that no two share a waveguide joint or need different states of a PUC; park unused PUCs."""
+    """Route circuits so that no two share a waveguide or need different states of a PUC; park unused PUCs."""
     from lumion_hw.mesh.routing import RouteRequest, route as find_routes
     from lumion_hw.mesh.routing.parking import park_unused_pucs
 
@@ -190,9 +190,7 @@ def route(
 )
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
-@click.option(
-    "--steps", type=click.IntRange(0, MAX_COUNT), default=1000, show_default=True, help="Number of search steps."
-)
+@count_option("--steps", default=1000, lowest=0, meaning="Number of search steps.")
 @json_option
 def matchings(
     layout: str,

@@ -127,8 +127,8 @@ def _summary(plan: Schedule) -> dict[str, Any]:
 def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool, as_json: bool) -> None:
     """Make the schedule NAME, verify it by executing it with integers, and print its rounds.
 
-    In the output, `a-b x/y` means that a sends chunk x while b sends chunk y, and `a>b x` that only rank a can send.
-    `+` means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
+    In the output, `a-b x/y` means that rank a sends chunk x while rank b sends chunk y, and `a>b x` that only a can
+    send. `+` means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
     """
     from lumion_hw.files.writing import over
     from lumion_hw.schedules.documents import save_schedule, schedule_document

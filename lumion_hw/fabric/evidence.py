@@ -178,11 +178,7 @@ class Judge:
     def explain(self, circuit: str, sends: bool | None, reason: str, now_s: float) -> FailureVerdict:
         """Return the failure verdict on a circuit that stays dark, from the state of its transmitter.
 
-        Args:
-            circuit: The circuit.
-            sends: Whether its transmitter reports that it sends light; ``None`` if it does not answer.
-            reason: What the transmitter reports, as text.
-            now_s: Bench time.
+        ``sends`` is whether the transmitter reports that it sends light, or ``None`` if it does not answer.
         """
         self._explained.add(circuit)
         reports, unit = self._evidence_in_order([circuit]), self.senders[circuit].unit

@@ -57,10 +57,6 @@ class FabricState:
 class FabricJournal:
     """Journal of the fabric, open for writing; the caller must hold the bench's lock.
 
-    Args:
-        directory: State directory of the bench.
-        bench: Name of the bench.
-
     Raises:
         ConfigError: The journal belongs to another bench or is damaged.
         LumionError: The directory is not writable.

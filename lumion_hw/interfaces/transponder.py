@@ -150,7 +150,7 @@ class TransponderCapabilities:
         monitors: Names of the available monitors.
         loopbacks: Names of the available loopbacks.
         performance: Available link performance quantities and their units; empty if the module measures none.
-        statistics: Whether the module counts and averages over intervals, which end when the values are frozen.
+        statistics: Whether the module collects statistics over intervals, which the host ends by a request.
     """
 
     applications: tuple[Application, ...]
@@ -212,7 +212,6 @@ class Reading:
     source: str
 
     def __repr__(self) -> str:
-        """Return value, quality and source as one line of text."""
         value = "nothing" if self.value is None else f"{self.value:.6g} {self.unit}".rstrip()
         worth = "" if self.quality is Quality.OK else f", {self.quality.value}"
         return f"<Reading {value}{worth}, from {self.source}>"

@@ -40,7 +40,7 @@ class BulkLink(Link, Protocol):
 
 @runtime_checkable
 class ModemLink(Link, Protocol):
-    """A link with an RTS line, which some USB bridges need before they send."""
+    """A link with an RTS line; some USB bridges send nothing before RTS is asserted."""
 
     def set_rts(self, on: bool) -> None:
         """Assert or release RTS; a port without RTS ignores it. Raises ``LinkLost`` if the port is lost."""

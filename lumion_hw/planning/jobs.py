@@ -18,12 +18,7 @@ _MAX_SIZE = 65_536
 
 @dataclass(frozen=True)
 class JobMix:
-    """Job sizes and their frequencies.
-
-    Attributes:
-        sizes: Accelerators per job.
-        shares: Fraction of the jobs that have each size; they sum to 1.
-    """
+    """Job sizes in accelerators (``sizes``), and the fraction of the jobs that have each size (``shares``)."""
 
     sizes: tuple[int, ...]
     shares: tuple[float, ...]

@@ -155,11 +155,7 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
 
 
 class _BusyCounts:
-    """Counts the busy accelerators in boxes of a torus quickly, from cumulative sums.
-
-    Args:
-        busy: Whether each accelerator is busy, shape ``(x, y, z)``.
-    """
+    """Counts busy accelerators in boxes of a torus quickly, from cumulative sums of ``busy``, shape ``(x, y, z)``."""
 
     def __init__(self, busy: NDArray[np.bool_]) -> None:
         # Twice along each dimension, for boxes over the edge; entry (i, j, k) counts what lies before i, j and k.

@@ -195,12 +195,7 @@ class _PlateFit:
         return np.ascontiguousarray(slopes.T)
 
     def _residuals(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the fit residuals of readings and prior, in standard deviations.
-
-        Args:
-            parameters: Fit parameters, shape ``(..., parameters)``.
-            sigma: Standard deviations of the readings, shape ``(n,)``.
-        """
+        """Return the fit residuals of readings and prior in standard deviations, for one or many parameter sets."""
         n = self._n
         states = parameters[..., :6].reshape(*parameters.shape[:-1], 2, 3)
         lengths = np.sqrt((states**2).sum(axis=-1))

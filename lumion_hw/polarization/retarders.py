@@ -20,12 +20,7 @@ S1, S2, S3 = np.eye(3)
 
 
 def turn_matrix(axis: NDArray[np.float64], angle_rad: ArrayLike) -> NDArray[np.float64]:
-    """Return the matrices that rotate by ``angle_rad`` about ``axis`` (Rodrigues' formula), shape ``(..., 3, 3)``.
-
-    Args:
-        axis: Unit vector, shape ``(3,)``.
-        angle_rad: Angles of any shape.
-    """
+    """Return the matrices that rotate by ``angle_rad`` about ``axis`` (Rodrigues' formula), shape ``(..., 3, 3)``."""
     angle = np.asarray(angle_rad, dtype=np.float64)[..., None, None]
     cross = cross_matrix(axis)
     matrix: NDArray[np.float64] = np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * (cross @ cross)
@@ -56,11 +51,7 @@ def accepted_share(
 
 @dataclass(frozen=True)
 class RetarderChain:
-    """Chain of squeezers at 0°, 45°, 0°, 45° …, which rotate the Stokes vector about S1 and S2 in turn.
-
-    Attributes:
-        n_squeezers: Number N of squeezers.
-    """
+    """Chain of N squeezers at 0°, 45°, 0°, 45° …, which rotate the Stokes vector about S1 and S2 in turn."""
 
     n_squeezers: int
 
@@ -81,9 +72,7 @@ class RetarderChain:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the rotation R of the chain, the light behind it, and its derivatives by the retardances.
 
-        Args:
-            retardances: One setting, shape ``(N,)``, rad.
-            state: s in front of the chain, shape ``(3,)``.
+        ``state`` is s in front of the chain, shape ``(3,)``; the retardances are one setting, shape ``(N,)``, rad.
 
         Returns:
             R ``(3, 3)``, R s ``(3,)``, dR s/dretardance ``(3, N)``.

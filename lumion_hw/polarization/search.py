@@ -190,7 +190,6 @@ class PolarizationSearch:
     # By the model -----------------------------------------------------------------------------------------------------
 
     def _model_applies(self) -> bool:
-        """Return whether the model of squeezers applies: only squeezers, at least two with known period."""
         return len(self._periods) >= 2 and all(actuator.kind != "angle" for actuator in self._actuators)
 
     def _search_by_model(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
@@ -340,7 +339,6 @@ class PolarizationSearch:
         return any(actuator.kind == "angle" for actuator in self._actuators)
 
     def _random_settings(self) -> NDArray[np.float64]:
-        """Return controller settings with random plate angles; other actuators stay."""
         settings = self._settings.copy()
         for channel, actuator in enumerate(self._actuators):
             if actuator.kind == "angle":

@@ -163,12 +163,7 @@ class LightEnsemble:
         return self._relative_noise
 
     def add(self, phases: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
-        """Add power readings and fit the ensemble again.
-
-        Args:
-            phases: Drive phases, shape ``(n, N)``, rad.
-            powers: Shape ``(n,)``, in any linear unit.
-        """
+        """Add powers read at n settings of drive phases ``(n, N)`` in rad, and fit the ensemble again."""
         first = not self.n_readings
         self._phases = np.vstack([self._phases, phases])
         self._driven = DrivenChain(self.chain, self._phases)
@@ -336,7 +331,6 @@ class LightEnsemble:
         return np.flatnonzero(is_stuck), np.flatnonzero(~is_stuck)
 
     def _optimise(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
-        """Apply Levenberg-Marquardt steps to some ensemble members."""
         members, weights = self._members.subset(index), self._weights(fine=fine)
         targets = self._powers[:, None] * weights + self._draws[index].T
         if not fine:  # a restarted member needs the full damping again
@@ -371,7 +365,6 @@ class LightEnsemble:
         self._members.replace(index, members)
 
     def _weights(self, *, fine: bool) -> NDArray[np.float64]:
-        """Return the inverse standard deviations of the power readings, shape ``(n, 1)``."""
         # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
         sigma = self._sigma() if fine else np.full(len(self._powers), _COARSE * float(self._powers.max()))
         return 1.0 / sigma[:, None]

@@ -67,9 +67,7 @@ class ModelStrategy:
     def next(self, present: NDArray[np.float64], *, last: bool = False) -> NDArray[np.float64]:
         """Return the phases for the next reading: the best setting, or where the fitted models differ most.
 
-        Args:
-            present: Present phases, shape ``(N,)``.
-            last: Whether this is the last reading, so that only the best setting is useful.
+        With ``last``, this is the last reading, so that only the best setting is useful.
         """
         ensemble = self._ensemble
         best = self._extremes(present)
@@ -120,9 +118,7 @@ class ModelStrategy:
     def _shortfall(self, powers: NDArray[np.float64], extreme: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return by how much settings miss each fit's extreme: dB below its maximum, or leakage above its minimum.
 
-        Args:
-            powers: Predicted powers, shape ``(fits, settings)``.
-            extreme: Extreme of each fit, shape ``(fits,)``.
+        Powers have shape ``(fits, settings)``, extremes ``(fits,)``.
         """
         if self._sign > 0.0:
             shortfall = 10.0 * np.log10(extreme[:, None] / np.maximum(powers, 1e-9 * extreme[:, None]))

@@ -89,7 +89,7 @@ class Group(Protocol):
         """Return the sum of ``values`` over all ranks of the group."""
 
     def gather(self, number: int) -> list[int]:
-        """Return the number that each rank contributes, in rank order."""
+        """Return the numbers that the ranks contribute, one per rank, in rank order."""
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` of every rank by the values of one rank."""
@@ -251,7 +251,7 @@ class RingGroup:
         return total
 
     def gather(self, number: int) -> list[int]:
-        """Return the number that each rank contributes, in rank order."""
+        """Return the numbers that the ranks contribute, one per rank, in rank order."""
         return [int.from_bytes(part, "little") for part in self._all_gather(number.to_bytes(8, "little"))]
 
     def broadcast(self, values: Floats, source: int) -> None:
@@ -363,7 +363,7 @@ class GlooGroup:
         return result
 
     def gather(self, number: int) -> list[int]:
-        """Return the number that each rank contributes, in rank order."""
+        """Return the numbers that the ranks contribute, one per rank, in rank order."""
         torch: Any = importlib.import_module("torch")
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
         self._wait(self._gloo.allgather([counts], [torch.tensor([number])]))

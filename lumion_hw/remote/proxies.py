@@ -39,7 +39,6 @@ class RemoteDevice:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Return the class, the device name and the server's address in one line."""
         return f"<{type(self).__name__} {self._name} at {self._connection.address}>"
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:

@@ -48,7 +48,7 @@ class _Handle:
 
 
 class Calls:
-    """Calls methods of open devices for remote clients. As thread-safe as the devices.
+    """Calls methods of open devices for remote clients. Thread-safe if the devices are.
 
     Args:
         devices: Open devices by name.

@@ -1,4 +1,4 @@
-"""The lease of a served bench: the right of one named client to change it, with a fencing number that only grows.
+"""The lease of a served bench: the right of one named client to change it, with a number that grows with every lease.
 
 The number is stored on disk before it is issued, so it also grows across restarts. A client that was suspended while
 another client held the lease returns with an old number and is rejected. A lease ends when its holder releases it, when

@@ -57,8 +57,7 @@ _MAX_EVENT_BYTES = 64e6
 class Subscription:
     """Holds the newest published state of a bench for one subscriber. Use it as a context manager.
 
-    Attributes:
-        missed: Number of published states that the subscriber did not read.
+    ``missed`` is the number of published states that the subscriber did not read.
     """
 
     def __init__(self, newest: ServedState, forget: Callable[[Subscription], None]) -> None:

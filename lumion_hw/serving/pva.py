@@ -357,7 +357,6 @@ class _CallHandler:
 
 
 def _query(sent: Any) -> dict[str, Any]:
-    """Return the arguments of an RPC call, which is an NTURI or a plain structure."""
     fields = sent.todict() if hasattr(sent, "todict") else {}
     query = fields.get("query", fields)
     if not isinstance(query, dict):

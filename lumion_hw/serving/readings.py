@@ -29,7 +29,7 @@ _STOP_TIMEOUT_S = 1.0
 STALE_S = 0.7
 """Silence after which the values of a device are stale; clients then see this within 1 s, publishing included."""
 _SLOW_DEVICE_FACTOR = 2.5
-"""Multiple of a slow device's reading time after which it is stale, if this is longer than ``STALE_S``."""
+"""Multiple of a slow device's reading time after which its values are stale, if longer than ``STALE_S``."""
 
 _ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
     State.OK: (AlarmSeverity.NONE, ""),

@@ -146,14 +146,7 @@ class ServedCircuit:
 
 @dataclass(frozen=True)
 class ServedEvent:
-    """One line of the event log.
-
-    Attributes:
-        number: Running number of the event, from 1.
-        time_s: Time of the event, in seconds since 1970.
-        event: Name of the event.
-        data: Details, with units in the names.
-    """
+    """One line of the event log: its number (from 1), time in seconds since 1970, name and data."""
 
     number: int
     time_s: float

@@ -129,7 +129,7 @@ class QontrolSession(Conversation):
         All requests must be safe to repeat: after ``E15`` (serial communication error) they are sent again, up to 3
         times.
 
-        Raises the errors of :meth:`exchange`, and ``DeviceError`` if a request was refused or only an error line came.
+        Raises the errors of :meth:`exchange`, and ``DeviceError`` if the reply to a request is only an error line.
         """
         with self.transaction():
             for _ in range(_ATTEMPTS - 1):

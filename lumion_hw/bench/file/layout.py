@@ -23,13 +23,7 @@ _NAMED = tuple(word for word, layout in LAYOUTS.items() if layout.key is None)
 
 @dataclass(frozen=True)
 class LayoutProblem:
-    """A mistake in the keys that select the mesh.
-
-    Attributes:
-        key: The wrong key.
-        message: The expected value and the value found.
-        other_key: The key that contradicts ``key``, if any.
-    """
+    """A mistake in ``key``, one of the keys that select the mesh, and the key that contradicts it, if any."""
 
     key: str
     message: str

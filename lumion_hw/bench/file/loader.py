@@ -32,13 +32,9 @@ _BUILTIN = pathlib.Path(__file__).parents[1] / "builtin"
 class Problem:
     """One mistake in a bench file, with its position.
 
-    Attributes:
-        file: Path of the file, or the name given to the text.
-        line: Line, from 1.
-        column: Column, from 1.
-        path: Path inside the file, such as ``wiring.inputs[2].port``.
-        message: The expected value and the value found.
-        source: Text of the line.
+    ``file`` is the path of the file, or the name given to its text; ``line`` and ``column`` count from 1. ``path`` is
+    the position inside the file, such as ``wiring.inputs[2].port``; ``message`` gives the expected value and the value
+    found, and ``source`` is the text of the line.
     """
 
     file: str
@@ -138,11 +134,7 @@ def problems_in(file: str, text: str, document: Document, checks: Iterable[Check
 
 
 def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> tuple[Problem, ...]:
-    """Return all mistakes in a bench file, in the order of their lines.
-
-    Args:
-        source: Path of the file, or the name of a built-in bench.
-        text: The contents, if they do not come from a file.
+    """Return all mistakes in a bench file, in the order of their lines; the arguments are those of :func:`load_bench`.
 
     Raises:
         ConfigError: The file cannot be read at all.

@@ -60,12 +60,7 @@ class ModuleOptics:
     max_dgd_ps: float | None = None
 
     def required_osnr_db(self, used: ModuleFormat, received_dbm: float) -> float | None:
-        """Return the OSNR in 0.1 nm that the receiver needs at a given power; ``None`` if noise is no limit.
-
-        Args:
-            used: The line format.
-            received_dbm: Power at the receiver, in dBm.
-        """
+        """Return the OSNR in 0.1 nm that the receiver needs at ``received_dbm``; ``None`` if noise is no limit."""
         ample_osnr_db = used.required_osnr_db
         if ample_osnr_db is None or self.ample_dbm is None or self.clean_osnr_db is None:
             return ample_osnr_db

@@ -29,7 +29,6 @@ class Registration:
     entry: EntryPoint
 
     def __str__(self) -> str:
-        """Return the registering package and the entry point as text."""
         return f"package {self.package}, entry point '{self.entry.name} = {self.entry.value}'"
 
 

@@ -18,7 +18,7 @@ from lumion_hw.bench.file.checks import Path
 MAX_DEPTH = 20
 MAX_KEYS = 10_000
 MAX_VALUES = 40_000
-"""Largest number of values in a file, to limit processing time; far above the channels of the largest mesh."""
+"""Largest number of values in a file, to limit processing time; the file of the largest mesh has far fewer."""
 _PREFIX = "tag:yaml.org,2002:"
 
 

@@ -111,17 +111,7 @@ def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshT
 
 
 class _Planner:
-    """Makes one plan of circuits: routes, heater settings and link budgets.
-
-    Args:
-        model: The bench.
-        wiring: Fibres of the bench.
-        planning: Data that planning derives from the calibration record.
-        requests: The circuits.
-        fixed: PUC states that must stay.
-        active: Active circuits, which keep their paths.
-        effort: Time limits of the route search.
-    """
+    """Makes one plan of circuits, for the arguments of :func:`plan_circuits`."""
 
     def __init__(
         self,
@@ -319,7 +309,6 @@ class _Planner:
         return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
 
     def _routed_again(self, circuit: PlannedCircuit) -> RoutedCircuit:
-        """Return an active circuit with its present paths, as input for a new link budget."""
         ends = replace(
             circuit_ends(self._model, self._wiring, self._mesh, circuit.request),
             entries=tuple(arm.entry for arm in circuit.arms),

@@ -50,12 +50,7 @@ _REMEDIES = {
 
 
 def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -> BudgetError:
-    """Return the error for a circuit whose link budget fails, given the plan that came closest to its limits.
-
-    Args:
-        circuit: The circuit as it would be.
-        problems: Violated limits of the circuit.
-    """
+    """Return the error for a circuit whose link budget fails, given the plan that came closest to its limits."""
     request, budget = circuit.request, circuit.budget
     relaxed = {
         violation.field: _relaxed_limit(violation, request) for violation in problems if violation.field is not None

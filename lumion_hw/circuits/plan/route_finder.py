@@ -57,9 +57,6 @@ class RouteFinder:
         exclusive: Active circuits whose PUCs no other circuit is allowed to use.
         trimmed: PUCs that couple only part of the light, by the path that uses them.
         effort: Time limits of the search.
-
-    Attributes:
-        ends: Ends of each circuit.
     """
 
     def __init__(

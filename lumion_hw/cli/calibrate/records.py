@@ -142,11 +142,6 @@ def compare(first: str, second: str, tolerance_sigma: float | None, as_json: boo
 
 
 def _out_of_tolerance(result: Comparison, tolerance_sigma: float | None) -> CalibrationError | None:
-    """Return an error if two records differ by more than the tolerance, otherwise ``None``.
-
-    Raises:
-        ConfigError: A tolerance was given, but the records contain no standard errors.
-    """
     if tolerance_sigma is None:
         return None
     if result.worst_rms_sigma is None:

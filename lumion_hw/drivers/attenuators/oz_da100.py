@@ -199,6 +199,6 @@ class OzDa100(Driver):
 
 
 def _find_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    """Return the text that a pattern captures in a reply in capitals; an echo may precede it in the first line."""
+    """Search a reply, in capitals, for a pattern; return the captured text. An echo may begin the first line."""
     match = pattern.search("\n".join(lines).upper())
     return None if match is None else match[1]

@@ -195,7 +195,8 @@ class KeysightMeter(ScpiMeter):
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
         """Set the power range, or with ``None`` automatic ranging, which applies to all channels of the module.
 
-        Raises ``LimitError`` or ``VerifyError``, and ``ConfigError`` for a range that is not a multiple of 10 dB.
+        Raises ``LimitError`` or ``VerifyError``, and ``ConfigError`` for a range that is not a multiple of 10 dB,
+        because the instrument would round it.
         """
         head = self.idle_head(channel)
         header, automatic_header = f"{head.sense}:POW:RANG", f"{head.master}:POW:RANG:AUTO"

@@ -147,7 +147,8 @@ class SantecMpm(ScpiMeter):
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
         """Set the range of one channel by its gain level; ``None`` selects automatic ranging of the whole module.
 
-        Raises ``LimitError`` outside -30 to 10 dBm, ``ConfigError`` if no level has this range, or ``VerifyError``.
+        Raises ``LimitError`` outside -30 to 10 dBm, ``ConfigError`` if no level has this range, or
+        ``VerifyError`` if the level read back differs.
         """
         module, _ = self.module_and_port(channel)
         if range_dbm is None:

@@ -134,7 +134,10 @@ class ThorlabsPm(ScpiMeter):
         return self._scpi.setting("SENS:CORR:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity. Raises ``LimitError`` or ``VerifyError``."""
+        """Set the wavelength for the responsivity. Raises ``LimitError`` or ``VerifyError``.
+
+        The wavelength is read back, because the meter ignores unsuitable values without an error.
+        """
         self._check_channel(channel)
         with self._session.transaction():
             self._scpi.check_limits("SENS:CORR:WAV", "wavelength", wavelength_nm, 1.0, "nm")

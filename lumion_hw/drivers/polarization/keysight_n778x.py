@@ -16,7 +16,7 @@ from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
 
 MODELS = ("N7785C",)
-"""Supported models. In N7786C and N7788C, ``STAB:SOP`` has another meaning: they stabilize a state they measure."""
+"""Supported models. In N7786C and N7788C, ``STAB:SOP`` means a different function: stabilizing a measured state."""
 LARGEST_FACTOR = 100.0
 DEFAULT_SETTLE_S = 0.05
 """Default settling time of the light after a step, in s; the maker's own control loop runs at 10 to 20 Hz."""

@@ -138,7 +138,7 @@ class NovoptelPm1000(Driver):
     def set_frequency_thz(self, frequency_thz: float) -> float:
         """Set the optical frequency to the nearest 10 GHz, and return the frequency set.
 
-        Raises ``LimitError`` outside the instrument's range (nothing is changed), or ``VerifyError``.
+        Raises ``LimitError`` outside the instrument's range, or ``VerifyError`` if the frequency read back differs.
         """
         with self._session.transaction():
             self._check_open()
@@ -148,7 +148,7 @@ class NovoptelPm1000(Driver):
     def set_averaging_s(self, averaging_s: float) -> float:
         """Set the averaging time to the nearest value 10 ns x 2^n, at most 10.49 ms, and return the time set.
 
-        Raises ``LimitError`` outside this range (nothing is changed), or ``VerifyError``.
+        Raises ``LimitError`` outside this range, or ``VerifyError`` if the time read back differs.
         """
         with self._session.transaction():
             self._check_open()

@@ -43,7 +43,6 @@ class EmulatedAedfa(TextDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         model: Model name, whose first number is the largest output power in dBm.
         serial: Serial number.
         passing_w: Returns the power before and after the amplifier in watts; no light by default.

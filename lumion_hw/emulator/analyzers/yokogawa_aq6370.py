@@ -189,7 +189,6 @@ class EmulatedAq6370(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         model: Model in ``*IDN?``.
         serial: Serial number in ``*IDN?``.
         user: User name of the login; ``anonymous`` accepts any password.

@@ -121,7 +121,6 @@ class EmulatedN776xA(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         model: Model in ``*IDN?``.
         serial: Serial number in ``*IDN?``.
         n_channels: Number of attenuators, numbered from 1; their slots are 1, 3, 5, 7.

@@ -34,7 +34,6 @@ class EmulatedDa100(TextDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         attenuation_max_db: Largest attenuation.
         min_loss_db: Loss at zero attenuation.
         changed: Called when the motor starts to move.

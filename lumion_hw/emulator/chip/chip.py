@@ -34,7 +34,7 @@ class ChipVariations:
     """Random parameters of one chip's imperfections, for E PUCs, J joints (waveguides between PUCs) and P ports.
 
     Attributes:
-        sizes: Sizes of the effects.
+        sizes: Sizes of the imperfections.
         heaters: Random parameters of the heaters.
         arm_loss_difference_db: Shape ``(E,)``; loss of the upper arm minus the lower.
         eta_slope_per_nm: Shape ``(E,)``; each PUC's slope of the coupler splitting minus the slope common to all PUCs.
@@ -65,7 +65,7 @@ class ChipVariations:
 
         Args:
             mesh: Layout of the mesh.
-            sizes: Sizes of the effects.
+            sizes: Sizes of the imperfections.
             rng: Source of random numbers.
             heater_channels: Drive channel of each heater; by default channel k drives heater k.
         """

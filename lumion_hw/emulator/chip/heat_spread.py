@@ -18,7 +18,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 Real = NDArray[np.float64]
 
 PUC_MM = 0.81141
-"""Length of a PUC in mm (basic unit length, Sánchez-Jácome 2025); also the edge of the lattice (assumed)."""
+"""Length of a PUC in mm (basic unit length, Sánchez-Jácome 2025), and of each side of a mesh cell (assumed)."""
 _ARM_OFFSET_MM = 0.025  # half the distance between the two arms (assumed)
 _FREE_SPECTRAL_RANGE_PM = 119.0  # of the ring of six
 _DECAY_MM = 1.18
@@ -51,7 +51,7 @@ class HeatSpread:
         Args:
             mesh: Layout of the mesh, with positions.
             heat_per_pi_mw: Typical heat of a heater for π on its own arm.
-            sizes: Sizes of the effects.
+            sizes: Sizes of the imperfections.
             rng: Random numbers for the scatter; not needed without scatter.
         """
         heaters, joints = arm_centres_mm(mesh), mesh.joint_positions * PUC_MM

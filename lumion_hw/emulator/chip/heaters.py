@@ -44,7 +44,7 @@ class HeaterVariations:
 
         Args:
             channels: Drive channel of each heater; twelve consecutive channels share a ground return.
-            sizes: Sizes of the effects.
+            sizes: Sizes of the imperfections.
             rng: Source of random numbers.
         """
         heaters = len(channels)
@@ -80,7 +80,7 @@ class HeaterVariations:
         return heat + _CONTACT_HEAT_SHARE * squared * self.contact_ohm
 
     def own_arm_phase_rad(self, heat_mw: Real, heat_per_pi_mw: Real) -> Real:
-        """Return the phase in rad that each heater adds to its own arm: π per Pπ of heat, plus an irregular part."""
+        """Return the phase in rad that each heater adds to its own arm: π at its heat P_π, plus an irregular part."""
         turns = heat_mw / heat_per_pi_mw
         phase: Real = np.pi * turns
         if self.irregular.any():

@@ -18,9 +18,9 @@ class PhotodiodeArray:
     """The photodiode monitors of a chip.
 
     Args:
-        sizes: Sizes of the effects.
-        rng: Random numbers for the offset drift.
-        now_s: Time at which the drift of the offsets starts from 0.
+        sizes: Sizes of the imperfections.
+        rng: Random numbers for the drift of the dark readings (offsets).
+        now_s: Time at which the drift starts from 0.
     """
 
     def __init__(self, sizes: EffectSizes, rng: np.random.Generator, now_s: float) -> None:

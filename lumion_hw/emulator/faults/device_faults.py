@@ -14,12 +14,7 @@ from lumion_hw.emulator.faults.fault_table import ScriptedFault
 
 @dataclass(frozen=True)
 class Target:
-    """The emulated device that a fault acts on.
-
-    Attributes:
-        device: The emulated device.
-        module: The pluggable module, if the device is the I2C bridge to a module.
-    """
+    """The emulated device on which a fault acts; for an I2C bridge also the pluggable ``module`` behind it."""
 
     device: Any
     module: Any = None

@@ -110,9 +110,8 @@ class ScriptedFault:
     def validated(self, given_values: Mapping[str, Any], places: Places) -> dict[str, Any]:
         """Check the arguments of the fault and return them, defaults included.
 
-        Raises:
-            ConfigError: An argument is missing, unknown or of the wrong type.
-            LimitError: An argument is out of range.
+        Raises ``ConfigError`` if an argument is missing, unknown or of the wrong type, ``LimitError`` if it is out of
+        range.
         """
         names = [argument.name for argument in self.arguments]
         accepted = f"Arguments: {self.signature() or 'none'}."

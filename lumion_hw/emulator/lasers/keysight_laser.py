@@ -315,7 +315,6 @@ class EmulatedKeysightLaser(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         model: Second field of ``*IDN?``.
         serial: Third field.

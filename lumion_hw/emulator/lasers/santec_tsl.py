@@ -134,9 +134,8 @@ class EmulatedSantecTsl(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
-        model: One of :data:`MODELS`; only the TSL-570 has two command sets.
+        model: One of :data:`MODELS`, else ``ConfigError``; only the TSL-570 has two command sets.
         serial: Third field of ``*IDN?``.
         profile: Properties of this model of laser.
         terminator: Ends every reply.
@@ -151,10 +150,7 @@ class EmulatedSantecTsl(ScpiDevice):
         settings: Settings that the host has made.
         laser: Physical model of the light. Its true errors, which the host cannot read, are for tests only.
         diode: Whether the laser diode is on.
-        shut: Whether the shutter is closed.
-
-    Raises:
-        ConfigError: There is no such model.
+        shutter_closed: Whether the shutter is closed.
     """
 
     def __init__(

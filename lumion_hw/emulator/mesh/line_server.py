@@ -126,7 +126,6 @@ class LineServer(Switchable):
 
     Args:
         name: Device name in the bench file.
-        clock: The clock of the bench.
         apply_states: Called with the state of every listed PUC (``"x"`` cross, ``"="`` bar) when a reconfiguration is
             complete. The other PUCs are not heated. A ``LumionError`` raised by the function is reported to the host.
         greeting: First text that the server sends on a connection; empty for none.

@@ -55,12 +55,7 @@ DUAL_SENSORS: Mapping[int, str] = {1: "81635A", 2: "81635A"}
 
 @dataclass(frozen=True)
 class SlotSensor:
-    """One model of plug-in power sensor.
-
-    Attributes:
-        channels: Number of inputs.
-        head: Properties of each input.
-    """
+    """One model of plug-in power sensor: the number of its inputs, and the properties of each."""
 
     channels: int
     head: HeadProfile
@@ -128,18 +123,15 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the fixed measurement errors and the noise of the modules.
         light: Returns the light at a slot and channel at a present or earlier time.
         model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
-        modules: Slot -> module: a sensor, or in slot 0 of an 8164 a laser; at least one.
+        modules: Module in each occupied slot: a sensor, or in slot 0 of an 8164 a laser. ``ConfigError`` if there is no
+            module, or if the mainframe cannot hold one of them.
         on_triggers: Called with the times of the laser's pulses at the trigger output.
         emit: Called with the laser's light whenever it has changed.
-
-    Raises:
-        ConfigError: There is no such mainframe, slot or module, or no module is given.
     """
 
     def __init__(

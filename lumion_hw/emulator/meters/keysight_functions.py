@@ -100,7 +100,7 @@ class HeadRack:
 
 @dataclass
 class _SlotState:
-    """Parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
+    """Run parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
 
     plans: dict[RunFunction, MeterRunPlan] = field(
         default_factory=lambda: {
@@ -119,12 +119,7 @@ class _SlotState:
 
 
 class Acquisition:
-    """Measurement runs and triggered readings of a meter.
-
-    Args:
-        rack: Optical heads of the meter.
-        state: SCPI state of the meter.
-    """
+    """Measurement runs and triggered readings of a meter."""
 
     def __init__(self, rack: HeadRack, state: InstrumentState, clock: Clock) -> None:
         self._rack = rack

@@ -59,7 +59,6 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         profile: SCPI dialect and identity.
         heads: All heads by slot and channel.
         traits: Properties of the family of meters.

@@ -27,7 +27,7 @@ COUNTS = 20_000
 """Number of display steps up to full scale, which is 1.9999 times the nominal power of the range."""
 
 NOISE_W_AT_1_S = 1e-12
-"""Standard deviation of a 1 s average in W; 5-7 pW peak to peak in the lowest range is about six times this."""
+"""Standard deviation of a 1 s average in W: a sixth of 5-7 pW peak to peak, the noise of the lowest range."""
 ZERO_OFFSET_W = 20e-12  # typical of the class: data sheets give the noise after zeroing, not the offset before
 ZERO_DRIFT_W = 2e-12
 ZERO_DRIFT_PERIOD_S = 7200.0

@@ -107,16 +107,15 @@ class EmulatedSantecMpm(Switchable):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the fixed measurement errors and the noise of the ports.
         light: Returns the light at a module (0 to 4) and port (1 to 4) at a present or earlier time.
-        modules: Modules present.
+        modules: Numbers of the modules present, 0 to 4, else ``ConfigError``.
         serial: Serial number in ``*IDN?``.
 
     Attributes:
         addresses: Reported GPIB and network addresses, by the word of the command.
         heads: Every port by module and port number.
-        level: Gain of every port, 1 to 5.
+        gain_level: Gain of every port, 1 to 5.
         automatic: Whether each port is read with automatic ranging.
         mode: Measurement mode.
         averaging_ms: Averaging time.
@@ -129,9 +128,6 @@ class EmulatedSantecMpm(Switchable):
         run: The present or last run.
         stopped: Whether the last run was stopped.
         zero_fails: Whether zeroing fails even in the dark.
-
-    Raises:
-        ConfigError: A module number does not exist.
     """
 
     what = "the meter"

@@ -100,11 +100,10 @@ class ThorlabsPm100(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the fixed measurement errors and the noise of the sensors.
         light: Returns the light at the sensor now.
         sensor: Connected sensor; ``None`` for none.
-        model: One of :data:`MODELS`.
+        model: One of :data:`MODELS`, else ``ConfigError``.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
         lenient: Whether to accept the undocumented spellings of
@@ -112,9 +111,6 @@ class ThorlabsPm100(ScpiDevice):
 
     Attributes:
         zero_fails: Whether zeroing fails even in the dark.
-
-    Raises:
-        ConfigError: There is no such model.
     """
 
     def __init__(

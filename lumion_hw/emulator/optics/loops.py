@@ -19,14 +19,7 @@ _S_PER_M = 1.468 / 299_792_458.0
 
 
 class Loops:
-    """All fibres that feed light back into the mesh.
-
-    Args:
-        paths: Fibres between mesh ports, and reflectors.
-
-    Attributes:
-        ports: Ports at which light returns, in order.
-    """
+    """All fibres that feed light back into the mesh, including reflectors, and the ``ports`` at which light returns."""
 
     def __init__(self, paths: Sequence[LoopPath]) -> None:
         self._paths = tuple(paths)

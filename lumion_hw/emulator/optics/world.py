@@ -76,8 +76,8 @@ class SpectralLine:
 class OpticalWorld:
     """Optical model that computes all light on the emulated bench.
 
-    Fields and powers per unit of launched light are cached. Every reading first checks whether anything that they
-    depend on has changed since the previous reading (:meth:`_follow_state`), so no caller has to clear a cache.
+    Fields and powers per unit of launched light are cached. Every reading first drops those that are no longer valid
+    (:meth:`_follow_state`), so no caller has to clear a cache.
 
     Args:
         mesh: Layout of the mesh.
@@ -194,7 +194,7 @@ class OpticalWorld:
             self._controller_jones[index] = jones
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
-        """Apply heater currents that the mesh controller latched at ``at_s``; shape ``(2E,)``, by PUC and arm."""
+        """Apply the heater currents that the mesh controller outputs from ``at_s`` on, at index 2·PUC + arm."""
         self._driven_ma = currents_ma.copy()
         # Two swapped wires (a fault): each channel drives the heater of the other.
         for one, other in self.swapped_heaters:
@@ -230,10 +230,9 @@ class OpticalWorld:
     # Readings of devices ---------------------------------------------------------------------------------------------
 
     def mesh_output_w(self, includes: Callable[[float], bool] | None = None) -> NDArray[np.float64]:
-        """Return the present power that leaves the mesh at every port, measured on the chip, shape ``(n_ports,)``.
+        """Return the present power that leaves the mesh at every port in W, measured on the chip, shape ``(n_ports,)``.
 
-        Args:
-            includes: Returns whether light of a frequency in Hz is included; by default all light and noise is.
+        ``includes`` returns whether light of a frequency in Hz is included; by default all light and noise is.
         """
         self._bring_up_to_date()
         total = np.zeros(self.mesh.n_ports)
@@ -508,7 +507,7 @@ class OpticalWorld:
         return lines, noise
 
     def polarimeter_w(self, polarimeter: str) -> NDArray[np.float64]:
-        """Return the Stokes parameters S0 to S3 at a polarimeter in watts, shape ``(4,)``; S1 is TE on the chip."""
+        """Return the Stokes parameters S0 to S3 at a polarimeter in W, shape ``(4,)``. S1 is positive for TE light."""
         self._bring_up_to_date()
         stokes_w = np.zeros(4)
         for index, path in enumerate(self.wiring.inputs):
@@ -526,7 +525,7 @@ class OpticalWorld:
     # Propagation -----------------------------------------------------------------------------------------------------
 
     def _field_at_chip(self, index: int) -> NDArray[np.complex128]:
-        """Return the Jones vector (TE, TM) of one input at the chip; its length is 1 without controller loss."""
+        """Return the Jones vector (TE, TM) of one input at the chip. Its norm is 1 if the controller has no loss."""
         tributary = self.wiring.inputs[index].tributary
         # Both outputs of a polarization splitter share one fibre before the splitter: the fibre of the first output.
         shared = index if tributary is None else self._inputs_by_source[self.wiring.inputs[index].source][0]

@@ -99,7 +99,6 @@ class EmulatedKeysightN7785C(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the plates' angle offsets and the steps of the search.
         turn: Called with the Jones matrix of the plates, at construction and after every change.
         serial: Third field of ``*IDN?``.

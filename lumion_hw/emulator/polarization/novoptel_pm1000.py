@@ -154,14 +154,11 @@ class Pm1000(Switchable):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for its errors and noise.
         light: Returns S0, S1, S2, S3 of its input light in watts, shape ``(4,)``.
-        link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud).
+        link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud), else
+            ``ConfigError``.
         serial: Serial number. A text that is not a 16-bit number is converted to one.
-
-    Raises:
-        ConfigError: There is no such link.
     """
 
     what = "the polarimeter"

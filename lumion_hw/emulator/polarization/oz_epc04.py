@@ -84,7 +84,6 @@ class Epc04(SerialDevice[_Epc04Peer]):
 
     Args:
         name: Device name in the bench file.
-        clock: The clock of the bench.
         rng: Random phases of the scrambling waveforms.
         drive_mv: Called with channel (1 to 4) and voltage in mV, for every channel at construction and then at every
             change. Scrambling uses the full voltage range; the voltages are those at the time of :meth:`advance`.

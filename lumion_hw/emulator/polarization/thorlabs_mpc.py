@@ -117,10 +117,9 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the plates' angle offsets and the initial paddle positions.
         turn: Called with the Jones matrix of the paddles, at construction and whenever they have moved.
-        model: One of :data:`MODELS`.
+        model: One of :data:`MODELS`, else ``ConfigError``.
         serial: Serial number. A text that is not a number is converted to one.
         chatty_s: Period of unsolicited status messages; ``None`` for none.
         long_announcements: Whether announced motions contain a whole status.
@@ -130,9 +129,6 @@ class Mpc320(SerialDevice[_MpcPeer]):
         enabled: Bits of the channels that are on.
         parameters: Velocity in per cent, then home position and jog steps of three paddles in counts.
         saved: Saved parameters, which apply again after power-on.
-
-    Raises:
-        ConfigError: There is no such model.
     """
 
     what = "the controller"

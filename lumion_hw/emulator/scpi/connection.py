@@ -129,7 +129,7 @@ class Connection:
         return Framer(profile.message_limit, blocks=self._tree.has_blocks, cr_ends=profile.cr_ends)
 
     def _enqueue(self, message: ScpiMessage) -> None:
-        """Queue a message for execution; the input buffer is finite while a command is pending."""
+        """Queue a message for execution, or report an error if the input buffer is full."""
         if message.overrun or self._waiting_bytes + message.size > self._state.profile.message_limit:
             self._state.report(errors.INPUT_BUFFER_OVERRUN)
             return

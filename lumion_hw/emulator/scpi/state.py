@@ -151,12 +151,7 @@ class Operation:
 
 
 class InstrumentState:
-    """Status, errors and operations of one SCPI instrument.
-
-    Args:
-        profile: Properties of the instrument's dialect.
-        on_reset: Resets the instrument's settings to their defaults (``*RST``).
-    """
+    """Status, errors and operations of one SCPI instrument; ``on_reset`` sets its settings to their defaults."""
 
     def __init__(self, clock: Clock, profile: Profile, on_reset: Callable[[], None]) -> None:
         self.clock = clock

@@ -76,7 +76,6 @@ class EmulatedPolatis(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         serial: Serial number in ``*IDN?``.
         n_inputs: Number of ports on the first side, from 1.
         n_outputs: Number of ports on the second side, numbered after the inputs.

@@ -84,7 +84,6 @@ class EmulatedArroyoTec(TextDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         serial: Serial number in ``*IDN?``.
         rng: Random numbers for the noise of the sensor; none by default.
         holding: Whether the plate has been at the set point for a long time; otherwise the output is off and the plate

@@ -48,7 +48,7 @@ _READ_ONLY = frozenset((I2C_STAT,))
 
 
 class I2cTarget(Protocol):
-    """Interface of a device on the I2C bus, called for every byte; times can lie before the clock's present time."""
+    """Interface of a device on the I2C bus, called for every byte; times can lie in the past."""
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
         """Receive START and the address byte (7-bit ``address``); returns whether the target acknowledges."""
@@ -170,7 +170,6 @@ class I2cBridge(SerialDevice[_BridgePeer]):
 
     Args:
         name: Device name in the bench file.
-        clock: The bench clock.
         targets: Devices on the bus; the first one that acknowledges an address handles the transaction.
         baud: UART rate. The chip itself powers up with 9600 baud. A host can change the rate through BRG0/BRG1.
         ok_on_connect: Whether a new connection powers the bridge up (USB-powered adapter), so that it sends ``OK``.

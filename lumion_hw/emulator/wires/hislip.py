@@ -37,11 +37,7 @@ class LockRequest:
 
 
 class HislipLocks:
-    """HiSLIP locks of one instrument. Sessions are identified by their numbers.
-
-    Args:
-        clock: Clock that gives the present time.
-    """
+    """HiSLIP locks of one instrument. Sessions are identified by their numbers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -136,7 +132,6 @@ class HislipFront:
     Args:
         device: The instrument; its connections are :class:`MessagePeer`, else ``ConfigError``. It must accept a
             connection, else ``ConnectError``.
-        clock: Clock that gives the present time.
     """
 
     def __init__(self, device: EmulatedDevice, clock: Clock) -> None:

@@ -87,8 +87,7 @@ class SerialLine:
     def take_arrived(self, at_s: float, command_ends: bytes = b"") -> tuple[float, bytes] | None:
         """Remove the oldest bytes of one write that have arrived, up to the first in ``command_ends``.
 
-        Returns:
-            Arrival time of the last byte, and the bytes; ``None`` if no bytes have arrived.
+        Return the arrival time of the last byte, and the bytes; ``None`` if no bytes have arrived.
         """
         if not self._inbound:
             return None

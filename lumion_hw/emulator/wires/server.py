@@ -156,15 +156,9 @@ class EmulatorServer:
     def add_pty(self, device: EmulatedDevice, link_path: Path | str) -> str:
         """Serve ``device`` on a pseudo-terminal in raw mode; return its address, ``serial:///path``.
 
-        May be called while the server runs.
-
-        Args:
-            device: The device.
-            link_path: Symlink to create or replace; it is removed when the server closes.
-
-        Raises:
-            ConnectError: No pseudo-terminal is available, or the symlink cannot be created.
-            ConfigError: ``link_path`` is an existing file.
+        The symlink ``link_path`` is created or replaced, and removed when the server closes. May be called while the
+        server runs. Raises ``ConnectError`` if no pseudo-terminal is available or the symlink cannot be created,
+        ``ConfigError`` if ``link_path`` is an existing file.
         """
         self._require_open()
         link = Path(link_path).absolute()

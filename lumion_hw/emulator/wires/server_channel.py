@@ -128,7 +128,6 @@ class HostChannel:
 
     Args:
         wire: Byte transport.
-        device: The device.
         serial_line: Whether the host is on a serial line, which has no flow control and no end of the connection. Its
             input is always read, and output that it does not read is lost. After an error its next bytes open a new
             connection to the device.

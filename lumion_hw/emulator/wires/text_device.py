@@ -35,7 +35,6 @@ class TextDevice(SerialDevice[TextPeer]):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         baud: Line rate.
         answer_s: Time from the end of a command to the first character of its reply.
 

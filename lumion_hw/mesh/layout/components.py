@@ -124,10 +124,8 @@ def is_electrical(port: str) -> bool:
 def find_component(instance: str, component: str, cells: Mapping[str, str]) -> Component | None:
     """Return the table entry of a component, or ``None`` if the component is unknown.
 
-    Args:
-        instance: Name of the instance.
-        component: Name of the component; a number or parameters at the end of the name are ignored.
-        cells: Kinds by instance or component; they override the table.
+    A number or parameters at the end of the component's name are ignored. Kinds in ``cells``, by instance or component,
+    override the table.
     """
     cut = _PARAMETERS.split(component, maxsplit=1)[0]
     names = list(dict.fromkeys([component, cut, component.rstrip("0123456789"), cut.rstrip("0123456789")]))
@@ -166,11 +164,7 @@ def cell_kind(found: Component, component: str, settings: Mapping[str, Any]) -> 
 def port_families(found: Component, kind: str, component: str, settings: Mapping[str, Any]) -> Sequence[PortFamily]:
     """Return the possible families of port names of a cell; an instance uses the names of one family.
 
-    Args:
-        found: The component.
-        kind: Kind of the cell.
-        component: Name of the component.
-        settings: Settings of the component; the splitters in them decide how many ports an interferometer has.
+    The splitters in the settings decide how many ports an interferometer has.
     """
     if found.ports:
         return found.ports

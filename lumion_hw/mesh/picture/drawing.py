@@ -146,13 +146,14 @@ def mesh_svg(
     key, key_rows = _key(mesh, page, marks)
     circuits_top = page.mesh_bottom + MARGIN + _ROW_HEIGHT * (key_rows - 1)
     height = circuits_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
+    strongest_dbm = max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
     parts = [
         *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
         *_joints(mesh, page),
         *(() if field is None else _field(mesh, page, field, field_range_db)),
         *_cells(mesh, page, marks),
         *(() if values is None else value_figures(mesh, page, values)),
-        *(line for circuit in circuits for line in _line(mesh, page, circuit, _strongest_dbm(paths))),
+        *(line for circuit in circuits for line in _line(mesh, page, circuit, strongest_dbm)),
         *_numbers(mesh, page, marks),
         *_ports(mesh, page, ports_labelled),
         *(line for circuit in circuits for line in _names(page, circuit)),
@@ -343,11 +344,6 @@ def _drawn_ports(mesh: MeshTopology) -> list[int]:
     return [port for port in range(mesh.n_ports) if port not in mesh.unused_ports]
 
 
-def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
-    """Return the largest power in dBm on any path of the picture."""
-    return max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
-
-
 def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
     """Draw one circuit from port to port, with arrow heads."""
     lead, out = page.port_curve(circuit.path.source), page.port_curve(circuit.target)
@@ -466,7 +462,6 @@ def _key(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> tuple[list[str]
 
 
 def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
-    """Write the legend line of one circuit below the mesh."""
     path = circuit.path
     y = top + _ROW_HEIGHT * (circuit.index + 1) + 4
     loss = "" if path.loss_db is None else f"{path.loss_db:.1f} dB"

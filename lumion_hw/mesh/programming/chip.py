@@ -104,12 +104,7 @@ class ChipParameters:
         )
 
     def cold_cells(self, mesh: MeshTopology, reference_hz: float) -> UnitCells:
-        """Return the unit cells with all heaters off, at the reference frequency of the phases.
-
-        Args:
-            mesh: The mesh, which gives the designed splitting of every coupler.
-            reference_hz: Reference frequency.
-        """
+        """Return the unit cells with all heaters off, at the reference frequency of the phases."""
         first = mesh.coupler_angles_rad[0] + self.coupler_common_rad + 0.5 * self.coupler_difference_rad
         second = mesh.coupler_angles_rad[1] + self.coupler_common_rad - 0.5 * self.coupler_difference_rad
         middle = 0.5 * (first + second)

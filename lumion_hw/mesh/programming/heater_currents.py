@@ -191,16 +191,13 @@ def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
 
 
 def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]) -> Real:
-    """Return the matrix that converts joint phases to the PUC common phases that cancel them, shape ``(E, J)``.
+    """Return the matrix that converts joint phases to PUC common phases that cancel them, ``(n_pucs, n_joints)``.
 
     Common phases are ``matrix @ joint_phase``. Each PUC splits its common phase between end A and end B. A joint's
     phase is cancelled if the parts at the two ends it connects add up to minus this phase. Where three PUCs meet, three
     joints determine the parts at the three ends; elsewhere the smallest phases are chosen.
 
-    Args:
-        mesh: The mesh.
-        joints: Mask of the joints to cancel, shape ``(J,)``.
-        compensating_pucs: PUCs whose common phase may be changed.
+    ``joints`` is a mask of the joints to cancel; only ``compensating_pucs`` may change their common phase.
     """
     cancelled, ends = np.flatnonzero(joints), _ends(compensating_pucs)
     parts = np.zeros((2 * mesh.n_pucs, len(mesh.joints)))
@@ -355,10 +352,7 @@ class _Choice:
     def _best_difference(self, puc: int, target: PucTarget, base: float) -> float:
         """Return the phase difference of a PUC's arms that needs the least heat from its heaters, given the crosstalk.
 
-        Args:
-            puc: The PUC.
-            target: Target of the PUC.
-            base: Crosstalk phase of the upper minus that of the lower arm.
+        ``base`` is the crosstalk phase of the upper arm minus that of the lower arm.
         """
         passive = self._passive[puc]
         # Heat either the upper arm by the missing phase or the lower arm by the rest of the turn, never both.

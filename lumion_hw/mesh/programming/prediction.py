@@ -47,12 +47,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PathPrediction:
-    """Predicted power between two ports.
-
-    Attributes:
-        transmission_db: Ratio of the power that leaves to the power that enters the mesh.
-        sigma_db: Standard error of the transmission.
-    """
+    """Predicted transmission in dB (power that leaves over power that enters the mesh), and its standard error."""
 
     transmission_db: float
     sigma_db: float
@@ -64,10 +59,7 @@ def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: flo
     Standard errors use the covariance of passive phases and heater laws if the record has one, else only the standard
     errors of the passive phases.
 
-    Args:
-        calibrated: The calibrated mesh.
-        currents_ma: Shape ``(2 n_pucs,)``.
-        dac_step_ma: Current step of the DAC; 0 if currents are not rounded.
+    ``dac_step_ma`` is the current step of the DAC; 0 if currents are not rounded.
     """
     cells = calibrated.cells(currents_ma)
     unknown = np.isnan(calibrated.passive_rad)
@@ -136,15 +128,9 @@ def predict_path(
 
 
 def sample_cells(calibrated: CalibratedMesh, currents_ma: Real, count: int, seed: int = 0) -> UnitCells:
-    """Return random unit cells at given currents, drawn from the covariance of the record.
+    """Return ``count`` random unit cells at given currents, drawn from the covariance of the record.
 
     Without a covariance, passive phases and losses are drawn from their own standard errors. Crosstalk is not varied.
-
-    Args:
-        calibrated: The calibrated mesh.
-        currents_ma: Shape ``(2 n_pucs,)``.
-        count: Number of samples.
-        seed: Random seed.
     """
     errors = _sample_errors(calibrated, count, np.random.default_rng(seed))
     cells, n_pucs = calibrated.cells(currents_ma), len(calibrated.passive_rad)

@@ -275,13 +275,7 @@ def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) ->
 
 
 class UnitaryModel:
-    """Fidelity of a programmed unitary as a function of every heater's phase on its own arm, with its gradient.
-
-    Args:
-        calibrated: The calibrated mesh.
-        block: The block.
-        unitary: Shape ``(N, N)``.
-    """
+    """Fidelity of a programmed unitary as a function of every heater's phase on its own arm, with its gradient."""
 
     def __init__(self, calibrated: CalibratedMesh, block: FeedForwardBlock, unitary: Complex) -> None:
         self.unitary = unitary

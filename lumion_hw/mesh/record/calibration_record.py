@@ -74,7 +74,7 @@ _STATES: tuple[State, State] = ("bar", "cross")
 
 
 NOT_CERTIFIED = "not certified: "
-"""Prefix of those fault texts of a record that say why its calibration was not certified."""
+"""Prefix of the fault texts in a record that say why its calibration was not certified."""
 
 
 @dataclass(frozen=True)
@@ -367,8 +367,7 @@ class CalibrationRecord:
     def to_json(self, arrays_file: str | None = None) -> str:
         """Return the record as a JSON document, including its content hash.
 
-        Args:
-            arrays_file: Name of the side file, if the arrays are stored.
+        ``arrays_file`` is the name of the side file, if the arrays are stored.
 
         Raises:
             ConfigError: The record contains NaN or infinity, which JSON cannot store; the message names the entry.

@@ -120,9 +120,7 @@ class UnitCells:
     def elements(self, frequency_hz: ArrayLike, combine: Combine | None = None) -> NDArray[np.complex128]:
         """Return the transfer matrices T with the batch axes last, shape ``(n_pucs, 2, 2, *batch_shape)``.
 
-        Args:
-            frequency_hz: One frequency or an array.
-            combine: Faster replacement of :func:`combine_cells`, if available.
+        ``combine`` is a faster replacement of :func:`combine_cells`, if available.
 
         Raises:
             LimitError: A splitting is outside 0 … 1 at one of the frequencies.

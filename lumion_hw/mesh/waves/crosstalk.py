@@ -99,9 +99,7 @@ class ThermalCrosstalk:
         both arms, so their heat per π is twice Pπ of a single heater. The arms of a PUC are at different distances,
         which gives differential crosstalk.
 
-        Args:
-            mesh: The mesh.
-            p_pi_mw: Typical heat of one heater for π on its own arm.
+        ``p_pi_mw`` is the typical heat of one heater for π on its own arm.
         """
 
         def kernel(distance_mm: NDArray[np.float64]) -> NDArray[np.float64]:

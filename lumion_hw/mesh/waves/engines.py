@@ -164,10 +164,7 @@ def compiled_available() -> bool:
 
 
 def choose_engine(compiled: bool | None) -> Engine:
-    """Return the compiled engine or the numpy engine.
-
-    Args:
-        compiled: Which engine to use; by default the compiled one if available.
+    """Return the compiled or the numpy engine; by default the compiled engine if available.
 
     Raises:
         ConfigError: The compiled engine is requested but numba is not installed.

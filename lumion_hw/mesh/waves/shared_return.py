@@ -50,9 +50,7 @@ class SharedReturns:
     def flowing_ma(self, driven_ma: Real, per_ma: Real | None) -> Real:
         """Return the currents that flow through the heaters, shape ``(…, 2 n_pucs)``.
 
-        Args:
-            driven_ma: Driven currents, shape ``(…, 2 n_pucs)``.
-            per_ma: Shape ``(2T,)``; coefficients a of the T group sizes, then b; ``None`` if no current is lost.
+        ``per_ma`` contains the coefficients a of all group sizes, then b; ``None`` if no current is lost.
         """
         if per_ma is None:
             return driven_ma

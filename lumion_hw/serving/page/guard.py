@@ -158,7 +158,7 @@ def max_connections() -> int:
 
 
 class LoopErrorLog:
-    """Logs errors of the server's event loop, at most one line a minute, as errors are frequent when files run out."""
+    """Logs errors of the server's event loop, at most once a minute, because they are frequent when files run out."""
 
     def __init__(self) -> None:
         self._reported_s = -math.inf

@@ -64,7 +64,7 @@ class PageUpdates:
         self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
-        """Return all changes after state number ``since``, as the members of a JSON object without its braces."""
+        """Return all changes after state number ``since``: the content of a JSON object, without its braces."""
         message = self._messages.get(since)
         if message is None:
             if len(self._messages) >= _MAX_CACHED_MESSAGES:

@@ -176,8 +176,8 @@ class FramedExchange:
     def run(self, messages: Sequence[Request[Message]]) -> list[Answer | None]:
         """Send requests in order and return their answers.
 
-        After the first refusal no further request is sent; the answer of an unsent request is ``None``. Requests
-        without the mark P (protocol section 5) do not overlap with others.
+        After the first refusal no further request is sent; the answer of an unsent request is ``None``. Only requests
+        of the kinds marked P in protocol section 5 are sent before the replies to earlier requests have arrived.
 
         Raises:
             LinkLost: The link is lost.

@@ -330,11 +330,11 @@ class FramedSession(DeviceErrors):
         return cast(ReplyT, reply)
 
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
-        """Send requests that belong together and return their replies; requests marked P overlap within the window.
+        """Send requests that belong together and return their replies.
 
-        A request that is refused as INCOMPLETE because an earlier frame was lost is repeated. If that does not help, or
-        a checksum is wrong, all requests are sent once more; a second failure raises ``VerifyError``. For other
-        errors see :meth:`request`.
+        Requests of the kinds marked P in protocol section 5 do not wait for each other's replies. A request that is
+        refused as INCOMPLETE because an earlier frame was lost is repeated. If that does not help, or a checksum is
+        wrong, all requests are sent once more; a second failure raises ``VerifyError``. Other errors: :meth:`request`.
         """
         if not messages:
             return []

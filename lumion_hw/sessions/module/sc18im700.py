@@ -171,8 +171,8 @@ class Sc18im700(Conversation):
     def _await_write_cycle(self, device: int, offset: int, label: str) -> None:
         """Wait until the module acknowledges again after storing a write (SFF-8472, up to 80 ms).
 
-        It polls with a write of the offset alone, so that a busy module is recognized immediately; a read would wait
-        for bytes that never arrive.
+        Each poll writes only the offset, so that a busy module is recognized immediately; a read would wait for bytes
+        that never arrive.
         """
         self._repeat_until_ok(device, _START + bytes([device << 1, 1, offset]) + _STOP, label)
 

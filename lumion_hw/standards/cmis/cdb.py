@@ -72,7 +72,7 @@ def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -
     Args:
         command: Command id, such as ``codes.CdbCommand.MODULE_FEATURES``.
         payload: Local payload, at most ``MAX_LPL`` bytes.
-        epl_length: Number of bytes of an extended payload that was written before.
+        epl_length: Number of bytes of the extended payload, which the host writes before the command.
 
     Raises:
         ValueError: The command, payload or length does not fit its field.

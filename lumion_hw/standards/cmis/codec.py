@@ -64,7 +64,7 @@ def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
 
 
 def optical_power(count: int) -> tuple[float, Quality]:
-    """Convert counts of 0.1 µW to a power in dBm and its quality. Full scale means this power or more."""
+    """Convert counts of 0.1 µW to dBm and a quality: a count of 0 is below range, and full scale is above range."""
     # log10(0) has no value. Return the power of one count and mark it, never -inf (docs/transponders.md).
     if count <= 0:
         return MIN_POWER_DBM, Quality.BELOW_RANGE
@@ -150,7 +150,7 @@ def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -
 
 
 def cable_length_m(multiplier: int, base: int) -> float:
-    """Return a cable's length in m: ``base`` in units of 0.1, 1, 10 or 100 m (code 0 to 3); 0 if it is detachable."""
+    """Return a cable's length in m: ``base`` in units of 0.1, 1, 10 or 100 m (code 0 to 3); 0 if detachable."""
     return float(base * (Fraction(1, 10), Fraction(1), Fraction(10), Fraction(100))[multiplier])
 
 
@@ -183,7 +183,8 @@ def encode_vdm_value(observable: Observable, value: float) -> bytes:
     """Return the two bytes of a VDM sample or threshold, rounded to the nearest count.
 
     Raises:
-        LimitError: The value does not fit the observable's format.         ValueError: The value is NaN.
+        LimitError: The value does not fit the observable's format.
+        ValueError: The value is NaN.
     """
     field = Field(
         observable.name, None, 0, length=2, kind=observable.kind, scale=observable.scale, unit=observable.unit

@@ -212,10 +212,7 @@ class MeshControllerContract(MeshStreamContract):
             )
 
     def test_what_is_programmed_is_driven(
-        self,
-        controller: MeshController,
-        limits: ControllerLimits,
-        driven_ma: Callable[[], NDArray[np.float64]],
+        self, controller: MeshController, limits: ControllerLimits, driven_ma: Callable[[], NDArray[np.float64]]
     ) -> None:
         """The outputs carry the programmed table when ``program`` returns."""
         table = allowed_table(limits)
@@ -400,10 +397,7 @@ class MeshControllerContract(MeshStreamContract):
         run_parallel(clock, program, read)
 
     def test_closing_brings_the_outputs_to_zero(
-        self,
-        controller: MeshController,
-        limits: ControllerLimits,
-        driven_ma: Callable[[], NDArray[np.float64]],
+        self, controller: MeshController, limits: ControllerLimits, driven_ma: Callable[[], NDArray[np.float64]]
     ) -> None:
         """``close`` switches all currents off."""
         controller.program(allowed_table(limits))

@@ -326,12 +326,9 @@ class PowerMeterContract(DeviceContract):
         expect(driver.errors() == (), "a rejected averaging time was sent to the instrument")
 
     def test_settings_and_limits_are_reported(
-        self,
-        driver: PowerMeter,
-        wavelength_limits_nm: tuple[float, float],
-        averaging_limits_s: tuple[float, float],
+        self, driver: PowerMeter, wavelength_limits_nm: tuple[float, float], averaging_limits_s: tuple[float, float]
     ) -> None:
-        """``settings`` returns the active values, and ``limits`` the limits that sets are checked against."""
+        """``settings`` returns the active values, and ``limits`` the limits that are enforced for new settings."""
         channel = driver.channels[-1]
         limits = driver.limits(channel)
         for quantity, reported, expected in (
@@ -372,11 +369,7 @@ class PowerMeterContract(DeviceContract):
         )
 
     def test_a_reading_takes_the_averaging_time(
-        self,
-        driver: PowerMeter,
-        illuminate: Illuminate,
-        averaging_limits_s: tuple[float, float],
-        clock: Clock,
+        self, driver: PowerMeter, illuminate: Illuminate, averaging_limits_s: tuple[float, float], clock: Clock
     ) -> None:
         """A reading takes at least the averaging time, so it contains no light from before the call."""
         channel = driver.channels[0]
@@ -417,10 +410,7 @@ class PowerMeterContract(DeviceContract):
             self._check(driver.read(last), last, self.bright_w)
 
     def test_zeroing_that_fails_in_the_dark_is_an_error(
-        self,
-        driver: PowerMeter,
-        illuminate: Illuminate,
-        break_zeroing: Callable[[bool], None],
+        self, driver: PowerMeter, illuminate: Illuminate, break_zeroing: Callable[[bool], None]
     ) -> None:
         """A failed zeroing raises ``DeviceError``; after the repair zeroing succeeds."""
         for channel in driver.channels:
@@ -470,7 +460,6 @@ class PowerMeterContract(DeviceContract):
         )
 
     def _check_same_light(self, before: PowerReading, after: PowerReading | None, since: str) -> None:
-        """Fail unless two readings show the same power; a missing second reading is allowed."""
         if after is None:
             return
         expect(after.state is RangeState.OK and after.power_w > 0.0, f"{since}; now {after!r} is read")

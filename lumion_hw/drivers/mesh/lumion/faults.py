@@ -156,7 +156,7 @@ class FaultWatch:
             _log.error("while closing: the outputs may be on until the watchdog trips: %s", error)
 
     def poll(self, *, only_if_idle: bool) -> bool:
-        """Request faults newer than those reported. With ``only_if_idle``, return ``False`` if the session is busy."""
+        """Read the faults newer than the last reported one; ``only_if_idle`` returns ``False`` on a busy session."""
         request = FaultListRequest(first_id=(self._newest_id + 1) % (1 << 32))
         ask = self._session.request_if_idle if only_if_idle else self._session.request
         reply = ask(request)

@@ -103,7 +103,7 @@ class IdleWatch:
 _log = logging.getLogger(__name__)
 
 DEFAULT_TOLERANCE_MA = 0.1
-"""Largest accepted difference between a current set and its reading; idle outputs read up to 0.012 mA."""
+"""Largest accepted difference between set and read current, chosen by this project; idle outputs read 0.012 mA."""
 DEFAULT_HEADROOM = 1.5
 """Default ratio of the voltage limit to the voltage at the heater's largest current. Chosen by this project."""
 

@@ -94,7 +94,7 @@ class LockWatch:
             return LockReport(LockStage.NOT_RESPONDING, error.message)
 
     def _reasons(self) -> Iterator[LockReport]:
-        """Yield a report for each reason why the link is down, in the order of the checks; last, that it is up."""
+        """Yield one report per reason why the link is down, in the order of the checks; the last report is "up"."""
         yield from self._module_reasons()
         paths = self._scope.paths(self._module)
         if not paths:

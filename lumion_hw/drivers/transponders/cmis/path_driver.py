@@ -189,8 +189,9 @@ class PathDriver:
     def select_application(self, number: int, first_lane: int | None = None, *, check: bool = True) -> None:
         """Run an application on host lanes; the transmitter is off and the lanes are deactivated afterwards.
 
-        Data paths on other lanes do not change. Raises the errors of :meth:`CoherentTransponder.select_application`,
-        and ``DeviceTimeoutError`` if a stage took too long.
+        Data paths on other lanes do not change. Raises the errors of :meth:`CoherentTransponder.select_application`
+        (lane and code of a ``ConfigRejectedError`` give the reason), and ``DeviceTimeoutError`` if a stage took too
+        long.
 
         Args:
             number: AppSel code: number of the application in the module's list.

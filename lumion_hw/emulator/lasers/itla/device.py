@@ -77,7 +77,6 @@ class Itla(SerialDevice[ItlaPeer]):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         profile: Properties of the module.
         serial: Serial number in register 04.
@@ -352,7 +351,7 @@ class Itla(SerialDevice[ItlaPeer]):
         self._restart()
 
     def reset_interface(self) -> None:
-        """Reset the state of extended addressing; the light does not change."""
+        """Reset the registers of extended addressing (AEA). The light does not change."""
         self.extended, self.extended_position = b"", 0
         self.status.latch(reg.COMMUNICATION_RESET)
 

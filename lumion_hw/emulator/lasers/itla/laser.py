@@ -98,12 +98,7 @@ class ItlaSettings:
 
 
 class ItlaPhysics:
-    """True light of one ITLA, with fixed errors of frequency and power; the power approaches its setting gradually.
-
-    Args:
-        rng: Random numbers for the errors.
-        now_s: Present time.
-    """
+    """True light of one ITLA, with fixed random errors of frequency and power; the power approaches its setting."""
 
     def __init__(self, rng: np.random.Generator, now_s: float) -> None:
         self._frequency_error_hz = float(np.clip(rng.normal(0.0, FREQUENCY_ERROR_HZ), -1e9, 1e9))

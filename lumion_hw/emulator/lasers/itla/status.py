@@ -10,12 +10,7 @@ from lumion_hw.emulator.lasers.itla import registers as reg
 
 @dataclass
 class ItlaStatus:
-    """The latched bits of the ITLA registers StatusF and StatusW.
-
-    Attributes:
-        fatal: Bits of StatusF.
-        warning: Bits of StatusW.
-    """
+    """The latched bits of the ITLA registers StatusF (``fatal``) and StatusW (``warning``)."""
 
     fatal: int = 0
     warning: int = 0

@@ -42,7 +42,6 @@ class BoardPeer:
     """One host connection to the board: bytes in transmission, a frame decoder, and replies that wait to be sent.
 
     Args:
-        board: The board.
         pacing: Speed of the line.
         mtu: Largest frame the board accepts, in bytes.
 

@@ -116,8 +116,8 @@ class BoardCore:
         boot_id: Random number of this power-up.
 
     Attributes:
-        sweep_over: Called with the reason and the tick of the last change when a sweep ends early; the outputs are in
-            their new state by then.
+        on_sweep_end: Called when a sweep ends early, after the outputs have changed, with the reason and the tick of
+            the change.
     """
 
     def __init__(

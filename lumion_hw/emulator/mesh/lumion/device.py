@@ -35,7 +35,6 @@ class MeshBoard(Switchable):
 
     Args:
         name: Device name in the bench file.
-        clock: The clock of the bench.
         rng: Random numbers for ``boot_id``.
         drive: Called with the outputs, shape ``(n_dac,)`` in mA (mV for voltage drive), and the exact time, whenever
             they change. Times never run backwards but may lie before the clock's present time.
@@ -140,17 +139,15 @@ class MeshBoard(Switchable):
     ) -> int | None:
         """Make a fault source of the board trip now.
 
+        Return the id of the latched fault, or ``None`` if the active configuration does not enable the source. A
+        persistent condition then trips as soon as the source is enabled.
+
         Args:
             source: Number of the source (``FaultSource``, or 24 to 31).
             channel: Channel at which the fault occurs.
             value: Measured value, in the unit of the source.
             limit: The threshold, in the unit of the source.
             present: Whether the condition persists, even over a reset, until :meth:`remove_condition`.
-
-        Returns:
-            Id of the latched fault. ``None`` if the active configuration does not enable the source; a persistent
-            condition
-            then trips as soon as the source is enabled.
         """
         self.advance()
         core = self.core
@@ -183,16 +180,11 @@ class MeshBoard(Switchable):
         self.advance()
 
     def lose_frames(self, count: int) -> None:
-        """Make the board drop the next ``count`` good frames without counting or answering them."""
+        """Make the board drop the next ``count`` valid frames without counting or answering them."""
         self._processor.frames_to_lose += count
 
     def corrupt(self, rate: float, seed: int = 0) -> None:
-        """Corrupt bytes on the line at random in both directions from now on.
-
-        Args:
-            rate: Probability per byte, 0 to 1; 0 ends the corruption.
-            seed: Random seed.
-        """
+        """From now on, replace bytes in both directions by random bytes with a probability of ``rate``; 0 ends this."""
         self.advance()
         self._processor.noise = Noise(rate, seed) if rate else None
 
@@ -232,7 +224,7 @@ class MeshBoard(Switchable):
             self._frozen_s = self._clock.now()
 
     def thaw(self) -> None:
-        """End a freeze of the processor; for the board, no time has passed."""
+        """End a freeze of the processor. The board's time continues from the start of the freeze."""
         self.advance()
         if self._frozen_s is None:
             return

@@ -12,12 +12,7 @@ MAX_RECORDS = 16
 
 @dataclass(frozen=True)
 class Condition:
-    """A fault condition of the board that is present now.
-
-    Attributes:
-        value: Measured value, in the unit of the fault source.
-        limit: Threshold, in the unit of the fault source.
-    """
+    """A fault condition of the board that is present now: measured value and threshold in the unit of its source."""
 
     value: int = 0
     limit: int = 0

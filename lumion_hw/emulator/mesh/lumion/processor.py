@@ -21,12 +21,7 @@ Due = tuple[float, Callable[[], None]]
 
 
 class Noise:
-    """Random corruption of bytes on the lines between hosts and board.
-
-    Args:
-        rate: Probability that a byte is replaced by a random one, 0 to 1.
-        seed: Random seed.
-    """
+    """Random corruption of bytes between hosts and board; a byte is replaced with the probability ``rate``."""
 
     def __init__(self, rate: float, seed: int) -> None:
         self._rate = rate

@@ -143,13 +143,7 @@ _UART_MTU = 512
 def preset(name: str, pacing: str = "none") -> BoardProfile:
     """Return the properties of a preset board; the largest frame is 512 bytes on a UART, 4096 elsewhere (section 2.4).
 
-    Args:
-        name: Name of the preset, a key of :data:`PRESETS`.
-        pacing: Pacing mode.
-
-    Raises:
-        KeyError: There is no such preset.
-        ConfigError: There is no such pacing mode.
+    Raises ``KeyError`` if ``name`` is not in :data:`PRESETS`, ``ConfigError`` if ``pacing`` is not a pacing mode.
     """
     profile = PRESETS[name]
     mtu = _UART_MTU if Pacing.parse(pacing).is_uart else profile.mtu

@@ -125,7 +125,7 @@ def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
 
 
 def _complete(core: BoardCore, crc32: int) -> StoredConfiguration | Refusal:
-    """Return the configuration to apply: the pending configuration, or the active configuration again."""
+    """Return the pending configuration, or without it the active one, to apply; or the refusal if the CRC differs."""
     if core.pending is None:
         if core.active is not None and core.active.crc32 == crc32:
             return core.active

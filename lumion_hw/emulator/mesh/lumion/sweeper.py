@@ -130,7 +130,7 @@ class RunPlan:
         sweep_id: Number of the image.
         image: Uploaded sweep image (program of the sweep).
         channels: Recorded monitors, ascending.
-        repeat: Number of passes; each starts from the start table or the base table again.
+        repeat: Number of passes. Each begins with the image's start table, or with the table driven before the sweep.
     """
 
     generation: int
@@ -363,7 +363,7 @@ class BoardSweepRun:
         return self._values[np.arange(records.start, records.stop) % len(self._values)]
 
     def next_push_s(self, tx_max: int) -> float | None:
-        """Return the earliest time to push records: a frame is full, 20 ms have passed, or the run has ended."""
+        """Return the earliest time to send records: when they fill a frame, are 20 ms old, or the run has ended."""
         pushable_records = self.ring.pushable()
         if not pushable_records:
             return None

@@ -127,11 +127,7 @@ class Pacing:
 
     @classmethod
     def parse(cls, text: str) -> Pacing:
-        """Parse a pacing mode: ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``.
-
-        Raises:
-            ConfigError: The string is not a pacing mode.
-        """
+        """Parse ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``; raises ``ConfigError`` otherwise."""
         mode, *numbers = text.split(":")
         counts = {"none": (0,), "usb-fs": (0,), "uart": (1,), "ftdi": (1, 2)}
         if len(numbers) not in counts.get(mode, ()) or not all(item.isascii() and item.isdigit() for item in numbers):

@@ -39,7 +39,6 @@ class QontrolPeer:
     """One host connection to the Qontrol chain.
 
     Args:
-        chain: The chain.
         baud: Line rate, or ``None`` for no transmission time.
         reader: Splits the input into requests.
         timing: Delays of the replies.
@@ -124,20 +123,16 @@ class QontrolChain(Switchable):
 
     Args:
         name: Device name in the bench file.
-        clock: The clock of the bench.
         rng: Source of random numbers.
         drive: Called with the currents of all channels in mA, shape ``(n_channels,)``, and the time, at construction
             and whenever a current changes. Times never run backwards but may lie before the clock's present time.
-        modules: The modules in the order of the chain.
-        loads: Load of each channel, or one load for all.
+        modules: The modules in the order of the chain; at least one, else ``ConfigError``.
+        loads: Load of each channel, or one load for all; ``ConfigError`` for another number of loads.
         profile: Behaviour that differs between modules or is not published.
 
     Attributes:
         tamper: Scripted fault: a function that every reply passes through, LFs included; the host receives its result.
         silent: Scripted fault: requests are carried out, but no reply is sent.
-
-    Raises:
-        ConfigError: There are no modules, or the number of loads differs from the number of channels.
     """
 
     what = "the chain"

@@ -26,12 +26,7 @@ def error_line(code: int, channel: int = 0) -> str:
 
 
 class Refused(Exception):  # noqa: N818 - a reply in progress; it never leaves the emulated module
-    """Signal that a module replies to a request with an error.
-
-    Args:
-        code: Error code.
-        channel: Channel of the error line.
-    """
+    """Signal that a module replies to a request with an error code and channel."""
 
     def __init__(self, code: int, channel: int = 0) -> None:
         super().__init__(error_line(code, channel))

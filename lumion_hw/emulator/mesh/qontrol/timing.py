@@ -26,12 +26,7 @@ The rare delays of up to 267 ms are not included; :meth:`QontrolChain.delay_next
 
 
 class ReplyTiming:
-    """Draws the delays of Qontrol replies.
-
-    Args:
-        mode: Reply mode.
-        rng: Random numbers for the recorded mode.
-    """
+    """Draws the delays of Qontrol replies in a given mode."""
 
     def __init__(self, mode: ReplyMode, rng: np.random.Generator) -> None:
         self._mode = mode

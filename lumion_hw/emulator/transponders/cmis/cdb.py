@@ -61,12 +61,7 @@ def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> byte
 
 @dataclass
 class Image:
-    """One firmware image stored in a module.
-
-    Attributes:
-        version: Major, minor, build.
-        valid: Whether the image is complete and may run.
-    """
+    """One firmware image stored in a module: its version (major, minor, build), and whether it is complete."""
 
     version: tuple[int, int, int] = (0, 0, 0)
     valid: bool = False
@@ -189,7 +184,6 @@ class FirmwareCommands:
     """Firmware management of one module.
 
     Args:
-        core: Shared state of the module.
         profile: CDB capabilities of the module.
         store: Its firmware images.
         reboot: Restarts the module. The argument is true for a hitless restart, during which traffic continues.
@@ -400,7 +394,6 @@ class CommandBlock:
     """Executes the CDB commands that a host writes to page 9Fh.
 
     Args:
-        core: Shared state of the module.
         profile: CDB capabilities of the module.
         passwords: The password lock, opened by command 0001h.
         firmware: Firmware management.

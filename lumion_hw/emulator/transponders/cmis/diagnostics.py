@@ -42,13 +42,7 @@ class _Counter:
 
 
 class EmulatedDiagnostics:
-    """Pattern checkers of one module, and the diagnostics results on page 14h.
-
-    Args:
-        core: Shared state of the module.
-        paths: Data paths of the module.
-        receivers: Receivers of the module.
-    """
+    """Pattern checkers of one module, and the diagnostics results on page 14h."""
 
     def __init__(self, core: Core, paths: DataPaths, receivers: Receivers) -> None:
         self._core, self._paths, self._receivers = core, paths, receivers

@@ -40,7 +40,6 @@ class Laser:
     """The laser of one media lane of a module.
 
     Args:
-        core: Shared state of the module.
         paths: Data paths of the module. Some modules do not tune while a data path is active.
         profile: Properties of the laser.
         lane: Media lane, from 1.
@@ -213,13 +212,7 @@ _IDLE_SAMPLES = 10
 
 
 class Transmitters:
-    """Transmitters of all media lanes; every change of the sent light is passed to ``emit``.
-
-    Args:
-        core: Shared state of the module.
-        paths: Data paths of the module.
-        lasers: Tunable lasers by media lane; empty for fixed lasers.
-    """
+    """Transmitters of all media lanes; every change of the sent light is passed to ``emit``."""
 
     def __init__(self, core: Core, paths: DataPaths, lasers: Mapping[int, Laser]) -> None:
         self._core, self._paths, self._lasers = core, paths, lasers
@@ -313,7 +306,7 @@ class ReceiverState:
         light: Light on the detector.
         reception: Measured properties of that light.
         los: Whether loss of signal is asserted.
-        locked: Whether the receiver is locked and delivers data.
+        is_locked: Whether the receiver is locked and delivers data.
         good_since_s: Time since which the input of an unlocked receiver has been good.
         total_dbm: Total power as shown by the monitor.
         signal_dbm: Signal power as shown by the monitor.
@@ -334,8 +327,6 @@ class Receivers:
     """The receivers of all media lanes.
 
     Args:
-        core: Shared state of the module.
-        paths: Data paths of the module.
         lasers: Tunable lasers by media lane: local oscillators of a coherent receiver.
         transmitters: The module's own light, for loopback.
     """
@@ -373,7 +364,7 @@ class Receivers:
         self._write_output_status()
 
     def _input(self, lane: int, optics: Optics) -> ReceivedLight:
-        """Return the light that a lane receives, from the fibre or, in media output loopback, its own transmitter."""
+        """Return the light that a lane receives from the fibre, or in media output loopback from itself."""
         if self._core.has("los"):
             return DARKNESS
         if not self._core.memory.lanes("media_output_loopback") >> (lane - 1) & 1:

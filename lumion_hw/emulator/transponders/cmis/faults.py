@@ -73,9 +73,8 @@ class FaultPanel:
     """Starts and clears the faults of one module.
 
     Args:
-        core: Shared state of the module.
         changed: Called with the fault's name after the fault has started or ended.
-        advance: Brings the module to the present time; called before a fault starts or ends immediately.
+        advance: Brings the module to the present time; called before a fault starts or ends.
     """
 
     def __init__(self, core: Core, changed: Callable[[str], None], advance: Callable[[], None]) -> None:

@@ -39,9 +39,8 @@ class HostPort:
     """Executes the host's reads and writes, one transaction at a time.
 
     Args:
-        core: Shared state of the module.
         render: Updates the registers of a page before the host reads them.
-        effects: Action triggered by a write to each byte.
+        effects: Actions triggered by writes, by page and byte address.
     """
 
     def __init__(self, core: Core, render: Callable[[Page], None], effects: Mapping[tuple[Page, int], Effect]) -> None:

@@ -30,13 +30,7 @@ _RAMP_S = 20.0
 
 
 class ModuleMonitors:
-    """Monitors of the module itself, such as temperature and supply, all sampled together.
-
-    Args:
-        core: Shared state of the module.
-        transmitters: Transmitters of the module.
-        receivers: Receivers of the module.
-    """
+    """Monitors of the module itself, such as temperature and supply, all sampled together."""
 
     def __init__(self, core: Core, transmitters: Transmitters, receivers: Receivers) -> None:
         self._core, self._transmitters, self._receivers = core, transmitters, receivers
@@ -213,15 +207,7 @@ class _SubInterval:
 
 
 class EmulatedPerformance:
-    """Measures the link performance with every sample of the receivers.
-
-    Args:
-        core: Shared state of the module.
-        paths: Data paths of the module.
-        transmitters: Transmitters of the module.
-        receivers: Receivers of the module.
-        monitors: Monitors of the module.
-    """
+    """Measures the link performance of a module with every sample of its receivers."""
 
     def __init__(
         self, core: Core, paths: DataPaths, transmitters: Transmitters, receivers: Receivers, monitors: ModuleMonitors
@@ -249,7 +235,7 @@ class EmulatedPerformance:
         return self.frozen or self._running
 
     def freeze(self) -> None:
-        """Freeze the statistics that the registers show; new samples go into a new interval."""
+        """Freeze the statistics in the registers; new samples are counted in a new interval."""
         self.frozen = copy.deepcopy(self._running)
 
     def release(self) -> None:
@@ -387,12 +373,7 @@ _F16_MAX = 2.047e10  # FFFFh: mantissa 2047, exponent 31 - 24
 
 
 class CoherentPages:
-    """Writes the C-CMIS pages 34h, 35h and 3Ah (FEC and link performance).
-
-    Args:
-        core: Shared state of the module.
-        performance: Performance statistics of the module.
-    """
+    """Writes the C-CMIS pages 34h, 35h and 3Ah (FEC and link performance) of a module."""
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
@@ -436,12 +417,7 @@ class CoherentPages:
 
 
 class VdmPages:
-    """The VDM pages (versatile diagnostics monitoring): samples, flags and freeze of statistics.
-
-    Args:
-        core: Shared state of the module.
-        performance: Current values and statistics.
-    """
+    """The VDM pages (versatile diagnostics monitoring) of a module: samples, flags and freeze of statistics."""
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance

@@ -32,11 +32,7 @@ from lumion_hw.standards.registers import NumberFormat, raw_limits
 
 
 class Memory:
-    """Lower memory and upper pages of bank 0, 128 bytes each.
-
-    Args:
-        pages: Upper pages of the module.
-    """
+    """Lower memory and upper pages of bank 0, 128 bytes each."""
 
     def __init__(self, pages: Iterable[int]) -> None:
         self._halves: dict[Page, bytearray] = {None: bytearray(HALF_BYTES)}
@@ -151,11 +147,7 @@ _BYTE_PAIRS = _byte_pairs()
 
 
 class Flags:
-    """The latched flags of one module, stored in its memory.
-
-    Args:
-        memory: Memory of the module.
-    """
+    """The latched flags of one module, stored in its memory."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory

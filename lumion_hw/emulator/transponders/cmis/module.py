@@ -79,7 +79,6 @@ class CmisModule:
 
     Args:
         profile: Type of the module.
-        clock: The bench clock.
         rng: Source of its fixed errors and its noise.
         name: Device name.
         serial: Serial number, at most 16 ASCII characters, else ``ValueError``.
@@ -363,9 +362,6 @@ class ModuleOnBus:
     """A CMIS module as an I2C target at 50h (see :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`).
 
     A write takes effect at STOP or at a repeated START, as one transaction.
-
-    Args:
-        module: The module.
     """
 
     def __init__(self, module: CmisModule) -> None:

@@ -15,12 +15,7 @@ _STEADY_MODULE = frozenset({ModuleState.LOW_PWR, ModuleState.READY, ModuleState.
 
 
 class ModuleMachine:
-    """Module state machine: management initialisation, low power, power-up, ready, power-down, fault.
-
-    Args:
-        core: Shared state of the module.
-        low_power_pin: Whether the host asserts the low-power pin.
-    """
+    """State machine of a module: management initialisation, low power, power-up, ready, power-down, fault."""
 
     def __init__(self, core: Core, low_power_pin: bool) -> None:
         self._core = core
@@ -153,11 +148,7 @@ class EmulatedDataPath:
 
 
 class DataPaths:
-    """All data paths of the active control set.
-
-    Args:
-        core: Shared state of the module.
-    """
+    """All data paths of the active control set."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -378,12 +369,7 @@ class Staged:
 
 
 class ControlSets:
-    """Applies staged control sets when the host triggers them, and reports ConfigStatus.
-
-    Args:
-        core: Shared state of the module.
-        paths: Data paths of the module, which are created again when a control set is applied.
-    """
+    """Applies staged control sets, which creates data paths again, when the host triggers it; reports ConfigStatus."""
 
     def __init__(self, core: Core, paths: DataPaths) -> None:
         self._core, self._paths = core, paths
