@@ -150,11 +150,8 @@ class RecordRing:
 class RecordTrack:
     """The host's side of a sweep run: which records arrived, which are missing, and which can be acknowledged.
 
-    Args:
-        window: Number of records that the board may send beyond ``contiguous_end``.
-
-    Attributes:
-        contiguous_end: Every record with a lower index was received or given up.
+    The board may send ``window`` records beyond ``contiguous_end``. Every record below this index was received or given
+    up.
     """
 
     def __init__(self, window: int) -> None:

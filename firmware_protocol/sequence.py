@@ -30,13 +30,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class StoredReply:
-    """The final reply to the request with one sequence number, stored for repeats.
-
-    Attributes:
-        command: Command code of the request.
-        status: Status code sent.
-        payload: Payload sent, at most 64 bytes.
-    """
+    """The final reply to one request, stored for repeats of the request; its payload has at most 64 bytes."""
 
     command: int
     status: int

@@ -63,7 +63,7 @@ class DriftModel:
         return widened
 
     def warmed(self, space: ParameterSpace) -> Real:
-        """Return the change of all parameters when the temperature changes by one sigma, shape ``(size,)``."""
+        """Return the change of all parameters if the temperature rises by ``temperature_k``, shape ``(size,)``."""
         # A phase common to all PUCs equals the same phase on every joint: half comes from the PUC on either side.
         added = np.zeros(space.size)
         rise_rad = self.temperature_k * self.common_phase_rad_per_k
@@ -126,7 +126,7 @@ _LONGEST_STEP = 0.5
 
 @dataclass(frozen=True)
 class Health:
-    """Agreement of a record with measured settings, in units of noise and its own standard errors.
+    """Agreement of a record with measured settings, relative to noise and the record's standard errors.
 
     The power of every source is free, because the polarization was aligned again.
 
@@ -153,11 +153,8 @@ class Health:
 def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior, drift: DriftModel) -> Health:
     """Compare measured readings with the predictions of a fit or record.
 
-    Args:
-        model: Model of the mesh.
-        likelihood: Readings with their noise.
-        posterior: Parameters of the fit or record, with their covariance.
-        drift: Changes that are tolerated: source power, and for ``Health.but_temperature`` also the chip temperature.
+    ``drift`` holds the changes that are tolerated: source power, and for ``Health.but_temperature`` also the chip
+    temperature.
 
     Raises:
         CalibrationError: No monitor receives light.
@@ -240,14 +237,8 @@ def _chi2_at_best_temperature(
     """Return χ² per reading at the best-fitting temperature, including a penalty for the temperature change.
 
     A tenth of a kelvin moves a ring resonance too far for a linear model. Several temperatures are tried, and the best
-    one is refined step by step.
-
-    Args:
-        model: Model of the mesh.
-        likelihood: Readings with their noise.
-        vector: Parameter vector of the fit or record.
-        spread: Covariance of all parameter changes except those due to temperature, shape ``(size, size)``.
-        warmed: Change of the parameters for one sigma of temperature.
+    one is refined step by step. ``spread`` is the covariance of all parameter changes except those due to temperature;
+    ``warmed`` is the change of the parameters for one sigma of temperature.
     """
 
     def at(rise: float) -> tuple[float, float]:
@@ -272,5 +263,4 @@ def _chi2_at_best_temperature(
 
 
 def _chi2(residual: Real, covariance: Real) -> float:
-    """Return the mean squared residual of the compared readings, weighted with their full covariance."""
     return float(residual @ np.linalg.solve(covariance, residual)) / max(len(residual), 1)

@@ -279,7 +279,6 @@ class BenchProbe:
         return {port: alignment for port, alignment in zip(chosen, found, strict=True) if alignment is not None}
 
     def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
-        """Search the polarization with the most coupled light for the source at one port."""
         name = self._inputs[port].polarization or ""
         return self._aligner.maximise(name, self._bench.polarizer(name), read)
 
@@ -306,7 +305,7 @@ class BenchProbe:
             mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
-        """Return the sum of all monitors; a saturated monitor counts as full scale."""
+        """Return the sum of all photocurrents; a saturated monitor counts as full scale."""
         seen = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
         full = self._bench.mesh.monitor_full_scale_ma
         return float(np.where(np.isnan(seen), full, seen).sum())
@@ -341,7 +340,7 @@ class BenchProbe:
         return self._temperature.held(read)
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure settings one after the other, as one sweep if the controller supports it."""
+        """Measure settings one after the other; the controller runs them as one sweep if it can."""
         self.measure_heater_time_constant()
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 

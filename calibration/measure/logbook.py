@@ -40,7 +40,7 @@ class LogbookEntry:
             the answer is its reported frequency in Hz, shape ``(1, 1)``. ``resistances``: heaters at the present
             setting; the answer is in ohms, shape ``(1, 2E)``.
         source: Port of the source, or :data:`DARK`.
-        currents_ma: Heater currents of a batch of settings, shape ``(n, 2E)``; empty for other requests.
+        currents_ma: Heater currents of a batch of settings, shape ``(settings, heaters)``; empty for other requests.
         answer: Answer of the bench.
         at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
@@ -163,11 +163,11 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return the published step durations with another wait in s after a setting; ``None`` for the default wait."""
+        """Return the published durations, with a wait of ``settle_s`` after each setting if this is not ``None``."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
-        """Return the duration in s of settings in which the given numbers of channels change; arrays of any shape."""
+        """Return the duration in s of each setting, for an array with the number of channels that each changes."""
         # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
@@ -427,10 +427,7 @@ class Logbook:
         return answer
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure a batch of settings with the selected source; store the batch as a whole or not at all.
-
-        Args:
-            currents_ma: Shape ``(n, 2E)``.
+        """Measure a batch of settings, ``(settings, heaters)``, with the selected source; store all of it or nothing.
 
         Raises:
             CalibrationError: As :meth:`measure`.
@@ -495,7 +492,6 @@ class Logbook:
         return DARK if self._wanted is None else self._wanted
 
     def _light_up(self) -> None:
-        """Switch the light to the source selected for the next readings."""
         if not self._lit_known or self._lit != self._wanted:
             self._light(self._wanted)
 

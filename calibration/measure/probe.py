@@ -118,7 +118,7 @@ def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dic
 def tune_to_reference(probe: Probe, device: DeviceUnderTest) -> dict[int, float]:
     """Tune all tunable sources to the reference frequency of a calibration; return the reported frequencies by port.
 
-    This comes before polarization alignment, which is best done at the wavelength of use.
+    Call it before the polarization alignment, which is best done at the wavelength of use.
 
     Raises:
         LimitError: The frequency is out of the range of a source.

@@ -254,8 +254,6 @@ def as_child_record(record: CalibrationRecord, child: CalibrationRecord) -> Cali
 
 
 class _Writer:
-    """Writer for the entries of a record."""
-
     def __init__(self, space: ParameterSpace, parameters: MeshParameters, origin: Origin, sigma: Real) -> None:
         self._space, self._parameters, self._origin, self._sigma = space, parameters, origin, sigma
         n_heaters, n_sources = 2 * space.mesh.n_pucs, len(space.sources)
@@ -263,7 +261,6 @@ class _Writer:
         self._detuning = np.broadcast_to(np.asarray(parameters.source_detuning_hz, dtype=np.float64), n_sources)
 
     def puc(self, puc: int) -> PucEntry:
-        """Return the record entry of a PUC."""
         found = self._parameters
         note = self._origin.unknown_pucs.get(puc) or self._origin.puc_notes.get(puc, "")
         known = puc not in self._origin.unknown_pucs
@@ -300,7 +297,6 @@ class _Writer:
         )
 
     def port(self, port: int) -> PortEntry:
-        """Return the record entry of a port."""
         space, found, origin = self._space, self._parameters, self._origin
         source = space.sources.index(port) if port in space.sources else None
         first = next((one for one, second in space.seconds.items() if second == port), None)
@@ -328,13 +324,11 @@ class _Writer:
         )
 
     def joints(self) -> JointsEntry:
-        """Return the record entry of the waveguide joints."""
         sigma = self._sigma[self._space.groups["loops"]]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)
 
     def _sigma_of(self, group: str, number: int) -> float | None:
-        """Return a standard error as a number for the record; ``None`` if there is none."""
         sigma = float(self._sigma[self._space.groups[group].start + number])
         return None if np.isnan(sigma) else sigma
 

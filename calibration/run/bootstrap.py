@@ -34,7 +34,7 @@ from calibration.measure.design import CHANGED, IncrementalSettings
 from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
-from calibration.measure.survey import Survey, take_survey
+from calibration.measure.port_survey import Survey, take_survey
 from calibration.model.device_under_test import PUC_LOSS_DB
 from calibration.model.gauge import has_visible_phase
 from calibration.model.heating import Heating
@@ -287,7 +287,7 @@ class Bootstrap:
         return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
     def reach_ma(self) -> dict[int, float]:
-        """Return the largest current of each heater in random settings, which limits the range of its law."""
+        """Return the largest current of each heater in random settings; its fitted law holds up to this current."""
         heaters = range(len(self._driven))
         return {heater: _reach_ma(self.heaters.get(heater, NOT_SWEPT).law) for heater in heaters}
 
@@ -352,7 +352,6 @@ class Bootstrap:
         return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
-        """Return nominal mesh parameters with the phases and power levels that the search found."""
         # Only differences of common phases per PUC are observable; their mean is assumed to match the stated
         # frequencies.
         source_phase_rad = nearest_branches(found.source_phase_rad)
@@ -375,13 +374,7 @@ def _without_reference(observations: Observations) -> Observations:
 
 
 def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool = False) -> int:
-    """Return the number of random settings to measure before the first phase search.
-
-    Args:
-        mesh: The mesh.
-        monitors: Number of monitors.
-        one_laser_first: Whether the phase search starts with the light of one laser.
-    """
+    """Return the number of random settings to measure before the first phase search."""
     phases = mesh.n_pucs + len(mesh.joints)
     each = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
     return max(-(-each * phases // monitors), _MIN_SETTINGS)

@@ -30,15 +30,7 @@ _MAX_NAMED = 5
 def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
-    """Return the defects of the bench; if the fit explains all readings, uncertain heater laws are left out.
-
-    Args:
-        start: Start of the run.
-        diagnosed: Fit with the causes that explain its readings.
-        space: Layout of the parameters.
-        channels: Drive channel of every heater, for messages.
-        heater_max_ma: Largest heater current allowed.
-    """
+    """Return the defects of the bench; if the fit explains all readings, uncertain heater laws are left out."""
     found = start.defects
     told: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
     # Conclusions about couplers and laws require a fit that explains all readings.
@@ -58,14 +50,7 @@ def collect_defects(
 def collect_warnings(
     start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood
 ) -> tuple[str, ...]:
-    """Return warnings about readings that a fit does not explain; empty if it explains all readings.
-
-    Args:
-        start: Start of the run.
-        diagnosed: Fit with the causes that explain its readings best.
-        model: Model of the mesh.
-        likelihood: Readings with their noise.
-    """
+    """Return warnings about readings that a fit does not explain; empty if it explains all readings."""
     if diagnosed.fit.certified:
         return tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     worst = find_worst_misfits(model, diagnosed.fit.parameters, likelihood)[:_MAX_NAMED]
@@ -81,11 +66,7 @@ def find_worst_misfits(
 ) -> tuple[str, ...]:
     """Return the PUCs, heaters, sources and monitors with the largest misfit, as text, the worst first.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Result of the fit.
-        likelihood: Readings with their noise.
-        min_misfit: Smallest mean squared residual that is listed, relative to the mean over all readings.
+    Those with a mean squared residual below ``min_misfit``, relative to the mean over all readings, are left out.
     """
     space = model.space
     misfit = mean_squared_residual(model, parameters, likelihood)

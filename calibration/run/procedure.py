@@ -25,8 +25,8 @@ from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_d
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
+from calibration.measure.port_survey import MIN_CONTRAST, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
-from calibration.measure.survey import MIN_CONTRAST, reference_changes
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
@@ -211,7 +211,6 @@ class Calibration:
             self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
-        """Extend the calibration to the further wavelengths."""
         extension = WavelengthExtension(
             self.logbook,
             self._model(start),
@@ -246,7 +245,6 @@ class Calibration:
         return Likelihood(start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT)
 
     def _reach_ma(self) -> NDArray[np.float64]:
-        """Return the largest random current of every heater, shape ``(2E,)``."""
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
@@ -369,7 +367,6 @@ class Calibration:
             self.faults += [f"reference setting, {words}" for each in changes for words in each.words()]
 
     def _store_effort(self, bench_s: float, cpu_s: float) -> None:
-        """Store settings, readings and times of the run among the quality figures."""
         total = self.logbook.effort
         self.quality["settings"] = float(total.settings)
         self.quality["source_changes"] = float(total.source_changes)
@@ -396,7 +393,6 @@ class Calibration:
         return build_record(space, parameters, self._origin(), covariance, bound)
 
     def _origin(self) -> Origin:
-        """Return the contents of the record besides the parameters."""
         from lumion_hw import __version__
 
         device, heaters, start, diagnosed = self.device, self._bootstrap.heaters, self._start, self._diagnosed
@@ -463,12 +459,9 @@ def first_fit(
 ) -> tuple[Start, DiagnosedFit]:
     """Fit from one start point after another until a fit explains the readings; return start point and diagnosed fit.
 
-    Args:
-        bootstrap: The stages before the fit, which can repeat the phase search.
-        start: Result of the first search.
-        diagnosis: Function that returns the fault diagnosis for a start point.
-        found: Function called with every start point and its diagnosed fit.
-        work: Counter and limit of the work; unlimited if not given.
+    ``start`` is the result of the first search; ``bootstrap`` can repeat the search. ``diagnosis`` returns the fault
+    diagnosis for a start point. ``found`` is called with every start point and its diagnosed fit. ``work`` counts and
+    limits the work.
     """
     work = work or FitWork()
     work.spent += start.search.work

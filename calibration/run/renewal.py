@@ -312,10 +312,8 @@ class DriftRun:
     ) -> CalibrationRecord:
         """Return the renewed record, which refers to the old one.
 
-        Args:
-            renewal: Result of the renewal.
-            faults: New faults, as sentences, in addition to the known ones.
-            conditions: Present conditions of the bench; the old ones if not given.
+        ``faults`` are new faults, as sentences, in addition to the known ones. ``conditions`` are the present
+        conditions of the bench; the old ones if not given.
         """
         from lumion_hw import __version__
 

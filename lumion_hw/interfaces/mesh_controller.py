@@ -244,7 +244,7 @@ class LightWatcher(Protocol):
     """Watches monitors for loss of light; close it when it is no longer needed."""
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Replace the thresholds and the period. All monitors start as illuminated."""
+        """Replace the thresholds and the scan period. All monitors start as illuminated."""
 
     def wait(self, timeout_s: float) -> LightState | None:
         """Return the next reported state, or ``None`` if no report arrives within ``timeout_s``."""
@@ -289,10 +289,7 @@ class MeshController(Protocol):
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Set all heater currents: simultaneously if ``info.atomic``, otherwise channel by channel, each in one step.
 
-        If the controller refuses the currents, nothing changes.
-
-        Args:
-            currents_ma: Current of each heater, shape ``(n_heaters,)``.
+        ``currents_ma`` has the shape ``(n_heaters,)``. If the controller refuses the currents, nothing changes.
 
         Raises:
             LimitError: A value is outside the limits; the message names the channel.
@@ -301,7 +298,7 @@ class MeshController(Protocol):
         """
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the currents in mA, shape ``(n_heaters,)``, accurate to ``info.readback_tolerance_ma`` or a step.
+        """Return the currents in mA, shape ``(n_heaters,)``, with an error of at most ``info.readback_tolerance_ma``.
 
         Raises:
             NotSupportedError: ``info.readback`` is false.

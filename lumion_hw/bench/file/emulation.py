@@ -31,7 +31,6 @@ class HeaterEfficiencyModel(StrictModel):
 
 
 def _model_field(key: EmulationKey) -> tuple[Any, Any]:
-    """Return the pydantic type and field of a key in section ``emulation``."""
     if isinstance(key.default, bool):
         return Flag, Field(key.default, description=key.description)
     ge, gt = (key.low, None) if key.low_is_allowed else (None, key.low)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def _validate_device(device: object) -> object:
-    """Validate a device entry with the model of its kind, importing the kind."""
     if not isinstance(device, Mapping):
         if isinstance(device, DeviceModel):
             return device
@@ -264,7 +263,7 @@ class ServerModel(StrictModel):
 
     @property
     def risks(self) -> frozenset[str]:
-        """All risk groups of the server."""
+        """Names of the risk groups of the server: servers in one group can fail together."""
         return frozenset(self.risk_groups) | ({self.risk_group} if self.risk_group is not None else frozenset())
 
 

@@ -60,9 +60,9 @@ def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polar
     from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 
     is_serial = serial_baud(link.name) is not None
-    polarimeter = NovoptelPm1000(link, clock, device=name, serial_line=is_serial, expected_serial=model.serial)
-    polarimeter.open()
-    return model.set_up(polarimeter)
+    return model.open_device(
+        NovoptelPm1000(link, clock, device=name, serial_line=is_serial, expected_serial=model.serial)
+    )
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000:

@@ -72,7 +72,6 @@ def channels_of_module(module: str) -> int:
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check the heaters, that the mesh uses no photodiodes, and that the modules have enough channels."""
     yield from heater_check(bench, name)
     yield from compliance_check(bench, name)
     if bench.mesh.get("controller") != name:
@@ -114,7 +113,6 @@ def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshContr
 
 
 def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolChain:
-    """Return an emulated chain, by default with as many modules as the mesh needs."""
     from lumion_hw.emulator.mesh.qontrol import (
         BAUD,
         OPEN,
@@ -162,7 +160,6 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
 
 
 def _number(text: str) -> int | None:
-    """Return the serial number of a module; ``None`` for ``****``."""
     return None if text.startswith("*") else int(text, 16)
 
 

@@ -156,13 +156,7 @@ class BudgetViolation:
 
 
 def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterator[BudgetViolation]:
-    """Yield every value of a link budget that violates a limit, the most important first.
-
-    Args:
-        request: The request.
-        budget: The budget.
-        hops: Number of PUCs on the longest arm.
-    """
+    """Yield every value of a link budget that violates a limit, the most important first."""
     margin = f", with {request.min_margin_db:g} dB of margin" if request.min_margin_db else ""
     margin_field = "min_margin_db" if request.min_margin_db else None
     crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB

@@ -47,7 +47,7 @@ policy_option = click.option(
 
 
 def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check whether a calibration record may be used on a bench, and print warnings; raises as ``check_use``."""
+    """Check whether a calibration record may be used on a bench, and print warnings. Raises as ``check_use`` does."""
     from lumion_hw.bench.record_use import check_use
     from lumion_hw.mesh.record.validity import CalibrationWarning
 

@@ -1,8 +1,7 @@
 """Changes of an emulated chip over hours and days: its temperature drifts, its heaters age.
 
-No data on the drift of such chips is published; all figures are assumptions. Drift is off unless the bench file
-enables it. A bench starts with the parameters that its seed draws. :class:`SlowDrift` changes them with the clock, and
-the chip can be several days old when the bench opens.
+No data on the drift of such chips is published; all figures are assumptions. Drift is off unless the bench file enables
+it. A bench starts with the parameters drawn from its seed, and the chip can be several days old at the start.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ DAY_S = 86_400.0
 _STEP_S = 1.0
 """Time step; changes within one step are negligible."""
 _MIN_CHANGE_K = 1e-3
-"""Change of the controlled temperature in K above which the chip follows at once: about 2e-3 rad of phase."""
+"""Temperature change in K, about 2e-3 rad of phase, above which the chip is updated at once."""
 _TEMPERATURE_TIME_S = 3_600.0
 """Correlation time of the remaining temperature error, which follows the room temperature (assumed)."""
 _AGEING_TIME_S = 30.0 * DAY_S
@@ -63,11 +62,10 @@ class SlowDrift:
         aged_s: Time in s since the parameters were drawn.
 
     Attributes:
-        temperature_k: Temperature of the chip in K relative to the one for which its parameters were drawn.
-        on_change: Functions that are called with the temperature whenever it has changed.
-        held_k: Returns the temperature at which a controller holds the chip, relative to the one for which the
-            parameters were drawn; the chip varies about this temperature. ``None`` for a chip without controller, which
-            stays at 0.
+        temperature_k: Temperature of the chip in K relative to that for which its parameters were drawn.
+        on_change: Functions that are called with ``temperature_k`` after every change.
+        held_k: Returns the temperature, in the same scale, at which a controller holds the chip. ``None`` for a chip
+            without controller, whose temperature is 0 on average.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ _STATES: tuple[State, State] = ("bar", "cross")
 
 
 NOT_CERTIFIED = "not certified: "
-"""Prefix of those fault texts of a record that say why its calibration was not certified."""
+"""Prefix of the fault texts in a record that say why its calibration was not certified."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ class CalibrationRecord:
     def extra_physics(self) -> dict[str, NDArray[np.float64]]:
         """Parameters of effects fitted in addition to the standard chip model, by name.
 
-        Pair crosstalk has shape ``(2E + J, 2E)``, in rad/mW.
+        Pair crosstalk has shape ``(2 n_pucs + n_joints, 2 n_pucs)``, in rad/mW.
 
         Raises:
             CalibrationError: The pair crosstalk array is missing.
@@ -370,8 +370,7 @@ class CalibrationRecord:
     def to_json(self, arrays_file: str | None = None) -> str:
         """Return the record as a JSON document, including its content hash.
 
-        Args:
-            arrays_file: Name of the side file, if the arrays are stored.
+        ``arrays_file`` is the name of the side file, if the arrays are stored.
 
         Raises:
             ConfigError: The record contains NaN or infinity, which JSON cannot store; the message names the entry.

@@ -69,11 +69,7 @@ def _reported(turns: Iterable[int], first_round: int, rounds: int, progress: Pro
 
 
 class Negotiation:
-    """Routes the circuits of one request.
-
-    Args:
-        request: The routing problem, without groups of equal length (the caller replaces them by exact lengths).
-    """
+    """Routes the circuits of a request without groups of equal length (the caller replaces these by exact lengths)."""
 
     def __init__(self, request: RoutingProblem) -> None:
         self._request = request

@@ -117,7 +117,7 @@ class Meters(SimulatedBench):
 
     measures_resistances = False
 
-    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+    def heater_resistances_ohm(self) -> np.ndarray:
         return np.full(2 * self.mesh.n_pucs, np.nan)
 
     def fibre_dbm(self) -> dict[int, float]:
