@@ -250,7 +250,7 @@ class BoardCore:
         return self._chip_temp if self.profile.has(Feature.CHIP_TEMPERATURE) else None
 
     def set_chip_temp(self, chip_temp: int, at_s: float) -> None:
-        """Set the chip temperature in 0.01 degrees C. Above ``temp_trip`` it is a fault condition."""
+        """Set the chip temperature in 0.01 degrees C. A temperature above ``temp_trip`` is a fault condition."""
         self._chip_temp = chip_temp
         self._check_temperature()
         if self._is_hot:
