@@ -167,7 +167,6 @@ def _judged(
 def _dead(
     element: Literal["source", "monitor"], ports: Sequence[int], alive: Sequence[int], text: str
 ) -> tuple[Defect, ...]:
-    """Return one defect for every source or monitor that does not work."""
     return tuple(
         Defect(f"dead {element}", element, port, text.format(port=port)) for port in ports if port not in alive
     )

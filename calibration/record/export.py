@@ -71,7 +71,6 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def _named(found: MeshParameters) -> dict[str, Any]:
-    """Return all mesh parameters by name, including those of additional effects."""
     values = {each.name: getattr(found, each.name) for each in fields(MeshParameters)}
     del values["extra_physics"]
     return values | dict(found.extra_physics)

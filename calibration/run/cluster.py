@@ -105,7 +105,6 @@ def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) ->
 
 
 def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
-    """Wait for jobs to finish, at most a given time, and return the futures of the finished ones."""
     if not futures:
         time.sleep(_ASK_EVERY_S)
         return ()

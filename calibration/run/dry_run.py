@@ -405,7 +405,6 @@ class _RunPlanner:
         return StagePlan("sweeps", settings, len(self._nominal.sources), seconds, self._peak_mw(self._swept_ma2()))
 
     def _swept_ma2(self) -> float:
-        """Return the largest squared current of a sweep."""
         return BootstrapPlan().sweeps.reach_ma2(self._nominal.heaters, self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:

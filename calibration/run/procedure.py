@@ -242,7 +242,6 @@ class Calibration:
         return Likelihood(start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT)
 
     def _reach_ma(self) -> NDArray[np.float64]:
-        """Return the largest random current of every heater, shape ``(heaters,)``."""
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:

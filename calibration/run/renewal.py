@@ -225,7 +225,6 @@ class DriftRun:
         return renew(self._model, self._likelihood(fitted), self.last, self.days, self.drift)
 
     def _random_settings(self) -> Observations:
-        """Return the settings with the most information about drift, without readings."""
         laws = [heater.law for entry in self.record.pucs for heater in (entry.upper, entry.lower)]
         max_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
         walk = IncrementalSettings(max_ma, self._sources, self._model.space.monitors, settings_per_source=_STAY)

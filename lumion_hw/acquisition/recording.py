@@ -153,6 +153,6 @@ def _read_hdf5(source: Path, patterns: Sequence[str]) -> RecordedLog:
         if odd := [
             each.name for each in columns if len(each.state) != len(time_s) or not set(each.state) <= set(State)
         ]:
-            raise ValueError(f"the states of {odd[0]} are invalid")
+            raise ValueError(f"this version does not know the reading states of {odd[0]}")
         check_rows(source, header, index)
         return RecordedLog(header, index, time_s, columns)

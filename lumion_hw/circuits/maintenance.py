@@ -309,7 +309,7 @@ class CircuitMaintenance:
         }
 
     def record_with_drift(self) -> CalibrationRecord:
-        """Return the calibration record, updated with the passive phases that were measured in service."""
+        """Return a copy of the calibration record with the passive phases that were measured in service."""
         return record_with_drift(self._setup.record, self.drifted_rad)
 
     # -- looking ------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ class OutputPowerReader:
         return self._monitor_w(out.port)
 
     def read_fastest_w(self, out: OutputPath) -> float:
-        """Return a value proportional to the power of an output, read by its monitor in the mesh, or else its meter.
+        """Return a value proportional to the power of an output, from its monitor in the mesh, or else from its meter.
 
         Raises the errors of :meth:`read_w`.
         """

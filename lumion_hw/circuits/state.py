@@ -188,7 +188,7 @@ class MeshDifference:
     circuits: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the difference as text."""
+        """Return the difference between recorded and driven currents as text."""
         noted, driven = (" and ".join(f"{ma:.3f}" for ma in pair) for pair in (self.noted_ma, self.driven_ma))
         users = f", used by {', '.join(self.circuits)}" if self.circuits else ", used by no circuit"
         return f"PUC {self.puc}: {driven} mA driven, {noted} mA recorded{users}"
@@ -266,7 +266,7 @@ class CircuitJournal:
         Raises:
             LumionError: The disk is full; the change remains unfinished.
         """
-        entry = _ended_entry(outcome, state)
+        entry = {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
         self._lines.append(entry)
         self.state, self.unfinished = state, None
         self._lines.restart_if_large(entry)
@@ -462,10 +462,6 @@ def _differences(
         noted, driven = noted_ma.reshape(-1, 2)[puc].tolist(), driven_ma[puc].tolist()
         passing = tuple(circuit.name for circuit in circuits if puc in circuit.pucs)
         yield MeshDifference(puc, (noted[0], noted[1]), (driven[0], driven[1]), passing)
-
-
-def _ended_entry(outcome: str, state: CircuitState) -> dict[str, Any]:
-    return {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
 
 
 def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[CircuitState, UnfinishedChange | None]:

@@ -214,7 +214,7 @@ class EmulatedBench:
 
         Args:
             name: Device name in the bench file.
-            module: The module. Its ``advance`` is called with the clock, and faults act on it.
+            module: The module. Faults act on it, and its ``advance`` is called before every reading of light.
             target: The module as a device on the I2C bus.
         """
         from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge

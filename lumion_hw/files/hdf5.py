@@ -60,7 +60,7 @@ class Hdf5Reader:
         """Return the names of the top-level datasets."""
         h5py = require_hdf5()
         if len(self._file) > _MAX_NAMES:
-            raise ValueError(f"it has {len(self._file)} entries")
+            raise ValueError(f"it has {len(self._file)} entries, more than {_MAX_NAMES}")
         return [name for name in self._file if self._file.get(name, getclass=True) is h5py.Dataset]
 
     def made_by(self) -> str:

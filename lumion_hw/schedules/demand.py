@@ -80,7 +80,7 @@ def demand_from_counts(
         )
     check_ranks(len(matrix), "a demand")
     if not 0.0 < bytes_per_count < _MAX_BYTES:
-        raise ConfigError(f"cannot use {bytes_per_count} bytes per count", hint="Give a positive number.")
+        raise ConfigError(f"bytes_per_count must be above 0 and below {_MAX_BYTES}, not {bytes_per_count}")
     with np.errstate(over="ignore", invalid="ignore"):
         in_bytes = matrix * bytes_per_count
     wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MAX_BYTES)))

@@ -175,7 +175,7 @@ def test_tokens_become_bytes_and_experts_ranks() -> None:
         ([[1]], {}, "1 ranks"),
         ([], {}, "a demand must be a matrix"),
         ([["a"]], {}, "matrix of numbers"),
-        ([[0, 1], [1, 0]], {"bytes_per_count": math.nan}, "bytes per count"),
+        ([[0, 1], [1, 0]], {"bytes_per_count": math.nan}, "bytes_per_count must be"),
     ],
 )
 def test_demands_that_make_no_sense_are_refused(counts: object, options: dict[str, object], message: str) -> None:

@@ -19,8 +19,8 @@ class PhotodiodeArray:
 
     Args:
         sizes: Sizes of the imperfections.
-        rng: Random numbers for the offset drift.
-        now_s: Time at which the drift of the offsets starts from 0.
+        rng: Random numbers for the drift of the dark readings (offsets).
+        now_s: Time at which the drift starts from 0.
     """
 
     def __init__(self, sizes: EffectSizes, rng: np.random.Generator, now_s: float) -> None:

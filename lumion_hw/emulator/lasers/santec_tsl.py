@@ -150,7 +150,7 @@ class EmulatedSantecTsl(ScpiDevice):
         settings: Settings that the host has made.
         laser: Physical model of the light. Its true errors, which the host cannot read, are for tests only.
         diode: Whether the laser diode is on.
-        shut: Whether the shutter is closed.
+        shutter_closed: Whether the shutter is closed.
     """
 
     def __init__(

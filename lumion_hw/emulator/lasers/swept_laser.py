@@ -216,7 +216,7 @@ class SweptLaser:
         self._before, self._trajectory = self._trajectory, trajectory
 
     def _move(self, from_nm: float, to_nm: float, begin_s: float) -> tuple[float, float]:
-        """Return the times at which a wavelength change has moved, and at which it has settled."""
+        """Return the times at which the laser reaches a new wavelength, and at which it has settled there."""
         arrival_s = begin_s + abs(to_nm - from_nm) / self.profile.move_nm_per_s
         return arrival_s, arrival_s + self.profile.settle_s
 

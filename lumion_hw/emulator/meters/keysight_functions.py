@@ -100,7 +100,7 @@ class HeadRack:
 
 @dataclass
 class _SlotState:
-    """Parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
+    """Run parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
 
     plans: dict[RunFunction, MeterRunPlan] = field(
         default_factory=lambda: {

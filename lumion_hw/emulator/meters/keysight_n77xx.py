@@ -1,6 +1,6 @@
 """Emulated Keysight N7744A/45A/44C/45C multiport optical power meter.
 
-Command language: Keysight N774xC Programming Guide; the part in common with the mainframes is in
+Command language: Keysight N774xC Programming Guide. Commands that the mainframes have too are in
 :mod:`~lumion_hw.emulator.meters.keysight_meter`. Ranges end at -70 and +10 dBm.
 """
 

@@ -115,7 +115,7 @@ class EmulatedSantecMpm(Switchable):
     Attributes:
         addresses: Reported GPIB and network addresses, by the word of the command.
         heads: Every port by module and port number.
-        level: Gain of every port, 1 to 5.
+        gain_level: Gain of every port, 1 to 5.
         automatic: Whether each port is read with automatic ranging.
         mode: Measurement mode.
         averaging_ms: Averaging time.

@@ -90,7 +90,7 @@ class Squeezers:
         period_mv: Drive of each squeezer for a full turn.
         offset_rad: Retardance of each squeezer without drive.
         now: Returns the time of the clock.
-        profile: Imperfections.
+        profile: Imperfections of the squeezers.
     """
 
     def __init__(

@@ -105,10 +105,10 @@ class ChainTruth:
     Attributes:
         frequency_hz: Optical frequency of the module.
         launch: Jones vector of the launched light, shape ``(2,)``.
-        fibre_in: Unitary of the fibre before the controller, shape ``(2, 2)``; drifts.
-        fibre_out: Unitary between controller and chip, shape ``(2, 2)``; drifts.
-        squeezer_period_mv: Shape ``(4,)``; drive for a full turn.
-        squeezer_offset_rad: Shape ``(4,)``; retardance without drive.
+        fibre_in: Jones matrix of the fibre before the polarization controller, shape ``(2, 2)``; it drifts.
+        fibre_out: Jones matrix of the fibre between controller and chip, shape ``(2, 2)``; it drifts.
+        squeezer_period_mv: Shape ``(4,)``; drive of each fibre squeezer for a full turn.
+        squeezer_offset_rad: Shape ``(4,)``; retardance of each fibre squeezer without drive.
     """
 
     frequency_hz: float

@@ -76,8 +76,8 @@ class SpectralLine:
 class OpticalWorld:
     """Optical model that computes all light on the emulated bench.
 
-    Fields and powers per unit of launched light are cached. Every reading first checks whether anything that they
-    depend on has changed since the previous reading (:meth:`_follow_state`), so no caller has to clear a cache.
+    Fields and powers per unit of launched light are cached. Every reading first drops those that are no longer valid
+    (:meth:`_follow_state`), so no caller has to clear a cache.
 
     Args:
         mesh: Layout of the mesh.

@@ -56,7 +56,8 @@ class SfpProfile:
         reinit_s: Time in s after which a module that had a fault sends light again once TX_DISABLE ends; also the
             duration of a change of power level.
         latched_flags: Whether alarm and warning flags stay set until they are read; vendors differ.
-        thresholds: High alarm, low alarm, high warning, low warning of each monitor, in degC, V, mA, dBm, dBm.
+        thresholds: High alarm, low alarm, high warning and low warning by monitor, in degC, V, mA (bias) and dBm
+            (powers).
     """
 
     launch_dbm: float = 1.0

@@ -18,7 +18,7 @@ THRESHOLDS: Mapping[str, tuple[float, float, float, float]] = MappingProxyType(
         "rx_power": (0.0, -20.0, -1.0, -15.8),
     }
 )
-"""High alarm, low alarm, high warning, low warning of each monitor, in degC, V, mA, dBm, dBm."""
+"""High alarm, low alarm, high warning, low warning by monitor: degC, V, mA (bias), dBm (powers)."""
 
 _ALARM_LEVELS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 

@@ -79,7 +79,7 @@ class MeshTopology(ABC):
 
     @property
     def drawn(self) -> MeshTopology:
-        """The same mesh with corners for a picture; by default its own."""
+        """The mesh to draw in a picture, which may have other positions; by default this mesh."""
         return self
 
     @abstractmethod

@@ -146,13 +146,14 @@ def mesh_svg(
     key, key_rows = _key(mesh, page, marks)
     circuits_top = page.mesh_bottom + MARGIN + _ROW_HEIGHT * (key_rows - 1)
     height = circuits_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
+    strongest_dbm = max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
     parts = [
         *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
         *_joints(mesh, page),
         *(() if field is None else _field(mesh, page, field, field_range_db)),
         *_cells(mesh, page, marks),
         *(() if values is None else value_figures(mesh, page, values)),
-        *(line for circuit in circuits for line in _line(mesh, page, circuit, _strongest_dbm(paths))),
+        *(line for circuit in circuits for line in _line(mesh, page, circuit, strongest_dbm)),
         *_numbers(mesh, page, marks),
         *_ports(mesh, page, ports_labelled),
         *(line for circuit in circuits for line in _names(page, circuit)),
@@ -341,10 +342,6 @@ def _is_unused(mesh: MeshTopology, puc_port: int) -> bool:
 def _drawn_ports(mesh: MeshTopology) -> list[int]:
     """Return all ports except the ends of unused waveguides, which would hide other ports."""
     return [port for port in range(mesh.n_ports) if port not in mesh.unused_ports]
-
-
-def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
-    return max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
 
 
 def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:

@@ -38,14 +38,14 @@ class BlockWire:
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardBlock:
-    """A part of a mesh that N modes cross in parallel, each in its own row.
+    """A part of a hexagonal mesh that N modes cross, each along its own row (one slanted PUC per zig-zag line).
 
     Attributes:
         mesh: The mesh.
         first_row: Row of mode 0.
         n_modes: Number of modes.
-        wires: Slanted PUCs by zig-zag and mode; there is one zig-zag more than columns of mixers.
-        mixers: By column and mode: the horizontal PUC, and whether the mode is on its lower rail.
+        wires: Slanted PUCs by zig-zag line and mode; there is one line more than columns of mixing PUCs.
+        mixers: By column and mode: the horizontal PUC that mixes two modes, and whether the mode is on its lower rail.
         inputs: Port where each mode enters.
         outputs: Port where each mode leaves.
     """

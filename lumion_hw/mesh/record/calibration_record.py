@@ -74,7 +74,7 @@ _STATES: tuple[State, State] = ("bar", "cross")
 
 
 NOT_CERTIFIED = "not certified: "
-"""Prefix of those fault texts of a record that say why its calibration was not certified."""
+"""Prefix of the fault texts in a record that say why its calibration was not certified."""
 
 
 @dataclass(frozen=True)

@@ -120,9 +120,10 @@ class _Neighbourhood:
         self.unknowns = len(self._tails) * len(pairs)
 
     def prices(self) -> NDArray[np.float64] | None:
-        """Return arc prices that may prove a request impossible; ``None`` if circuits fit when split into fractions.
+        """Return prices per wave and PUC state that may prove a request impossible; ``None`` if all circuits fit.
 
-        The linear program routes the largest possible fraction of each circuit; its dual values are the prices.
+        The linear program may split circuits into fractions, and routes as much of them as possible. Its dual values
+        are the prices.
         """
         import scipy.sparse as sp
         from scipy.optimize import linprog

@@ -49,7 +49,7 @@ class ItlaRequest:
     Attributes:
         register: Register number.
         data: 16 bits to write.
-        write: Whether it is a write rather than a read.
+        write: Whether the request is a write rather than a read.
         repeat: Whether the host requests the last reply again.
     """
 

@@ -72,7 +72,7 @@ class ItlaSettings:
         first_mhz: Frequency of channel 1.
         power_cdbm: Power in hundredths of a dBm.
         fine_mhz: Fine tuning.
-        stored: Values of the registers that have no other effect than to store them.
+        stored: Values of the registers that only store a value.
     """
 
     channel: int = 1

@@ -29,7 +29,7 @@ class StoredConfiguration:
     """One complete configuration of the emulated board.
 
     Attributes:
-        common: The GLOBAL block.
+        common: Settings of the whole board (block GLOBAL of section 7).
         limits: One limit record per channel (``LIMIT_DTYPE``).
         crc32: CRC-32 of the configuration, as host and board compute it.
     """

@@ -116,8 +116,8 @@ class BoardCore:
         boot_id: Random number of this power-up.
 
     Attributes:
-        sweep_over: Called with the reason and the tick of the last change when a sweep ends early; the outputs are in
-            their new state by then.
+        on_sweep_end: Called when a sweep ends early, after the outputs have changed, with the reason and the tick of
+            the change.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class BoardCore:
         return self._chip_temp if self.profile.has(Feature.CHIP_TEMPERATURE) else None
 
     def set_chip_temp(self, chip_temp: int, at_s: float) -> None:
-        """Set the chip temperature in 0.01 degrees C. Above ``temp_trip`` it is a fault condition."""
+        """Set the chip temperature in 0.01 degrees C. A temperature above ``temp_trip`` is a fault condition."""
         self._chip_temp = chip_temp
         self._check_temperature()
         if self._is_hot:

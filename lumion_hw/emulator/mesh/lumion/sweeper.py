@@ -130,7 +130,7 @@ class RunPlan:
         sweep_id: Number of the image.
         image: Uploaded sweep image (program of the sweep).
         channels: Recorded monitors, ascending.
-        repeat: Number of passes; each starts from the start table or the base table again.
+        repeat: Number of passes. Each begins with the image's start table, or with the table driven before the sweep.
     """
 
     generation: int

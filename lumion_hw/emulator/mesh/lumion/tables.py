@@ -142,7 +142,7 @@ def _armed_reply(core: BoardCore, armed: ArmedCommit) -> CommitReply:
 
 
 def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal | None:
-    """Return the refusal for a bank of another generation, incomplete, damaged or above limits (checks 5 to 8)."""
+    """Return the refusal if the bank is of another generation, incomplete, damaged or above a limit (checks 5-8)."""
     n_dac = core.profile.n_dac
     # The fragments of that content are missing or were lost: the host has to stage again.
     if is_newer(request.bank_generation, bank.generation):

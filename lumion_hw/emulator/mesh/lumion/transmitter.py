@@ -108,7 +108,7 @@ class Transmitter:
         return max(min(ready), peer.to_host.free_s, now_s) if ready else None
 
     def _waiting_events(self) -> list[tuple[float, Priority]]:
-        """Return the kinds of events that wait, each with the earliest time to send it."""
+        """Return the kinds of waiting events, each with the earliest time to send it."""
         waiting_events = [(_IMMEDIATELY, Priority.FAULT)] if self._faults else []
         light = self._watch.next_ready_s()
         if light is not None:

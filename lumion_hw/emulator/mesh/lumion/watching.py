@@ -107,7 +107,7 @@ class MonitorWatch:
         return self._core.edge_s(self._next_edge)
 
     def run_due(self, until_s: float) -> None:
-        """Carry out the scan of the watched monitors that is due; the next other event is at ``until_s``."""
+        """Carry out the scan of the watched monitors that is due; nothing else happens before ``until_s``."""
         core = self._core
         due = (core.tick_number(until_s) - self._next_edge) // self._period + 1
         # The light is constant, so the last scans decide the result of all missed ones.

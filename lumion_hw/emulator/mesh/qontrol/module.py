@@ -132,7 +132,7 @@ class EmulatedQ8:
         }[quantity]
 
     def check(self, quantity: str, local: int, value: float) -> None:
-        """Raise ``Refused`` for a set value above its limit, if the profile refuses such values."""
+        """Raise ``Refused`` for a set value above its limit, unless the profile only limits the output."""
         if value > self.limit(quantity, local) and self._profile.over_limit is OverLimit.REFUSE:
             raise Refused(OVER_VOLTAGE if quantity.startswith("V") else OVER_CURRENT, local)
 

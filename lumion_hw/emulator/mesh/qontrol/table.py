@@ -27,7 +27,7 @@ HEADER_MODES = {
     0x28: _RA,
     0x04: _X,
 }
-"""Mode by header bits, without the marker, parity and address-mode bits."""
+"""Mode of a binary request by its header byte, without the marker, parity and address-mode bits."""
 
 
 @dataclass(frozen=True)

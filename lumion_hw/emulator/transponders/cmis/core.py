@@ -17,7 +17,7 @@ from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 @dataclass
 class Appointment:
-    """One action of a module scheduled for one time; ``lasting`` appointments survive a reset of the module."""
+    """An action of a module, scheduled for a time. A reset of the module cancels it unless ``lasting``."""
 
     due_s: float
     action: Callable[[], None]

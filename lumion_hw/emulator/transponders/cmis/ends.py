@@ -306,7 +306,7 @@ class ReceiverState:
         light: Light on the detector.
         reception: Measured properties of that light.
         los: Whether loss of signal is asserted.
-        locked: Whether the receiver is locked and delivers data.
+        is_locked: Whether the receiver is locked and delivers data.
         good_since_s: Time since which the input of an unlocked receiver has been good.
         total_dbm: Total power as shown by the monitor.
         signal_dbm: Signal power as shown by the monitor.

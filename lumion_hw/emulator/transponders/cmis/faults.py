@@ -74,7 +74,7 @@ class FaultPanel:
 
     Args:
         changed: Called with the fault's name after the fault has started or ended.
-        advance: Brings the module to the present time; called before a fault starts or ends immediately.
+        advance: Brings the module to the present time; called before a fault starts or ends.
     """
 
     def __init__(self, core: Core, changed: Callable[[str], None], advance: Callable[[], None]) -> None:

@@ -58,8 +58,8 @@ class ModuleFirmware:
     Args:
         serial: Serial number.
         low_power_pin: Whether the host asserts the low-power pin.
-        optics: Provider of the light at the receivers.
-        emit: Takes the light that the module sends.
+        optics: Function that returns the light at the receivers.
+        emit: Called with the light that the module sends, at every change.
     """
 
     def __init__(self, core: Core, serial: str, low_power_pin: bool, optics: Optics, emit: Emit) -> None:

@@ -1,7 +1,7 @@
 """The host's view of a module's memory: page select, access rights per byte, and actions triggered by writes.
 
-CMIS 5.2 clause 5 and 8.2: after the last address of a half of 128 bytes follows its first. PageSelect returns to 00h if
-the module does not have the page. A read clears the flags of each byte that it returns.
+CMIS 5.2 clause 5 and 8.2: addresses wrap around within their half of 128 bytes. PageSelect returns to 00h if the module
+does not have the page. A read clears the flags of each byte that it returns.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class HostPort:
 
     Args:
         render: Updates the registers of a page before the host reads them.
-        effects: Action triggered by a write to each byte.
+        effects: Actions triggered by writes, by page and byte address.
     """
 
     def __init__(self, core: Core, render: Callable[[Page], None], effects: Mapping[tuple[Page, int], Effect]) -> None:

@@ -235,7 +235,7 @@ class EmulatedPerformance:
         return self.frozen or self._running
 
     def freeze(self) -> None:
-        """Freeze the statistics that the registers show; new samples go into a new interval."""
+        """Freeze the statistics in the registers; new samples are counted in a new interval."""
         self.frozen = copy.deepcopy(self._running)
 
     def release(self) -> None:

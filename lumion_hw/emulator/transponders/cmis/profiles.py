@@ -20,7 +20,7 @@ from lumion_hw.standards.cmis.grids import FineRange
 from lumion_hw.standards.cmis.vdm import OBSERVABLES_BY_NAME
 
 Limits = tuple[float, float, float, float]
-"""High alarm, low alarm, high warning, low warning."""
+"""The four limits of a monitor: high alarm, low alarm, high warning, low warning."""
 
 EVERY_STATE = frozenset(DataPathState)
 """All data path states."""
@@ -234,9 +234,10 @@ class ModuleProfile:
         supply_v: Supply voltage.
         tec_percent: TEC current when ready.
         laser_temperature_c: Laser temperature when ready.
-        thresholds: Limits of each monitor, in degC, V, %, degC, dBm, mA, dBm.
+        thresholds: Limits by monitor: temperatures in degC (``temperature``, ``aux2``), ``supply`` in V, TEC current in
+            % (``aux1``), ``tx_bias`` in mA, powers in dBm.
         vdm: Reported VDM observables, by group.
-        vdm_thresholds: Limits by observable code, in its unit; observables without an entry have no limits.
+        vdm_thresholds: Limits by the code of a VDM observable, in its unit; other observables have no limits.
         user_eeprom: Whether the module has page 03h.
         diagnostics: Whether the module has pages 13h and 14h.
         host_bit_rate: Bits per second of one host lane.
