@@ -83,10 +83,11 @@ class Command(_TableEnum):
     """Command codes of the protocol (protocol section 5).
 
     Attributes:
-        marks: P can be pipelined, N accepts NO_REPLY, R only reads (a repeat executes again), S slow. A mark for only a
-            part of the command (CONFIG) is left out here.
+        marks: P: can be pipelined; N: accepts NO_REPLY; R: only reads, so that a repeated request is executed again; S:
+            slow. CONFIG has none here, because its marks depend on the operation.
         states: Names of the output states that accept the command, or ``any``.
-        min_request: Minimum request payload in bytes; for CONFIG only the op byte (the rest by op, section 7).
+        min_request: Minimum request payload in bytes; for CONFIG only the operation byte, because the rest depends on
+            the operation (section 7).
     """
 
     _value_: int
@@ -221,7 +222,7 @@ class FaultSource(_TableEnum):
 
     Attributes:
         unit: Unit of ``value`` and ``limit``.
-        feature: Feature that the source needs, with ``fault_enable``; ``None`` if the source is always enabled.
+        feature: Feature that the source needs, besides its bit in ``fault_enable``; ``None`` if always enabled.
     """
 
     _value_: int

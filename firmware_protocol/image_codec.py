@@ -151,7 +151,7 @@ class ImageReader:
         return changes, table, times
 
     def end(self) -> None:
-        """Check that the image ends here. Raises ``ImageError`` if it does not."""
+        """Check that the image ends at the present offset. Raises ``ImageError`` if it does not."""
         if self._offset != len(self._data):
             # More bytes mean another version or a damaged count; such an image must not drive heaters.
             raise ImageError(self._offset, f"there are {len(self._data) - self._offset} bytes after the last point")

@@ -170,7 +170,7 @@ class RecordTrack:
         return fresh
 
     def missing(self, produced: int) -> list[range]:
-        """Return the indexes below ``produced`` that have not arrived, ascending; SWEEP_READ must fetch them."""
+        """Return the indexes below ``produced`` that have not arrived, ascending. SWEEP_READ requests such records."""
         holes, start = [], self.contiguous_end
         for island in self._later:
             if start < min(island.start, produced):

@@ -62,12 +62,10 @@ class _Slot:
 
 
 class ReplyRing:
-    """The board's side: decides which requests are executed, and keeps the last replies (protocol section 4.2).
+    """The board's side of a session: decides which requests are executed, and keeps the last replies (section 4.2).
 
-    Call ``judge`` for every request; after an EXECUTE, also ``store``, ``store_read`` or ``store_silent``.
-
-    Args:
-        window: Depth W of the ring: 1, 2, 4, 8 or 16.
+    Call ``judge`` for every request; after an EXECUTE, also ``store``, ``store_read`` or ``store_silent``. ``window``
+    is the depth W of the ring: 1, 2, 4, 8 or 16.
     """
 
     def __init__(self, window: int) -> None:
@@ -118,7 +116,7 @@ class ReplyRing:
 
 
 class SendWindow:
-    """The host's side: which sequence numbers can be in flight (protocol section 4.3).
+    """The host's side of a session: which sequence numbers can be in flight (protocol section 4.3).
 
     A new number is available only while its distance to the oldest unanswered number is below W. The limit is on this
     distance, not on the count of unanswered requests.

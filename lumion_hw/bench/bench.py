@@ -64,7 +64,7 @@ class Bench:
         link: Returns the connection to the device of a given name: a link, or the proxy of a remote device.
         clock: Clock of all devices.
         emulated: The emulated bench behind the links, if the bench is emulated in this process.
-        only: Names of the devices to open; all if not given. Other programs may use the others.
+        only: Names of the devices to open; all if not given. Other programs may use the remaining devices.
         where: Location of the devices, shown to the user.
         on_close: Called after the devices are closed.
         is_emulated_remotely: Whether the devices are emulated in another process.

@@ -30,7 +30,7 @@ class DeviceIdentity:
 
 
 def device_identities(bench: Bench, names: Collection[str] | None = None) -> dict[str, DeviceIdentity]:
-    """Return the identities of open devices of a bench by name, in the order of the bench file; by default of all.
+    """Return the identities of the open devices in ``names`` (default: all), in the order of the bench file.
 
     Raises:
         IdentityError: A module was replaced by another one since it was opened.

@@ -56,7 +56,7 @@ class ArmLevels:
     Attributes:
         received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
         diverted_at: PUC at which each arm was diverted.
-        sigma_db: Standard error of the difference.
+        sigma_db: Standard error of the difference between the arms.
         trimmed_db: Loss added on purpose to each arm after the measurement; negative where such a loss was reduced.
         failure: Why the arms' light is not accepted; empty if it is.
         unresolved: Why the arms could not be measured separately (all other attributes then have no meaning); an empty

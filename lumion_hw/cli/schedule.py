@@ -206,7 +206,7 @@ def cost(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Calculate how long schedules take, and compare them with the best fixed configuration.
+    """Calculate how long schedules take, and compare them with the best circuit configuration that never changes.
 
     Example: `lumion schedule cost ring stragglar --ranks 64 --buffer 1073741824 --delta 0.01`
     """

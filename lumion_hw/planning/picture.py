@@ -111,11 +111,8 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
 def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own") -> None:
     """Draw the probability that more accelerators are lost than there are spares, over the number of spares.
 
-    Args:
-        lost: Probabilities that exactly k of n accelerators are lost, by label of the curve, shape ``(n + 1,)``.
-        service_level: Required probability that no job lacks an accelerator.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    ``lost`` maps the label of each curve to the probabilities that exactly k of n accelerators are lost, shape ``(n +
+    1,)``. ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.

@@ -111,7 +111,7 @@ class Rack(Protocol):
 
 
 def most_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
-    """Return the side lengths a ≤ b ≤ c of the box with this volume and the smallest surface that fits the torus.
+    """Return side lengths a ≤ b ≤ c of the box of a volume with the smallest surface, within ``longest`` if given.
 
     Raises:
         ConfigError: No such box fits.

@@ -77,27 +77,27 @@ class Members:
 
     @property
     def state(self) -> NDArray[np.float64]:
-        """States s in front of the squeezers, shape ``(K, 3)``."""
+        """States s in front of the squeezers for K members, shape ``(K, 3)``."""
         return self.numbers[:, 0:3]
 
     @property
     def accepted(self) -> NDArray[np.float64]:
-        """Accepted states t, shape ``(K, 3)``."""
+        """Accepted states t of K members, shape ``(K, 3)``."""
         return self.numbers[:, 3:6]
 
     @property
     def offsets(self) -> NDArray[np.float64]:
-        """Constants o of the squeezers' retardances, rad, shape ``(K, N)``."""
+        """Constants o of the retardances of N squeezers for K members, rad, shape ``(K, N)``."""
         return self.numbers[:, 6:-2]
 
     @property
     def ln_p0(self) -> NDArray[np.float64]:
-        """Logarithms of the total power, shape ``(K,)``."""
+        """Logarithms of the total power for K members, shape ``(K,)``."""
         return self.numbers[:, -2]
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Crosstalk ε, shape ``(K,)``."""
+        """Crosstalk ε of K members, shape ``(K,)``."""
         return self.numbers[:, -1]
 
     def angles(self, phases: NDArray[np.float64]) -> list[NDArray[np.float64]]:
@@ -209,13 +209,13 @@ class LightEnsemble:
 
     @property
     def p0(self) -> NDArray[np.float64]:
-        """Total power of each ensemble member, shape ``(K,)``."""
+        """Total power of each of K ensemble members, shape ``(K,)``."""
         power: NDArray[np.float64] = np.exp(self._members.ln_p0)
         return power
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Accepted fraction of the orthogonal state for each ensemble member, shape ``(K,)``."""
+        """Accepted fraction of the orthogonal state for each of K ensemble members, shape ``(K,)``."""
         return self._members.crosstalk
 
     def overlap(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,7 +24,7 @@ from lumion_hw.polarization.retarders import RetarderChain, cross_matrix
 from lumion_hw.polarization.state_fit import LightEstimate
 
 DITHER_RAD = 0.1
-"""Distance of a reading from the maximum; it costs 0.011 dB. Noise of 0.01 dB then causes an error of 0.05 rad."""
+"""Distance of readings from the maximum on the Poincaré sphere: costs 0.011 dB, and 0.01 dB of noise gives 0.05 rad."""
 DRIFT_RAD = 0.02
 """Assumed drift per reading; dithering can follow 0.01 to 0.03 rad (docs/polarization.md, "Tracking")."""
 _NEAR_END = 0.75
@@ -86,7 +86,7 @@ class PolarizationTracker:
     """Follows the brightest polarization; all settings are drive phases in rad.
 
     Args:
-        chain: The squeezers.
+        chain: The N squeezers.
         light: Starting point: the light as the search has found it.
         phases: Present phases, shape ``(N,)``.
         low: Lowest phases, shape ``(N,)``.

@@ -46,7 +46,7 @@ class LightFabric(Protocol):
 
 
 class SwitchedLight:
-    """A simulated optical switch in place of the mesh. Ports whose connections change are dark for ``switching_s``."""
+    """A simulated optical switch in place of the mesh. A reconnected port is dark for ``switching_s`` seconds."""
 
     def __init__(self, members: Sequence[str], spares: Sequence[str], switching_s: float = 0.010) -> None:
         self._members, self._spares = tuple(members), tuple(spares)

@@ -106,7 +106,7 @@ class Forwarder:
         self._is_open = True
 
     def set_light(self, arrives: Mapping[str, str]) -> None:
-        """Forward frames only from the given sender to each receiver; return when the change is effective."""
+        """Forward to each receiver only the frames of its given sender, from now on; return when this is in effect."""
         self._request({"lit": dict(arrives)})
 
     def counts(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Remote calls of device interfaces: access checks, the calls themselves, and the streams and watches they open."""
+"""Remote calls of device interfaces: access checks, the calls, and the streams and watches that calls open."""
 
 from __future__ import annotations
 

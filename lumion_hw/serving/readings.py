@@ -337,7 +337,7 @@ class BenchReadings:
         bench.clock.run_parallel([device.update for device in devices])
 
     def setting(self, name: str) -> Setting:
-        """Return a setting.
+        """Return the setting with this name.
 
         Raises:
             ConfigError: The point is a reading and cannot be set.

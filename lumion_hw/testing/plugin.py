@@ -1,4 +1,4 @@
-"""The pytest plugin: provides an emulated bench as a fixture, with a random seed and on virtual time.
+"""The pytest plugin: provides an emulated bench as a fixture, with a given seed and on virtual time.
 
 pytest loads this module in every run, so it imports the package only when a test requests a bench.
 """

@@ -80,7 +80,7 @@ class EmulationModel(_PhysicsKeys):
         return EffectSizes.for_chip(self.physics, self.effects.model_dump(exclude_none=True))
 
     def heater_efficiency(self, p_pi_range_mw: tuple[float, float]) -> HeaterEfficiencyModel:
-        """Return the heater power for a phase of π: the values of the file, or else the given range in mW."""
+        """Return the spread of heater powers for a phase of π: from the file, or by default the given range in mW."""
         low_mw, high_mw = p_pi_range_mw
         default = HeaterEfficiencyModel()
         if "p_pi_mw" in self.model_fields_set or (low_mw, high_mw) == (default.min, default.max):

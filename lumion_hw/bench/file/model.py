@@ -243,7 +243,7 @@ class WiringModel(StrictModel):
 
 
 class AcceleratorModel(StrictModel):
-    """An accelerator of a server with its own network ports, so that it can be replaced separately."""
+    """An accelerator with its own network ports, so that it can be replaced without replacing its server."""
 
     name: Name = Field(description="Name of the accelerator.")
     nics: tuple[Name, ...] = Field(
@@ -268,7 +268,7 @@ class ServerModel(StrictModel):
 
 
 class JobModel(StrictModel):
-    """A job on servers or accelerators, and the topology that connects its members."""
+    """A job on servers or accelerators, and the topology of the links between them."""
 
     name: Name = Field(description="Name of the job.")
     members: tuple[Name, ...] = Field(min_length=2, description="Servers or accelerators, in rank order.")

@@ -134,7 +134,7 @@ def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:
 
 
 def checked_module_address(address: str) -> str:
-    """Return the address of a module unchanged.
+    """Check the address of a module, and return the address unchanged.
 
     Raises:
         ValueError: The text is not a valid address of a module or a link.

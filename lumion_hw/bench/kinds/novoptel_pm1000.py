@@ -66,7 +66,7 @@ def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polar
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000:
-    """Return an emulated polarimeter. The fibre before it rotates the polarization, by a fixed random rotation."""
+    """Return an emulated polarimeter. The fibre in front of it adds a fixed, random polarization rotation."""
     import numpy as np
 
     from lumion_hw.emulator.optics.polarization import rotation_of_stokes

@@ -24,7 +24,7 @@ Real = NDArray[np.float64]
 
 DIFFERENTIAL_RAD: dict[str, float] = {"cross": 0.0, "bar": math.pi}
 """Phase of the upper arm minus the lower arm in both routing states; unheated balanced PUCs are in cross
-(docs/mesh.md)."""
+(docs/mesh.md#fields)."""
 
 _TURN = 2.0 * math.pi
 _MAX_ROUNDS = 60

@@ -52,10 +52,10 @@ class UnitarySetting:
 
     Attributes:
         block: Feed-forward block that is used.
-        currents_ma: Shape ``(2 n_pucs,)``.
+        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         heat_mw: Heat of all heaters.
         matrix: Shape ``(N, N)`` for N modes; predicted field from input to output, including losses.
-        fidelity: Predicted fidelity, |tr U†V|² / (N tr V†V).
+        fidelity: Predicted fidelity |tr U†V|² / (N tr V†V) of ``matrix`` V for the requested unitary U.
         unrefined_fidelity: Predicted fidelity before the currents were refined.
         loss_db: Predicted mean loss from an input to all outputs.
     """

@@ -171,7 +171,7 @@ class Negotiation:
         self._prices.add(paths[index])
 
     def _charge(self, paths: Sequence[Nodes]) -> None:
-        """Raise the permanent price of all PUC states that circuits contest."""
+        """Raise the permanent price of all states of PUCs that circuits need in different states."""
         prices, increase = self._prices, self._unit * _HISTORY
         states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
         for arc in states:

@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 LANES = 8
-"""Samples processed together: one AVX-512 register of doubles, two AVX registers, or four NEON registers."""
+"""Number of samples processed together: one AVX-512 register of doubles, two AVX or four NEON registers."""
 
 _PARTS = ir.ArrayType(ir.VectorType(ir.DoubleType(), LANES), 2)
 _ELEMENT_BYTES = 8

@@ -96,7 +96,7 @@ _patterns_guard = threading.Lock()
 
 
 def _cached_pattern(mesh: MeshTopology) -> _Pattern:
-    """Return the pattern of a mesh; cached for all equal meshes, because building it costs more than a solution."""
+    """Return the elimination pattern of a mesh; cached, because building it costs more than a solution."""
     # Positions count too: they decide the order of elimination.
     key = b"".join(part.tobytes() for part in (mesh.mate, mesh.port_puc_port, mesh.corners))
     with _patterns_guard:

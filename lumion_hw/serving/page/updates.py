@@ -47,7 +47,7 @@ class PageUpdates:
         self._messages: dict[int, str] = {}
 
     def update(self, state: ServedState) -> None:
-        """Update the parts from a new state."""
+        """Compare a new bench state with the stored parts, and replace the parts that have changed."""
         self.number, self.time_s = state.number, state.time_s
         self._messages.clear()
         for point in state.points.values():
