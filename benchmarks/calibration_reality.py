@@ -116,7 +116,7 @@ def print_table(found: Sequence[Mapping[str, Any]]) -> None:
     for name in [row for row in rows() if any(each["row"] == row for each in found)]:
         of_row = [each for each in found if each["row"] == name]
         certified = [each for each in of_row if each["figures"].get("fit_certified")]
-        cells = [name, f"{len(certified)} of {len(of_row)}"]
+        cells = [name, f"{len(certified)}/{len(of_row)}"]
         cells += [
             _median(of_row, figure, form) for figure, form in (("passive_mrad", ".2f"), ("passive_bound_mrad", ".2f"))
         ]

@@ -1,9 +1,9 @@
-"""Calibration of a mesh with light at its ports only: heater laws, phases, couplers, losses and crosstalk.
+"""Calibration of a mesh from its ports: heater laws (phase against current), phases, couplers, losses, crosstalk.
 
 The stages of a calibration, which :class:`calibration.run.procedure.Calibration` runs (docs/calibration.md, 5):
 
-1. survey         working sources and monitors, and the noise of readings             measure/survey.py
-2. sweeps         law of every heater, one at a time on any background                measure/heater_sweeps.py
+1. survey         working sources and monitors, and the noise of readings             measure/port_survey.py
+2. sweeps         law of every heater, swept while all others stay constant           measure/heater_sweeps.py
 3. random         a few hundred random settings, the data of all further stages       measure/design.py
 4. search         rough passive and loop phases as a start point for the fit          fit/phase_search.py
 5. global fit     all parameters from all readings, by maximum likelihood             fit/global_fit.py

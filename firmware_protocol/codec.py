@@ -206,7 +206,6 @@ class Message:
         return pack_fixed(self.layout, values) + (array if isinstance(array, bytes) else array.tobytes())
 
     def _counts(self) -> dict[str, int]:
-        """Return the values of the count fields, which transmit the shape of the array."""
         field = self.layout.array
         if field is None:
             return {}

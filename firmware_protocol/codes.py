@@ -6,6 +6,7 @@ Enum members have the other columns of the specification's table as attributes, 
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
+from typing import Self
 
 PROTOCOL_MAJOR = 1
 """Protocol major version of this package, the high nibble of ``kind_version``."""
@@ -66,14 +67,27 @@ class Drive(IntEnum):
     CURRENT = 1
 
 
-class Command(IntEnum):
+class _TableEnum(IntEnum):
+    """Enum whose members have the columns of a table as attributes, in the order of the annotations of the class."""
+
+    def __new__(cls, code: int, *columns: object) -> Self:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        names = [name for name in cls.__annotations__ if name != "_value_"]
+        for name, column in zip(names, columns, strict=True):
+            setattr(member, name, column)
+        return member
+
+
+class Command(_TableEnum):
     """Command codes of the protocol (protocol section 5).
 
     Attributes:
-        marks: P can be pipelined, N accepts NO_REPLY, R only reads (a repeat executes again), S slow. A mark for only a
-            part of the command (CONFIG) is left out here.
+        marks: P: can be pipelined; N: accepts NO_REPLY; R: only reads, so that a repeated request is executed again; S:
+            slow. CONFIG has none here, because its marks depend on the operation.
         states: Names of the output states that accept the command, or ``any``.
-        min_request: Minimum request payload in bytes; for CONFIG only the op byte (the rest by op, section 7).
+        min_request: Minimum request payload in bytes; for CONFIG only the operation byte, because the rest depends on
+            the operation (section 7).
     """
 
     _value_: int
@@ -102,15 +116,6 @@ class Command(IntEnum):
     FAULT_LIST = 0x40, "PR", "any", 8
     FAULT_CLEAR = 0x41, "", "any", 4
 
-    def __new__(cls, code: int, marks: str = "", states: str = "", min_request: int = 0) -> Command:
-        """Create the enum member from the code and the columns of the command table."""
-        member = int.__new__(cls, code)
-        member._value_ = code
-        member.marks = marks
-        member.states = states
-        member.min_request = min_request
-        return member
-
     @property
     def pipelined(self) -> bool:
         """Whether the command can overlap with other requests inside the window (protocol section 4.3)."""
@@ -118,12 +123,12 @@ class Command(IntEnum):
 
     @property
     def accepts_no_reply(self) -> bool:
-        """Whether the command accepts the NO_REPLY flag. SUBSCRIBE also accepts the flag, with RENEW."""
+        """Whether the command accepts the flag NO_REPLY. SUBSCRIBE, without this mark, accepts it with RENEW."""
         return "N" in self.marks
 
     @property
     def reads_only(self) -> bool:
-        """Whether a repeat is executed again instead of getting the stored reply; true of CONFIG ops 3, 4 too."""
+        """Whether a repeated request is executed again, not answered with the stored reply; also CONFIG ops 3 and 4."""
         return "R" in self.marks
 
 
@@ -145,7 +150,7 @@ class Stream(IntEnum):
     LIGHT = 16
 
 
-class Status(IntEnum):
+class Status(_TableEnum):
     """Status codes (protocol section 12).
 
     Attributes:
@@ -186,17 +191,8 @@ class Status(IntEnum):
     CRC_MISMATCH = 24, "", "computed CRC", "given CRC"
     UNKNOWN_FAULT = 25, "", "fault id", "newest id"
 
-    def __new__(cls, code: int, channel_means: str = "", value_means: str = "", limit_means: str = "") -> Status:
-        """Create the enum member from the code and the columns of the status table."""
-        member = int.__new__(cls, code)
-        member._value_ = code
-        member.channel_means = channel_means
-        member.value_means = value_means
-        member.limit_means = limit_means
-        return member
 
-
-class Feature(IntEnum):
+class Feature(_TableEnum):
     """Bit numbers of ``features`` (protocol section 6.4); ``has_feature`` tests a mask.
 
     Attributes:
@@ -220,20 +216,13 @@ class Feature(IntEnum):
     CLEAR_ONE = 12, "FAULT_CLEAR clears the fault it names and no other, and refuses an unknown id"
     MONITOR_WATCH = 13, "WATCH: tells by itself when light at a monitor goes and comes"
 
-    def __new__(cls, bit: int, meaning: str = "") -> Feature:
-        """Create the enum member from the bit number and the meaning of the feature."""
-        member = int.__new__(cls, bit)
-        member._value_ = bit
-        member.meaning = meaning
-        return member
 
-
-class FaultSource(IntEnum):
+class FaultSource(_TableEnum):
     """Fault sources (protocol section 11.3): bit numbers of ``faults``, ``latched`` and ``fault_enable``.
 
     Attributes:
         unit: Unit of ``value`` and ``limit``.
-        feature: Feature that the source needs, with ``fault_enable``; ``None`` if the source is always enabled.
+        feature: Feature that the source needs, besides its bit in ``fault_enable``; ``None`` if always enabled.
     """
 
     _value_: int
@@ -253,14 +242,6 @@ class FaultSource(IntEnum):
     SELF_TEST = 10, "test number", None
     ESTOP = 11, "0 host, 1 button", None
     MEMORY = 12, "", None
-
-    def __new__(cls, bit: int, unit: str = "", feature: Feature | None = None) -> FaultSource:
-        """Create the enum member from the bit number, the unit and the feature of the fault source."""
-        member = int.__new__(cls, bit)
-        member._value_ = bit
-        member.unit = unit
-        member.feature = feature
-        return member
 
     @property
     def mask(self) -> int:

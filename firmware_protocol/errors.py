@@ -10,12 +10,8 @@ class ProtocolError(Exception):
 class PayloadError(ProtocolError, ValueError):
     """A payload is shorter than its layout or its counts require. A board replies BAD_LENGTH (protocol section 5).
 
-    Args:
-        layout: Name of the layout.
-        field: Name of the first field that does not fit.
-        offset: Payload offset of that field in bytes.
-        length: Length of the received payload in bytes.
-        minimum: Required length in bytes.
+    ``field`` is the first field that does not fit, and ``offset`` is its position in the payload. The received payload
+    has ``length`` bytes, but needs ``minimum`` bytes.
     """
 
     def __init__(self, layout: str, field: str, *, offset: int, length: int, minimum: int) -> None:
@@ -32,12 +28,7 @@ class PayloadError(ProtocolError, ValueError):
 class FieldError(ProtocolError, ValueError):
     """A field has a value that the protocol does not allow. A board replies BAD_VALUE with the offset (section 5).
 
-    Args:
-        layout: Name of the layout.
-        field: Name of the field.
-        offset: Payload offset of the field in bytes.
-        value: Value of the field, if it is a number.
-        reason: Problem with the value.
+    ``offset`` is the position of the field in the payload in bytes, and ``value`` its value, if that is a number.
     """
 
     def __init__(self, layout: str, field: str, *, offset: int, value: int, reason: str) -> None:
@@ -49,11 +40,7 @@ class FieldError(ProtocolError, ValueError):
 
 
 class UnknownCommandError(ProtocolError, ValueError):
-    """No message is known for a command code. A board replies UNKNOWN_COMMAND (protocol section 12).
-
-    Args:
-        command: The code.
-    """
+    """No message is known for a command code. A board replies UNKNOWN_COMMAND (protocol section 12)."""
 
     def __init__(self, command: int) -> None:
         super().__init__(f"no message for command 0x{command:02X}")
@@ -63,10 +50,7 @@ class UnknownCommandError(ProtocolError, ValueError):
 class ChannelError(ProtocolError, ValueError):
     """A channel does not exist on the board. A board replies BAD_CHANNEL (protocol section 12).
 
-    Args:
-        channel: The channel.
-        channels: Number of existing channels.
-        point: Point of a sweep image that names the channel; ``None`` outside of a sweep image.
+    The board has ``channels`` channels. ``point`` is the point of a sweep image that names the channel, if any.
     """
 
     def __init__(self, channel: int, channels: int, point: int | None = None) -> None:
@@ -80,10 +64,8 @@ class ChannelError(ProtocolError, ValueError):
 class ImageError(ProtocolError, ValueError):
     """A sweep image has a structure that the protocol does not allow. A board replies BAD_VALUE (section 10.2).
 
-    Args:
-        offset: Image offset in bytes of the field that is wrong or does not fit.
-        reason: Problem with the field.
-        point: Number of the sweep point that contains the field; ``None`` before the first point.
+    ``offset`` is the position in bytes of the field that is wrong or does not fit. ``point`` is the number of the sweep
+    point that contains the field; ``None`` before the first point.
     """
 
     def __init__(self, offset: int, reason: str, point: int | None = None) -> None:
@@ -96,9 +78,7 @@ class ImageError(ProtocolError, ValueError):
 class FrameTooBigError(ProtocolError, ValueError):
     """A frame of this length may exceed the MTU after byte stuffing (protocol section 2.4); nothing was encoded.
 
-    Args:
-        bound: Largest wire size of the frame in bytes.
-        mtu: Largest frame allowed in bytes, both delimiters included.
+    ``bound`` is the largest wire size of the frame, ``mtu`` the largest allowed, both in bytes including delimiters.
     """
 
     def __init__(self, bound: int, mtu: int) -> None:

@@ -68,11 +68,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Frame(Header):
-    """One whole frame: header fields and payload.
-
-    Attributes:
-        payload: Bytes between header and CRC.
-    """
+    """One whole frame: header fields and payload."""
 
     payload: bytes = b""
 
@@ -229,7 +225,6 @@ class Decoder:
         return found
 
     def _end_first(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Complete the unfinished frame that was kept from earlier calls of ``feed``."""
         self._append(piece, found)
         if self._partial:
             found.append(decode_block(bytes(self._partial)))
@@ -237,7 +232,7 @@ class Decoder:
         self._skipping = False
 
     def _append(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Keep a piece of an unfinished frame. If the frame gets larger than the MTU, drop it and report it once."""
+        """Keep a piece of an unfinished frame. A frame that gets larger than the MTU is dropped and reported once."""
         if self._skipping:
             return
         # Dropped and counted once, even if the noise continues, so

@@ -1,4 +1,4 @@
-"""Writes the files generated from the schema and the locked vectors, or lists the outdated ones.
+"""Writes the files generated from the schema and the locked test vectors, or lists the outdated ones.
 
 Run in a checkout: ``python -m firmware_protocol.generate [--check]``. Exit code 0: files written, or nothing outdated;
 1: some files are outdated.

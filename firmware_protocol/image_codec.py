@@ -85,12 +85,9 @@ def pack_header(header: ImageHeader) -> bytes:
 
 
 def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool) -> bytes:
-    """Return the bytes of the record of one sweep point.
+    """Return the bytes of the record of one sweep point; ``times`` is its ``(settle_us, dwell_us)``, or ``None``.
 
-    Args:
-        body: Changes, or a whole table if ``whole`` is set.
-        times: ``(settle_us, dwell_us)`` of this point, or ``None``.
-        whole: Whether ``body`` is a whole table of codes.
+    ``body`` contains the changes, or a whole table of codes if ``whole`` is set.
 
     Raises:
         ImageError: Too many changes, or a time that does not fit 32 bits; its offset is relative to the record.
@@ -106,12 +103,7 @@ def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool
 
 
 class ImageReader:
-    """Reads a sweep image from start to end; every error names the offset at which reading stopped.
-
-    Args:
-        data: The whole image.
-        n_dac: Drive channels of the board.
-    """
+    """Reads a sweep image for a board with ``n_dac`` drive channels. Errors give the offset where reading stopped."""
 
     def __init__(self, data: bytes, n_dac: int) -> None:
         self._data = bytes(data)
@@ -159,7 +151,7 @@ class ImageReader:
         return changes, table, times
 
     def end(self) -> None:
-        """Check that the image ends here. Raises ``ImageError`` if it does not."""
+        """Check that the image ends at the present offset. Raises ``ImageError`` if it does not."""
         if self._offset != len(self._data):
             # More bytes mean another version or a damaged count; such an image must not drive heaters.
             raise ImageError(self._offset, f"there are {len(self._data) - self._offset} bytes after the last point")

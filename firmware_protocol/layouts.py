@@ -61,7 +61,6 @@ _RECORDS = (
 
 
 def _layouts(code: str, *messages: type[Message]) -> Iterator[Layout]:
-    """Yield the layouts of messages that belong to one command or event."""
     for message in messages:
         yield replace(message.layout, code=code)
 

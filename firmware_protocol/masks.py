@@ -14,11 +14,7 @@ from firmware_protocol.errors import ChannelError
 def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) -> bytes:
     """Return the shortest mask that selects ``channels``: it has no bytes after the highest channel.
 
-    Order and repetition do not matter: values are always sent in ascending channel order.
-
-    Args:
-        channels: Channels to select, at least one.
-        n_channels: Number of channels the board has.
+    Order and repetition do not matter: values are always sent in ascending channel order. The board has ``n_channels``.
 
     Raises:
         ChannelError: A channel is not in 0 … n_channels − 1.

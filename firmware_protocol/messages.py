@@ -1,4 +1,4 @@
-"""One frozen class per message; each request names its reply class. CONFIG, refusals: :mod:`~firmware_protocol.config`.
+"""One frozen class per message; each request names its reply class. :mod:`~firmware_protocol.config` has CONFIG.
 
 Every class encodes itself with the layout of the same name (:mod:`firmware_protocol.layouts`), which defines units,
 ranges and meanings of the fields. Special wire values for "none" are ``None`` here; counts are array lengths.

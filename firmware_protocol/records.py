@@ -150,11 +150,8 @@ class RecordRing:
 class RecordTrack:
     """The host's side of a sweep run: which records arrived, which are missing, and which can be acknowledged.
 
-    Args:
-        window: Number of records that the board may send beyond ``contiguous_end``.
-
-    Attributes:
-        contiguous_end: Every record with a lower index was received or given up.
+    The board may send ``window`` records beyond ``contiguous_end``. Every record below this index was received or given
+    up.
     """
 
     def __init__(self, window: int) -> None:
@@ -173,7 +170,7 @@ class RecordTrack:
         return fresh
 
     def missing(self, produced: int) -> list[range]:
-        """Return the indexes below ``produced`` that have not arrived, ascending; SWEEP_READ must fetch them."""
+        """Return the indexes below ``produced`` that have not arrived, ascending. SWEEP_READ requests such records."""
         holes, start = [], self.contiguous_end
         for island in self._later:
             if start < min(island.start, produced):

@@ -1,6 +1,7 @@
 """Calculations of the protocol that both sides share.
 
-Codes and currents (6.1), computed power (7.3), the CRCs of tables and configurations (7.2, 8.3), "newer" (conventions).
+Codes and currents (6.1), computed power (7.3), the CRCs of tables and configurations (7.2, 8.3), and the order of
+numbers that wrap around (conventions).
 """
 
 from __future__ import annotations

@@ -71,5 +71,5 @@ def schema_text() -> str:
 
 @cache
 def schema_crc32() -> int:
-    """Return the CRC-32 of the UTF-8 canonical schema text, as HELLO carries it."""
+    """Return the CRC-32 of the canonical schema text (UTF-8), which the HELLO reply contains."""
     return zlib.crc32(schema_text().encode())

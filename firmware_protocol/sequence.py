@@ -30,13 +30,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class StoredReply:
-    """The final reply to the request with one sequence number, stored for repeats.
-
-    Attributes:
-        command: Command code of the request.
-        status: Status code sent.
-        payload: Payload sent, at most 64 bytes.
-    """
+    """The final reply to one request, stored for repeats of the request; its payload has at most 64 bytes."""
 
     command: int
     status: int
@@ -68,12 +62,10 @@ class _Slot:
 
 
 class ReplyRing:
-    """The board's side: decides which requests are executed, and keeps the last replies (protocol section 4.2).
+    """The board's side of a session: decides which requests are executed, and keeps the last replies (section 4.2).
 
-    Call ``judge`` for every request; after an EXECUTE, also ``store``, ``store_read`` or ``store_silent``.
-
-    Args:
-        window: Depth W of the ring: 1, 2, 4, 8 or 16.
+    Call ``judge`` for every request; after an EXECUTE, also ``store``, ``store_read`` or ``store_silent``. ``window``
+    is the depth W of the ring: 1, 2, 4, 8 or 16.
     """
 
     def __init__(self, window: int) -> None:
@@ -124,7 +116,7 @@ class ReplyRing:
 
 
 class SendWindow:
-    """The host's side: which sequence numbers can be in flight (protocol section 4.3).
+    """The host's side of a session: which sequence numbers can be in flight (protocol section 4.3).
 
     A new number is available only while its distance to the oldest unanswered number is below W. The limit is on this
     distance, not on the count of unanswered requests.

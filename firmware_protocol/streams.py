@@ -20,8 +20,7 @@ def later_limit(present: int, offered: int) -> int:
 class EventCredit:
     """The board's side of one telemetry stream: numbers of events sent, discarded records, and the credit limit.
 
-    Args:
-        credit_limit: Limit of the SUBSCRIBE that opened the stream.
+    The first ``credit_limit`` is that of the SUBSCRIBE that opened the stream.
     """
 
     def __init__(self, credit_limit: int) -> None:

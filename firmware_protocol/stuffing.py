@@ -22,7 +22,6 @@ class StuffingError(ValueError):
 
 
 def _long_run(run: bytes, *, last: bool) -> bytes:
-    """Return the COBS groups of a run of 254 bytes or more."""
     full, rest = divmod(len(run), _GROUP)
     groups = [b"\xff" + run[i * _GROUP : (i + 1) * _GROUP] for i in range(full)]
     # A run of a multiple of 254 bytes needs a closing group only if a zero follows. At the end of the content

@@ -63,7 +63,6 @@ class SweepPoint:
     timing: PointTiming | None = None
 
     def __post_init__(self) -> None:
-        """Convert the arrays to the read-only form of the wire. Raises ``FieldError`` for values that do not fit."""
         object.__setattr__(self, "changes", changes_array(self.changes))
         if self.table is not None:
             object.__setattr__(self, "table", codes_array(self.table))
@@ -91,7 +90,8 @@ class SweepImage:
     Two images are equal if they have the same bytes.
 
     Attributes:
-        points: Sweep points, at least one. Each changes codes of the previous point; the first, of the start table.
+        points: Sweep points, at least one. Each point changes codes of the table before it, the first those of the
+            start table.
         n_avg: Scans averaged per point, 1…4096.
         settle_us: Default wait between the latch of a point and its first scan, in µs.
         dwell_us: Default minimum time from the latch of a point to the next one, in µs.
@@ -111,7 +111,6 @@ class SweepImage:
     start_table: Codes | None = None
 
     def __post_init__(self) -> None:
-        """Pad the mask to an even length and make the start table read-only."""
         object.__setattr__(self, "points", tuple(self.points))
         object.__setattr__(self, "mask", bytes(self.mask) + bytes(len(self.mask) % 2))
         if self.start_table is not None:
@@ -152,10 +151,7 @@ class SweepImage:
     def decode(cls, data: bytes, n_dac: int, n_adc: int) -> SweepImage:
         """Decode the image in ``data``; check it in the order of its bytes (protocol section 10.2).
 
-        Args:
-            data: The whole image.
-            n_dac: Drive channels of the board.
-            n_adc: Monitor channels of the board.
+        ``n_dac`` and ``n_adc`` are the numbers of drive and monitor channels of the board.
 
         Raises:
             ImageError: BAD_VALUE; with the offset of the first field that is wrong or does not fit.

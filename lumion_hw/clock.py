@@ -133,15 +133,12 @@ def _checked_period(period_s: float) -> float:
 
 
 class _Timer:
-    """A periodic action on a virtual clock."""
-
     def __init__(self, period_s: float, action: Callable[[], None]) -> None:
         self.period_s = period_s
         self.action = action
         self.is_active = True
 
     def cancel(self) -> None:
-        """Stop the periodic action."""
         self.is_active = False
 
 
@@ -165,8 +162,6 @@ class _Runner:
 
 
 class _Wait:
-    """One wait of a thread, for an instant or for an event."""
-
     def __init__(self, runner: _Runner) -> None:
         self.runner = runner
         self.is_over = False
@@ -174,8 +169,6 @@ class _Wait:
 
 
 class _VirtualEvent:
-    """An event on which the jobs of one virtual clock wait."""
-
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._is_set = False
@@ -189,7 +182,6 @@ class _VirtualEvent:
             self._clock.due_now(entry)
 
     def wait(self) -> None:
-        """Wait until the event is set."""
         if not self._is_set:
             self._clock.wait(self._waiting.append)
 
@@ -355,12 +347,7 @@ _SIGNAL_CHECK_PERIOD_S = 0.1
 
 
 class _ParallelRun(Generic[T]):
-    """One parallel run of jobs on a virtual clock.
-
-    Args:
-        clock: The clock.
-        jobs: Functions to run, two or more.
-    """
+    """One parallel run of two or more jobs on a virtual clock."""
 
     def __init__(self, clock: VirtualClock, jobs: Sequence[Callable[[], T]]) -> None:
         self._clock, self._jobs = clock, jobs
@@ -447,8 +434,6 @@ def boot_id() -> str:
 
 
 class _ThreadTicker:
-    """A periodic action on the wall clock, in its own daemon thread."""
-
     def __init__(self, period_s: float, action: Callable[[], None]) -> None:
         self._stop = threading.Event()
         self._period_s = period_s
@@ -461,7 +446,7 @@ class _ThreadTicker:
             self._action()
 
     def cancel(self) -> None:
-        """End the thread. Wait for a running action to end, unless the action itself made this call."""
+        """End the thread, after its current action unless the action itself made this call."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)

@@ -14,11 +14,7 @@ _CONNECT_S = 10.0
 
 
 def require_distributed() -> Any:
-    """Import and return the package ``distributed``.
-
-    Raises:
-        ConfigError: dask.distributed is not installed.
-    """
+    """Import and return the package ``distributed``. Raises ``ConfigError`` if it is not installed."""
     try:
         return import_module("distributed")
     except ImportError as error:

@@ -197,12 +197,12 @@ class RoutingError(LumionError):
 
 
 class NoPathError(RoutingError):
-    """No set of routes can satisfy the request; the message names the limiting ports or joints (waveguides).
+    """No set of routes can satisfy the request; the message names the limiting ports or waveguides.
 
     Args:
-        message: Text that names the limiting ports or joints.
+        message: Text that names the limiting ports or waveguides.
         ports: Ports of the circuits that exclude each other, or the port that cannot be reached.
-        cut: Joints of the bottleneck, each as ``(puc, puc)``; empty if there is no such bottleneck.
+        cut: Waveguides between PUCs that form the bottleneck, each as ``(puc, puc)``; empty without a bottleneck.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
@@ -271,12 +271,7 @@ class DeviceErrors:
 
 @dataclass(frozen=True)
 class DeviceAddress(DeviceErrors):
-    """Name and address of a device.
-
-    Attributes:
-        device: Name in the bench file.
-        address: Address at which the device is reached.
-    """
+    """Name of a device in the bench file, and the address at which it is reached."""
 
     device: str
     address: str
@@ -294,7 +289,7 @@ def exit_code(error: BaseException) -> int:
     """Return the process exit code for an error.
 
     0 ok, 1 failed, 2 usage or configuration, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy, 130 interrupted.
-    An ``ExceptionGroup`` has the code of its members if all are equal, otherwise 1.
+    An ``ExceptionGroup`` has the exit code of its errors if that is the same for all, otherwise 1.
     """
     if isinstance(error, LumionError):
         return error.exit_code

@@ -48,9 +48,9 @@ class Breakdown:
     """Failure of one element at some setting of the run.
 
     Attributes:
-        number: Heater (heater number, 2·PUC + arm), or port of a monitor.
+        number: Heater number (2·PUC + arm), or port of the monitor.
         first: Number of the first setting in which the element did not work; 0 if it has never worked.
-        turn_rad: Change of the passive phase of the heater's PUC after the failure, for a heater stuck at a current.
+        turn_rad: For a heater stuck at a constant current: change of its PUC's passive phase after the failure.
         gain: Decrease of the fit's robust cost if this failure is assumed.
     """
 
@@ -101,11 +101,7 @@ def find_dead_heater(
 ) -> Breakdown | None:
     """Return the heater whose failure explains most of the misfit; ``None`` if no heater does.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Result of the fit.
-        likelihood: The readings, in time order.
-        dead: Heaters already known to be dead.
+    The readings must be in time order. Heaters in ``dead`` are already known to be dead.
     """
     judge = _SettingCosts(model, parameters, likelihood)
     # First all heaters on every sixth setting, then the best few on all settings. This takes a sixth of the time; a
@@ -191,7 +187,7 @@ class _SettingCosts:
 
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
-    """Return the robust cost (outliers damped) of every sixth setting, with added noise for the model's errors."""
+    """Return an approximate robust cost (outliers damped): every sixth setting, with noise added for model errors."""
     few = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
     residual = few.residual(model.predict(parameters, few.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
@@ -200,15 +196,10 @@ def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likeli
 def exchange(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, one: int, other: int, prior: Prior
 ) -> tuple[MeshParameters, float]:
-    """Return a start point for a fit with the channels of two heaters exchanged, and its cost.
+    """Return a start point for a fit with the channels of two heaters exchanged, and the robust cost at this point.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Result of a fit without the two heaters, or another start point.
-        likelihood: The readings, with the currents of both channels already exchanged.
-        one: First heater.
-        other: Second heater, whose channel is exchanged with that of the first.
-        prior: Heater laws from the sweeps, each stored under the heater that the channel was assumed to drive.
+    In the likelihood, the currents of both channels are already exchanged. The prior has the heater laws from the
+    sweeps, each stored under the heater that the channel was assumed to drive.
     """
     laws = parameters.heater_law.copy()
     for heater, by in ((one, other), (other, one)):
@@ -239,14 +230,8 @@ def find_better_law(
 ) -> MeshParameters | None:
     """Return the parameters with a better law for the heater with the worst misfit; ``None`` if there is no better law.
 
-    If the signal of a heater is weak, its sweep may have given a law that is wrong by one fringe.
-
-    Args:
-        model: Model of the mesh.
-        parameters: Result of the fit.
-        likelihood: Readings with their noise.
-        heaters: Expected heaters of the chip.
-        dead: Heaters known to be dead.
+    If the signal of a heater is weak, its sweep may have given a law (phase against current) that is wrong by one
+    fringe.
     """
     misfit = mean_squared_residual(model, parameters, likelihood)[model.space.group("rho2")].copy()
     misfit[list(dead)] = 0.0

@@ -80,14 +80,14 @@ class Drift:
     """Deviation of every setting from the fit: in power, and in the phase that all PUCs have in common.
 
     Attributes:
-        taken_s: Shape ``(N,)``; time of the setting on the clock of the bench.
-        source: Shape ``(N,)``; port where the light of the setting enters.
-        power_db: Shape ``(N,)``; measured power relative to the prediction of the fit.
-        power_sigma_db: Shape ``(N,)``; standard error of the power.
-        phase_rad: Shape ``(N,)``; phase common to all PUCs, relative to the fit.
-        phase_sigma_rad: Shape ``(N,)``; standard error of the phase.
-        sure: Shape ``(N,)``; whether all heater currents are within the fitted range of their laws (not so in sweeps).
-        square_ma2: Shape ``(N,)``; sum of the squared currents of all heaters, proportional to the heat.
+        taken_s: Shape ``(settings,)``; time of the setting on the clock of the bench.
+        source: Shape ``(settings,)``; port where the light of the setting enters.
+        power_db: Shape ``(settings,)``; measured power relative to the prediction of the fit.
+        power_sigma_db: Shape ``(settings,)``; standard error of the power.
+        phase_rad: Shape ``(settings,)``; phase common to all PUCs, relative to the fit.
+        phase_sigma_rad: Shape ``(settings,)``; standard error of the phase.
+        sure: Shape ``(settings,)``; whether all heater currents are in the range for which the heater laws were fitted.
+        square_ma2: Shape ``(settings,)``; sum of the squared currents of all heaters, proportional to the heat.
     """
 
     taken_s: Real
@@ -101,13 +101,13 @@ class Drift:
 
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; which settings measure the phase common to all PUCs to a few milliradians."""
+        """Shape ``(settings,)``; which settings determine the phase common to all PUCs to a few milliradians."""
         tells: NDArray[np.bool_] = self.sure & (self.phase_sigma_rad < _TELLING_RAD)
         return tells
 
     @property
     def measures_power(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; which settings measure the power of the light to some hundredths of a decibel."""
+        """Shape ``(settings,)``; which settings measure the power of the light to some hundredths of a decibel."""
         tells: NDArray[np.bool_] = self.sure & (self.power_sigma_db < _TELLING_DB)
         return tells
 
@@ -144,7 +144,7 @@ class DriftTrajectories:
         )
 
     def differs(self, other: DriftTrajectories) -> bool:
-        """Return whether these drift trajectories differ significantly from those already corrected for."""
+        """Return whether these drift trajectories differ significantly from those of the last correction."""
         if self.hops.keys() != other.hops.keys():
             return True
         pairs = [(self.at_s, self.temperature_rad, other.at_s, other.temperature_rad, _FOLLOWED_RAD)]
@@ -158,7 +158,7 @@ class DriftTrajectories:
         )
 
     def corrected(self, observations: Observations, taken_s: Real, delay_s: float) -> Observations:
-        """Return the settings with the drift removed: phase drift becomes detuning, power drift scales readings."""
+        """Return the settings without drift: readings divided by the power drift, phase drift entered as detuning."""
         phase = np.interp(taken_s, self.at_s, self.temperature_rad)
         power_db = np.zeros(len(taken_s))
         for source, (hop_s, size_rad) in self.hops.items():
@@ -204,13 +204,8 @@ def measure_drift(
 ) -> Drift:
     """Measure how far power and common phase of every setting deviate from the fit; skip settings without light.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Result of the fit.
-        observations: Settings in time order.
-        taken_s: Shape ``(N,)``; time of every setting.
-        noise: Noise of a reading.
-        reach_ma: Shape ``(2E,)``; largest current of every heater in the fitted settings.
+    The settings are in time order, taken at ``taken_s``. ``reach_ma`` is the largest current of every heater in the
+    fitted settings.
     """
     # Dark settings show neither power nor phase.
     lit = np.isin(observations.source, model.space.sources)
@@ -257,13 +252,7 @@ def excess_db(
 ) -> float:
     """Return the rms error of the predicted powers in dB, without the contributions of noise and drift.
 
-    Args:
-        drift: Measured deviation of each setting in power and common phase.
-        model: Model of the mesh.
-        parameters: Parameters whose prediction error is measured.
-        observations: The settings, all with light.
-        noise: Noise of a reading.
-        min_mw: Smallest port power that is compared.
+    All settings must have light. Port powers below ``min_mw`` are not compared.
     """
     phase_rad, power_db = _smoothed_by_source(drift)
     moved = replace(
@@ -334,7 +323,7 @@ def _without_small_drift(trajectory: Real, most: float) -> Real:
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Return time and phase of the frequency jump of a source if the phases of all other sources stay constant."""
+    """Return time and phase of a source's frequency jump, if the phases of all other sources stay constant."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.measures_phase]
@@ -355,7 +344,6 @@ def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
 
 
 def _spread(values: Real) -> float:
-    """Return the sum of the absolute deviations of the values from their median."""
     spread: float = np.abs(values - np.median(values)).sum()
     return spread
 

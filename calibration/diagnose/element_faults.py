@@ -21,7 +21,7 @@ from lumion_hw.mesh.record.calibration_record import Defect
 Real = NDArray[np.float64]
 
 UNCERTAIN_LAW = "uncertain law"
-"""Kind of a defect that may disappear when more readings are measured."""
+"""Kind of a defect (uncertain phase against current of a heater) that may disappear with more readings."""
 STUCK_PUC = "stuck PUC"
 DEAD_MONITOR, FAINT_MONITOR = "dead monitor", "faint monitor"
 UNSEEN_PUC = "unseen PUC"
@@ -103,13 +103,10 @@ def heater_name(heater: int, channels: Sequence[int]) -> str:
 def heater_defects(
     heaters: Sequence[HeaterFit], channels: Sequence[int], mesh: MeshTopology, driven: NDArray[np.bool_]
 ) -> tuple[Defect, ...]:
-    """Return the defects of stuck PUCs, dead heaters, and heaters whose law remains uncertain.
+    """Return the defects of stuck PUCs, dead heaters, and heaters whose law (phase against current) remains uncertain.
 
-    Args:
-        heaters: Results of the sweeps, by heater number, 2·PUC + arm.
-        channels: Drive channel of every heater.
-        mesh: The mesh.
-        driven: Shape ``(2 n_pucs,)``; heaters that were swept.
+    ``heaters`` are the results of the sweeps by heater number (2·PUC + arm); ``driven`` marks the heaters that were
+    swept.
     """
     defects = []
     for puc in range(mesh.n_pucs):
@@ -129,7 +126,6 @@ def heater_defects(
 
 
 def _channels_text(puc: int, channels: Sequence[int]) -> str:
-    """Return the drive channels of a cell as text, such as ``channels 4 and 5``."""
     own = [channel for channel in channels[2 * puc : 2 * puc + 2] if channel != NO_CHANNEL]
     return f"channel{'' if len(own) == 1 else 's'} {' and '.join(map(str, own)) or 'none'}"
 
@@ -160,15 +156,9 @@ def mark_unseen_pucs(
     sources: Sequence[int],
     monitors: Sequence[int],
 ) -> tuple[Defect, ...]:
-    """Return the defects; PUCs that get no light are reported as unseen, not as stuck or with dead heaters.
+    """Return the defects, with PUCs whose light reaches no monitor (``unseen``) reported as unseen, not stuck or dead.
 
-    Args:
-        defects: Defects found.
-        unseen: PUCs whose light reaches no monitor.
-        channels: Drive channel of every heater.
-        mesh: The mesh.
-        sources: Ports where light enters.
-        monitors: Ports with a monitor.
+    ``sources`` and ``monitors`` are the ports where light enters and those with a monitor.
     """
     # Without light the state of a PUC is unknown; "stuck" would blame an element that may work.
     kept = [each for each in defects if _puc_of(each) not in unseen]
@@ -184,7 +174,7 @@ def mark_unseen_pucs(
 
 
 def _how_to_see(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
-    """Return why no light of the sources shows a PUC, and which further input or output would show it."""
+    """Return why no monitor receives light of a PUC, and which additional input or output would make it measurable."""
     inputs = [port for port in mesh.fibre_ports if port not in sources and _passes(mesh, [port], puc, monitors)]
     if inputs:
         return {"reason": "gets no light from your inputs", "remedy": f"Add an input at port {_either(inputs)}"}
@@ -210,7 +200,6 @@ def _either(ports: Sequence[int]) -> str:
 
 
 def _puc_of(defect: Defect) -> int | None:
-    """Return the PUC of a defect; ``None`` if the defect concerns no PUC or heater."""
     return {"puc": defect.number, "heater": defect.number // 2}.get(defect.element)
 
 
@@ -219,11 +208,8 @@ def relabel_in_low_light(
 ) -> tuple[Defect, ...]:
     """Return the defects; in low light, dark elements are reported as faint or unseen, not as dead.
 
-    Args:
-        defects: Defects to relabel.
-        contrast: Brightest reading of a typical monitor divided by the noise.
-        min_contrast: Smallest contrast at which broken elements can be recognized.
-        channels: Drive channel of every heater.
+    Light is low if the contrast (brightest reading of a typical monitor divided by the noise) is below
+    ``min_contrast``.
     """
     advice = DEFECT_TEXTS["little light"].format(contrast=contrast, least=min_contrast)
 
@@ -298,7 +284,7 @@ def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return the defects without duplicates. The defect of a stuck PUC replaces those of its two dead heaters."""
+    """Return the defects without duplicates. A stuck PUC replaces the two dead heaters reported for it."""
     stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
     kept: dict[tuple[str, str, int], Defect] = {}
     for defect in defects:
@@ -317,13 +303,8 @@ def defects_from_fit(
 ) -> tuple[Defect, ...]:
     """Return the defects of PUCs that follow from a fit: stuck PUCs, weak heaters and couplers off balance.
 
-    Args:
-        parameters: Fitted parameters; dead heaters have no law.
-        covariance: Shape ``(size, size)``; covariance of all parameters.
-        phases: Slice of the passive phases in the rows and columns of the covariance.
-        channels: Drive channel of every heater.
-        max_ma: Largest heater current allowed, in mA.
-        mesh: The mesh.
+    ``phases`` is the slice of the passive phases in the rows and columns of the covariance. ``max_ma`` is the largest
+    heater current allowed. A dead heater has no law (phase against current) among the fitted parameters.
     """
     sigma = np.sqrt(np.maximum(np.diag(covariance)[phases], 0.0))
     defects: list[Defect] = []

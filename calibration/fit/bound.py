@@ -42,15 +42,15 @@ _SET_BY_PRIOR = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Fisher information that planned settings give about P free parameters out of ``size``.
+    """Fisher information of planned settings about P free parameters; the whole parameter vector has ``size`` elements.
 
     Attributes:
         space: Layout of the parameter vector.
         free: Shape ``(size,)``; which parameters are free.
         information: Shape ``(P, P)``; Fisher information of the readings.
         prior_information: Shape ``(P, P)``; information of the prior, zeros without a prior.
-        reachable_rank: Rank that random settings with the same ports reach; ``None`` if not calculated. Settings chosen
-            for their information may reach a slightly higher rank, if a combination is close to unobservable.
+        reachable_rank: Number of parameter combinations that random settings with the same ports determine; ``None`` if
+            not calculated. Settings chosen for their information may determine slightly more.
     """
 
     space: ParameterSpace
@@ -80,7 +80,7 @@ class Bound:
         return result
 
     def sigma(self, name: str) -> Real:
-        """Return the smallest possible standard errors of a parameter group, shape ``(n,)``; see :meth:`covariance`."""
+        """Return the smallest possible standard error of each parameter in a group; see :meth:`covariance`."""
         sigma: Real = np.sqrt(np.diag(self.covariance())[self.space.group(name)])
         return sigma
 
@@ -109,7 +109,7 @@ class Bound:
         return tuple(text for _, text in sorted(texts))
 
     def unobservable_directions(self) -> Real:
-        """Return a basis of the unobservable parameter combinations, shape ``(P - rank, P)``, in parameter units.
+        """Return a basis of the unobservable combinations of P free parameters, ``(P - rank, P)``, in their units.
 
         The basis is reduced: each vector has one parameter that no other vector contains. The largest element of each
         is 1.
@@ -137,7 +137,7 @@ class Bound:
 
     @cached_property
     def _unobservable(self) -> Real:
-        """Unobservable combinations, ``(P - rank, P)``; each parameter is scaled by the root of its information."""
+        """Unobservable combinations of P parameters, each scaled by the root of its information, ``(P - rank, P)``."""
         from scipy.linalg import eigh
 
         scale = scale_of(self.information)
@@ -161,7 +161,8 @@ def plan_bound(
     Args:
         model: Model of the mesh.
         parameters: The point of evaluation; preferably the true parameters, otherwise the best estimate.
-        plan: The settings. Values of readings do not matter, but saturated or missing ones give no information.
+        plan: The settings. Saturated and missing readings give no information; the values of other readings do not
+            matter.
         noise: Noise of a reading.
         prior: Prior whose information is added to that of the readings; ``None`` for readings alone.
         free: Groups of unknown parameters, or a mask of shape ``(size,)``.
@@ -179,16 +180,11 @@ def plan_bound(
 
 
 def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likelihood) -> Bound:
-    """Return the Cramér-Rao bound of a fit's readings, with the rank that any settings of its ports can reach.
+    """Return the Cramér-Rao bound of a fit's readings, with the rank that random settings of its ports reach.
 
-    Random settings reach the rank that the ports of the model allow; more settings do not raise it
-    (docs/calibration.md, 1.3).
-
-    Args:
-        fit: The fit.
-        model: Model of the fit, with its source ports and monitor ports.
-        max_ma: Shape ``(2E,)``; largest current of every heater, 0 for heaters that stay off.
-        likelihood: Supplies the noise of a reading and the quantities that may drift from setting to setting.
+    The rank is the number of parameter combinations that the readings determine. More settings do not raise the rank
+    that random settings reach (docs/calibration.md, 1.3). ``max_ma`` is the largest current of every heater, 0 for
+    heaters that stay off. The likelihood supplies noise and drift.
     """
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))

@@ -1,9 +1,9 @@
 """A fit together with the causes that are needed to explain all readings.
 
 A fit that explains all readings is returned unchanged. Otherwise known causes are tested on its readings: drift, a
-heater that failed during the run, a heater law of the wrong fringe, two exchanged channels. The cause that explains
-most is corrected in settings and readings, and everything is fitted again, until all readings are explained or no cause
-is left.
+heater that failed during the run, a heater law that is wrong by one fringe, two exchanged channels. The cause that
+explains most is corrected in settings and readings, and everything is fitted again, until all readings are explained or
+no cause is left.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ class DiagnosedFit:
 
     @property
     def certified(self) -> bool:
-        """Whether the fit explains all readings with the given channel map and its errors are reliable."""
+        """Whether the fit explains all readings without exchanged channels, and its errors are reliable."""
         return self.fit.certified and not self.exchanged and not self.doubts
 
     @property
     def parameters(self) -> MeshParameters:
-        """Parameters at the end of the run; dead heaters have no law."""
+        """Parameters at the end of the run; heater laws (phase against current) of dead heaters are zero."""
         laws = self.fit.parameters.heater_law.copy()
         laws[sorted(self.dead)] = 0.0
         return replace(self.fit.parameters, heater_law=laws)
@@ -127,7 +127,7 @@ class TimedReadings:
 
     Attributes:
         observations: Settings and readings.
-        taken_s: Shape ``(N,)``; time of every setting.
+        taken_s: Shape ``(settings,)``; time of every setting.
     """
 
     observations: Observations
@@ -177,7 +177,7 @@ class FaultDiagnosis:
         return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
-        """Fit from a start point without a search for causes. Heaters without a law at the start count as dead."""
+        """Fit from a start point without a search for causes. Heaters whose law (phase) is zero there are dead."""
         # Heaters without a law are dead from the start and are not fitted.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
         now = self._try_other_branches(
@@ -243,14 +243,13 @@ class FaultDiagnosis:
         return self.model.work.reaches(TAKEN_IN * derivatives)
 
     def _finish_fit(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Continue a fit until it has fully converged; intermediate fits end earlier."""
         given, fit = (now.fit.parameters, now.likelihood, now.dead), now.fit
         if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
             return now
         return replace(now, fit=self._fit(*given, near=True, known=now.fit, convergence_sigma=CONVERGED_SIGMA))
 
     def _score_needed_rows(self, now: DiagnosedFit) -> Scores:
-        """Score all physical effects for a fit that explains its readings; ``chosen`` holds those that it needs."""
+        """Score the effects missing from a fit that explains its readings; ``chosen`` has those its errors require."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         return replace(scores, chosen=needed_rows(me.model.space, now.fit, scores.chosen))
@@ -285,7 +284,6 @@ class FaultDiagnosis:
         return self._scores(now).chosen
 
     def _grow_physics(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Add the physical effects that the readings require to a fit that does not explain its readings."""
         for _ in PHYSICS:
             rows = self.with_physics(now.physics)._rows(now) if now.fit.discrepancy > 0.0 else ()
             if not rows:
@@ -326,7 +324,6 @@ class FaultDiagnosis:
         return physics
 
     def _with_defects(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the diagnosed fit with a list of its defects, each with a message."""
         if now.exchanged:
             return replace(now, defects=exchanged_channel_defects(now.exchanged, self.channels))
         settings = len(now.likelihood.observations)
@@ -335,7 +332,6 @@ class FaultDiagnosis:
 
     @cached_property
     def _readings_of_live_monitors(self) -> Likelihood:
-        """Readings of all monitors that are not dead."""
         observations = self.likelihood.observations
         alive = without_dead_monitors(observations, find_dead_monitors(observations, self.likelihood.noise))
         return replace(self.likelihood, observations=alive)
@@ -426,7 +422,6 @@ class FaultDiagnosis:
         return None
 
     def _measure_trajectories(self, now: DiagnosedFit) -> DriftTrajectories:
-        """Return the drift trajectories of the run, determined from the uncorrected readings."""
         whole, noise = self.whole, self._readings_of_live_monitors.noise
         # Drift is determined from readings that are corrected for failures and exchanges, but not for earlier drift;
         # otherwise drift that is corrected already would no longer be found.
@@ -436,7 +431,6 @@ class FaultDiagnosis:
         )
 
     def _drift_gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
-        """Return by how much correction for the given drift trajectories decreases the misfit."""
         other = self._corrected_observations(replace(now, trajectories=trajectories))
         return cost_reduction(self.model, now.fit.parameters, now.likelihood, other)
 
@@ -456,7 +450,8 @@ class FaultDiagnosis:
         """Return the fit with new drift trajectories, its parameters converted to the end of these trajectories.
 
         The parameters of a fit hold for the end of its trajectories. A new end changes the phase common to all PUCs,
-        the phase common to all joints, and the source powers, each by the difference between old and new corrections.
+        the phase common to all waveguide joints, and the source powers, each by the difference between old and new
+        corrections.
         """
         following = replace(now, trajectories=trajectories, followed=now.followed + 1)
         before, parameters = now.likelihood.observations, now.fit.parameters
@@ -475,11 +470,9 @@ class FaultDiagnosis:
         return replace(following, fit=replace(now.fit, parameters=moved))
 
     def _refit(self, now: DiagnosedFit, known: FitResult | None = None) -> DiagnosedFit:
-        """Fit the readings again after correction for all known causes of misfit.
+        """Fit the readings again after correction for all known causes of misfit, starting at ``now``.
 
-        Args:
-            now: Diagnosed fit that gives the start point and the known causes.
-            known: The last fit, if its settings and parameters are almost those of the new fit; saves time.
+        ``known`` is the last fit, if its settings and parameters are almost those of the new fit; it saves time.
         """
         likelihood = self._reweight(
             replace(self._readings_of_live_monitors, observations=self._corrected_observations(now)), now.fit.parameters
@@ -587,12 +580,12 @@ class FaultDiagnosis:
 
 
 def _positions_in_run(whole: Observations, part: Observations) -> NDArray[np.int64]:
-    """Return the positions of the fitted settings in the whole run, without reference settings."""
+    """Return the positions of the fitted settings in the whole run; reference settings are not fitted."""
     return np.flatnonzero(whole.currents_ma.any(axis=1))[-len(part) :]
 
 
 def _replace_end(whole: Observations, part: Observations) -> Observations:
-    """Return all settings of the run; those that were fitted (at its end) are replaced by corrected versions."""
+    """Return all settings of the run, with the fitted ones at its end replaced by corrected versions."""
     places = _positions_in_run(whole, part)
     currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
     currents[places], reading[places] = part.currents_ma, part.reading_ma

@@ -1,8 +1,7 @@
-"""Validity of a calibration after some time, and its renewal with a few settings (docs/calibration.md, 6).
+"""Validity of a calibration after some time (docs/calibration.md, 6): assumed drift, and a check with a few settings.
 
-The prior of the new fit is the covariance of the last fit, increased by possible changes since. All parameters stay
-free, because the narrow prior keeps parameters that do not drift in place. :func:`check_health` compares predicted and
-measured readings in units of noise and standard errors.
+:func:`check_health` compares predicted and measured readings in units of noise and standard errors.
+:mod:`calibration.fit.ageing` finds out what has changed.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import mean_squared_residual
+from calibration.model.normal_equations import drift_slopes_ma
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
@@ -26,7 +24,6 @@ Real = NDArray[np.float64]
 
 MAX_CHI2 = 1.5
 """χ² per degree of freedom above which the drift does not follow :class:`DriftModel` (assumed value)."""
-_WORST = 5
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class DriftModel:
         return widened
 
     def warmed(self, space: ParameterSpace) -> Real:
-        """Return the change of all parameters when the temperature changes by one sigma, shape ``(size,)``."""
+        """Return the change of all parameters if the temperature rises by ``temperature_k``, shape ``(size,)``."""
         # A phase common to all PUCs equals the same phase on every joint: half comes from the PUC on either side.
         added = np.zeros(space.size)
         rise_rad = self.temperature_k * self.common_phase_rad_per_k
@@ -93,23 +90,6 @@ class Posterior(Protocol):
         """Return the covariance of all parameters, shape ``(size, size)``; 0 for fixed parameters."""
 
 
-@dataclass(frozen=True, eq=False)
-class Renewal:
-    """Result of the renewal of a calibration.
-
-    Attributes:
-        fit: The new fit.
-        covariance: Shape ``(size, size)``; covariance of all parameters, prior included; 0 for fixed parameters.
-        holds: Whether the measured drift agrees with the drift model.
-        worst_pucs: PUCs with the largest misfit, the worst first; measure them again if ``holds`` is false.
-    """
-
-    fit: FitResult
-    covariance: Real
-    holds: bool
-    worst_pucs: tuple[int, ...]
-
-
 def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Prior:
     """Return the prior for a fit some days after the last one.
 
@@ -128,63 +108,10 @@ def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, 
     return Prior(last.vector, np.full(space.size, np.inf), precision)
 
 
-def renew(
-    model: MeshModel, likelihood: Likelihood, last: Posterior, days: float, drift: DriftModel | None = None
-) -> Renewal:
-    """Fit about 30 new settings with the last fit as prior.
-
-    Args:
-        model: Model of the mesh.
-        likelihood: The new readings.
-        last: The last fit.
-        days: Time since the last fit.
-        drift: Assumed changes during this time.
-    """
-    drift = drift or DriftModel()
-    prior = prior_after_time(model.space, last, drift, days)
-    fit = GlobalFit(model, likelihood, prior, last.free).run(last.parameters)
-    misfit = _misfit_by_puc(model, fit.parameters, likelihood)
-    # A certified fit is not enough: χ² per degree of freedom may still show drift of another kind.
-    holds = fit.certified and fit.chi2_per_dof < MAX_CHI2
-    fitted = fit.free[last.free]  # a fit without progress never frees the fine parameters
-    information = np.zeros((len(fitted), len(fitted)))
-    information[np.ix_(fitted, fitted)] = fit.information
-    covariance = np.zeros((model.space.size, model.space.size))
-    covariance[np.ix_(last.free, last.free)] = _covariance_after_readings(
-        _aged_covariance(model.space, last, drift, days), information
-    )
-    return Renewal(fit, covariance, holds, tuple(np.argsort(-misfit)[:_WORST].tolist()))
-
-
-def _misfit_by_puc(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
-    """Return, for every PUC, the largest mean squared residual of its phase and heater parameters.
-
-    A heater that died since the last fit shows in the residual of its law.
-    """
-    misfit, space = mean_squared_residual(model, parameters, likelihood), model.space
-    heaters = misfit[space.group("rho2")].reshape(-1, 2).max(axis=1)
-    by_puc: Real = np.maximum(misfit[space.group("passive_phase_rad")], heaters)
-    return by_puc
-
-
 def _aged_covariance(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Real:
     """Return the covariance of the free parameters some days after a fit, shape ``(P, P)``."""
     wide: Real = (last.covariance() + drift.covariance(space, last.vector, days))[np.ix_(last.free, last.free)]
     return wide
-
-
-def _covariance_after_readings(covariance: Real, information: Real) -> Real:
-    """Return a covariance L·Lᵀ after new readings with Fisher information I: L·(1 + Lᵀ·I·L)⁻¹·Lᵀ.
-
-    The inverse of a sum of inverses would lose digits: a sum of frequency and loop phases is known to a milliradian,
-    but each of the two alone not even to a radian.
-    """
-    spread = np.sqrt(np.diag(covariance))
-    # Using the root keeps the digits of sums that are known to a milliradian.
-    root = np.linalg.cholesky(covariance / np.outer(spread, spread)) * spread[:, None]
-    seen = np.eye(len(root)) + root.T @ information @ root
-    after: Real = root @ np.linalg.solve(seen, root.T)
-    return 0.5 * (after + after.T)
 
 
 # A comparison uses readings whose measured or predicted value is at least this multiple of the noise floor.
@@ -199,7 +126,7 @@ _LONGEST_STEP = 0.5
 
 @dataclass(frozen=True)
 class Health:
-    """Agreement of a record with measured settings, in units of noise and its own standard errors.
+    """Agreement of a record with measured settings, relative to noise and the record's standard errors.
 
     The power of every source is free, because the polarization was aligned again.
 
@@ -226,11 +153,8 @@ class Health:
 def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior, drift: DriftModel) -> Health:
     """Compare measured readings with the predictions of a fit or record.
 
-    Args:
-        model: Model of the mesh.
-        likelihood: Readings with their noise.
-        posterior: Parameters of the fit or record, with their covariance.
-        drift: Changes that are tolerated: source power, and for ``Health.but_temperature`` also the chip temperature.
+    ``drift`` holds the changes that are tolerated: source power, and for ``Health.but_temperature`` also the chip
+    temperature.
 
     Raises:
         CalibrationError: No monitor receives light.
@@ -242,7 +166,7 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
         raise CalibrationError(
             "no monitor receives enough light to check the record", hint="Check the light sources and the monitors."
         )
-    covariance = found.covariance(spread)
+    covariance = found.covariance(spread) + np.diag(_quadratic_errors(model, likelihood, found, posterior) ** 2)
     off = np.abs(found.residual) / np.sqrt(np.diag(covariance))
     worst = int(off.argmax())
     setting, monitor = found.places[worst]
@@ -259,21 +183,25 @@ class _ComparedReadings:
     Attributes:
         residual: Reading minus prediction, shape ``(n,)``.
         slope: Derivative of the prediction by all parameters, shape ``(n, size)``.
+        drift: Change of the prediction for one sigma of each quantity that drifts between settings, shape ``(n, 2)``.
         places: Indices of setting and monitor of every reading, shape ``(n, 2)``.
     """
 
     residual: Real
     slope: Real
+    drift: Real
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals due to noise and to the given covariance of the parameters."""
-        covariance: Real = np.eye(len(self.residual)) + self.slope @ spread @ self.slope.T
+        """Return the covariance of the residuals: noise, drift between settings, and that of the parameters."""
+        setting = self.places[:, 0]
+        together = (setting[:, None] == setting) * (self.drift @ self.drift.T)
+        covariance: Real = np.eye(len(self.residual)) + together + self.slope @ spread @ self.slope.T
         return covariance
 
 
 def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParameters) -> _ComparedReadings:
-    residuals, slopes, places = [], [], []
+    residuals, slopes, drifts, places = [], [], [], []
     for part in model.linearise(parameters, likelihood.observations):
         sigma = likelihood.sigma_ma(0.0, part.settings)
         level = np.maximum(likelihood.target_ma[part.settings], part.reading_ma)
@@ -281,8 +209,26 @@ def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParamete
         told = likelihood.used[part.settings] & (level > _BRIGHT * likelihood.noise.floor_ma)
         residuals.append(likelihood.residual(part.reading_ma, 0.0, part.settings)[told])
         slopes.append((part.jacobian / sigma[..., None])[told])
+        drifts.append((drift_slopes_ma(model, parameters, part, likelihood.drift) / sigma[..., None])[told])
         places.append(np.argwhere(told) + np.array([part.settings.start, 0]))
-    return _ComparedReadings(np.concatenate(residuals), np.concatenate(slopes), np.concatenate(places))
+    return _ComparedReadings(
+        np.concatenate(residuals), np.concatenate(slopes), np.concatenate(drifts), np.concatenate(places)
+    )
+
+
+def _quadratic_errors(model: MeshModel, likelihood: Likelihood, found: _ComparedReadings, posterior: Posterior) -> Real:
+    """Return the part of the prediction errors that is not linear in the errors of the parameters, in sigmas.
+
+    An error e of the field E changes a reading by 2·E·e + e². At a dark port the second part is the larger one.
+    """
+    light = model.space.mask(("source_db", "monitor_db", *(("second_db",) if model.space.seconds else ())))
+    of_mesh = np.where(light[:, None] | light, 0.0, posterior.covariance())
+    linear = np.einsum("ij,jk,ik->i", found.slope, of_mesh, found.slope)
+    at = found.places[:, 0], found.places[:, 1]
+    level = np.maximum(likelihood.target_ma[at], likelihood.noise.floor_ma) / likelihood.sigma_ma(0.0)[at]
+    # Two: e has two components, and the errors of several PUCs add up.
+    errors: Real = 2.0 * np.maximum(linear, 0.0) / (4.0 * level)
+    return errors
 
 
 def _chi2_at_best_temperature(
@@ -291,14 +237,8 @@ def _chi2_at_best_temperature(
     """Return χ² per reading at the best-fitting temperature, including a penalty for the temperature change.
 
     A tenth of a kelvin moves a ring resonance too far for a linear model. Several temperatures are tried, and the best
-    one is refined step by step.
-
-    Args:
-        model: Model of the mesh.
-        likelihood: Readings with their noise.
-        vector: Parameter vector of the fit or record.
-        spread: Covariance of all parameter changes except those due to temperature, shape ``(size, size)``.
-        warmed: Change of the parameters for one sigma of temperature.
+    one is refined step by step. ``spread`` is the covariance of all parameter changes except those due to temperature;
+    ``warmed`` is the change of the parameters for one sigma of temperature.
     """
 
     def at(rise: float) -> tuple[float, float]:
@@ -323,5 +263,4 @@ def _chi2_at_best_temperature(
 
 
 def _chi2(residual: Real, covariance: Real) -> float:
-    """Return the mean squared residual of the compared readings, weighted with their full covariance."""
     return float(residual @ np.linalg.solve(covariance, residual)) / max(len(residual), 1)

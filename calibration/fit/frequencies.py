@@ -32,12 +32,8 @@ def find_detunings(
 ) -> MeshParameters:
     """Return parameters with source frequencies found by a scan; sources without settings stay unchanged.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Parameters that hold at the frequency of one source.
-        likelihood: Readings with light from the sources.
-        span_hz: Largest frequency offset in either direction.
-        discrepancy: Relative error of predicted fields; see :class:`calibration.model.likelihood.Likelihood`.
+    The given parameters hold at the frequency of one source. The scan extends by ``span_hz`` in both directions.
+    ``discrepancy`` is the relative error of predicted fields (:class:`calibration.model.likelihood.Likelihood`).
     """
     # The step suits loops: six PUCs turn six times as far as one.
     half = int(np.ceil(2.0 * np.pi * parameters.delay_s * span_hz / _STEP_RAD))
@@ -69,7 +65,7 @@ _MAX_UNLIKELY = 4.0
 
 
 def nearest_branches(source_phase_rad: Real) -> Real:
-    """Shift the common phase per PUC of each source by half turns so that all sources are close together."""
+    """Shift each source's common phase per PUC by half turns so that these phases are close together."""
     # Twice the phase is independent of half turns, so its mean direction does not depend on the branches.
     middle = 0.5 * float(np.angle(np.exp(2j * source_phase_rad).sum()))
     off: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
@@ -79,12 +75,9 @@ def nearest_branches(source_phase_rad: Real) -> Real:
 def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
     """Return parameters with one source shifted by half a turn per PUC, which predict almost the same light.
 
-    Args:
-        parameters: Parameter values; phases hold at the mean frequency of the sources.
-        sigma_hz: Standard error of the stated frequencies.
-
-    Returns:
-        Parameter points, the likeliest first, and by how much each increases the χ² of the source frequencies.
+    The phases of the given parameters hold at the mean frequency of the sources; ``sigma_hz`` is the standard error of
+    the stated frequencies. Each returned point, the likeliest first, comes with its increase of the χ² of the source
+    frequencies.
     """
     detuning_hz = np.array(parameters.source_detuning_hz, dtype=np.float64)
     turn_hz = 0.5 / parameters.delay_s

@@ -88,7 +88,7 @@ class Round:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """Result of a fit.
+    """Result of a fit of P free parameters.
 
     Attributes:
         parameters: The point of largest likelihood.
@@ -162,7 +162,8 @@ class _FitState:
         discrepancy: Model discrepancy η used for the reading weights of ``equations``.
         curvature: Shape ``(P, P)``; information and prior, corrected by later changes of the slope.
         gathered: Shape ``(size,)``; point at which the information was calculated, possibly by another fit.
-        taken_over_sigma: Distance in standard errors from ``point`` to ``gathered`` when its matrix was adopted.
+        taken_over_sigma: Distance from ``point`` to ``gathered`` in standard errors when the fit took over the
+            information.
     """
 
     point: Real
@@ -333,7 +334,6 @@ class GlobalFit:
         return self._model.predict(self._model.space.unpack(point), self._likelihood.observations)
 
     def _slope(self, here: _FitState) -> Real:
-        """Return the slope of log likelihood plus log prior."""
         away = (here.point - self._prior.mean)[self._free]
         slope: Real = here.equations.gradient - self._prior_information @ away
         return slope
@@ -416,7 +416,6 @@ def _stalled(history: list[Round]) -> bool:
 
 
 def _rms(step: Real, curvature: Real) -> float:
-    """Return the rms length of a step over all parameters, each in units of its standard error."""
     return float(np.sqrt(np.maximum(step @ curvature @ step, 0.0) / max(len(step), 1)))
 
 

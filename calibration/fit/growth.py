@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.pair_scores import Pairs, Tail
+from calibration.fit.pair_crosstalk import Pairs, Tail
 from calibration.fit.row_scores import Pass, RowScore, Selection
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -49,11 +49,11 @@ class Scores:
         rows: Scores of the effects that are not fitted, the largest gain first.
         chosen: Scores of the effects to add together; each still improves the fit after the effects before it.
         information: Shape ``(P, P)``; Fisher information of the settings in this pass, at the end of the fit.
-        by_segment: Shape ``(c, P)``; slope of the likelihood by segments of settings with the same light.
-        by_monitor: Shape ``(M, P)``; slope of the likelihood by monitors.
-        tail: Effect of crosstalk pairs in directions that are not fitted; ``None`` if no pairs are fitted.
-        by_reading: Shape ``(N, M)``; squared whitened residual of each setting and monitor.
-        by_source: Shape ``(S,)``; mean squared whitened residual of each source.
+        by_segment: Shape ``(c, P)``; slope of the likelihood in each of c segments of settings with the same light.
+        by_monitor: Shape ``(M, P)``; slope of the likelihood at each of M monitors.
+        tail: Errors due to the combinations of pair crosstalk that are not fitted; ``None`` if no pairs are fitted.
+        by_reading: Shape ``(N, M)``; squared whitened residual of each of N settings at each monitor.
+        by_source: Shape ``(S,)``; mean squared whitened residual of each of S sources.
     """
 
     rows: tuple[RowScore, ...]
@@ -76,13 +76,7 @@ def score_rows(
 ) -> Scores:
     """Score the physical effects that a fit does not include, and collect the data for the standard errors of the fit.
 
-    Args:
-        model: Model of the mesh that was fitted.
-        fit: The fit.
-        likelihood: The fitted readings.
-        prior: The prior of the fit, over all parameters of the model.
-        names: Names of the effects.
-        excluded: Names of effects that must not be chosen, whatever their gain.
+    ``names`` lists the effects; those in ``excluded`` are never chosen, whatever their gain.
     """
     small, known = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
     excluded = {*excluded, *(row.name for row in PHYSICS if not row.fitted)}
@@ -117,14 +111,9 @@ def pair_directions(
 ) -> PairDirections:
     """Return the best-determined combinations of pair crosstalk for a fit that already includes others.
 
-    The directions depend on the settings, so they are found anew after settings were added.
-
-    Args:
-        model: Model of the mesh that was fitted.
-        fit: The fit of at least some of the settings.
-        likelihood: The settings.
-        prior: The prior of the fit, over all parameters of the model.
-        before: Pair-crosstalk directions that the fit includes.
+    Pair crosstalk is the crosstalk from one heater to one waveguide. The best combinations depend on the settings, so
+    they are determined again after settings were added, starting from ``before``, the combinations that the fit
+    includes.
     """
     physics = model.space.physics
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
@@ -149,7 +138,7 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the parameter errors for a 100 % deviation of each heater law from its three terms, ``(P, 2E)``.
+    """Return the errors of P parameters if the law of each of 2E heaters is wrong by 100 % of its phase, ``(P, 2E)``.
 
     The three fitted terms absorb only a part of such a deviation, and their standard errors do not include the rest.
     """

@@ -95,8 +95,8 @@ class PassiveGuess:
     """Estimated passive phases.
 
     Attributes:
-        passive_rad: Shape ``(E,)``; estimated phases.
-        strength: Shape ``(E,)``; signal divided by the noise of the estimate; about 1 means no signal.
+        passive_rad: Shape ``(pucs,)``; estimated phases.
+        strength: Shape ``(pucs,)``; signal divided by the noise of the estimate; about 1 means no signal.
     """
 
     passive_rad: Real
@@ -136,12 +136,8 @@ def guess_passive_phases(
 ) -> PassiveGuess:
     """Estimate the passive phases from random settings.
 
-    Args:
-        observations: Settings with all heaters random.
-        phase_rad: Shape ``(N, 2E)``; heater phases in these settings.
-        sources: Sources in ascending order.
-        light: Mean transmission of the mesh over random settings.
-        levels: Power levels of sources and sensitivities of monitors.
+    All heaters are random in these settings; ``phase_rad`` holds the resulting heater phases, shape ``(settings,
+    heaters)``. The sources are in ascending order. ``light`` is the mean transmission of the mesh over random settings.
     """
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T[number]
@@ -221,12 +217,12 @@ class SearchPlan:
 
 @dataclass(frozen=True, eq=False)
 class SearchResult:
-    """Result of a phase search.
+    """Result of a phase search on E PUCs and J waveguide joints.
 
     Attributes:
-        passive_rad: Shape ``(E,)``; passive phases.
-        joint_rad: Shape ``(J,)``; phases of the waveguide joints between PUCs, with arbitrary unobservable parts.
-        source_phase_rad: Shape ``(S,)``; common phase per PUC for each source, in addition to the joint phases.
+        passive_rad: Shape ``(pucs,)``; passive phases.
+        joint_rad: Shape ``(joints,)``; phases of the waveguide joints between PUCs, with arbitrary unobservable parts.
+        source_phase_rad: Shape ``(sources,)``; common phase per PUC for each source, in addition to the joint phases.
         levels: Power levels of sources and sensitivities of monitors.
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light left unexplained.
@@ -249,7 +245,7 @@ class SearchResult:
 
 
 class PhaseSearch:
-    """Searches for the phases that explain readings.
+    """Searches for the phases of E PUCs and J waveguide joints that explain the readings of N settings.
 
     Args:
         model: Model of the amplitudes.
@@ -334,9 +330,7 @@ class PhaseSearch:
     def add_other_lasers(self, corrected: SearchResult, levels: Levels) -> SearchResult:
         """Extend a search result for the first source by the best phase of each other laser.
 
-        Args:
-            corrected: Search result from the light of the first source alone.
-            levels: Initial power levels of all sources and sensitivities of all monitors.
+        ``levels`` holds the initial power levels of all sources and sensitivities of all monitors.
         """
         # Monitor levels are known from this result; source levels are relative to them.
         source = np.concatenate([corrected.levels.source, levels.source[1:]])
@@ -350,7 +344,6 @@ class PhaseSearch:
         return replace(found, source_phase_rad=turned - turned[0])
 
     def _drawn_point(self, passive_rad: Real) -> Real:
-        """Return a start point: the given passive phases, random phases of the waveguide joints, and equal sources."""
         drawn = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
         return np.concatenate([passive_rad, drawn, np.zeros(self._n_sources)])
 
@@ -597,18 +590,11 @@ class PhaseSearch:
 
 
 def _to_point(found: SearchResult) -> Real:
-    """Return the parameter vector of a search result."""
     return np.concatenate([found.passive_rad, found.joint_rad, found.source_phase_rad])
 
 
 def is_same_valley(one: SearchResult, other: SearchResult, max_difference: float = _SAME_VALLEY_UNEXPLAINED) -> bool:
-    """Return whether two searches of the same readings ended in the same minimum.
-
-    Args:
-        one: First result.
-        other: Second result.
-        max_difference: Largest relative difference of the unexplained light.
-    """
+    """Return whether two searches ended in the same minimum: nearly equal phases and nearly equal unexplained light."""
     off = np.abs((one.passive_rad - other.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
     is_same_light = abs(one.unexplained - other.unexplained) <= max_difference * max(one.unexplained, other.unexplained)
     return is_same_light and bool(np.quantile(off, _SAME_VALLEY_QUANTILE) < _SAME_VALLEY_RAD)

@@ -42,7 +42,7 @@ _DECADES = 4.0
 
 @dataclass(frozen=True, eq=False)
 class RowScore:
-    """Predicted gain of adding one physical effect (a row of the table ``PHYSICS``) to a fit.
+    """Predicted gain of adding one physical effect (a row of the table ``PHYSICS``) to a fit of P parameters.
 
     Attributes:
         name: Name of the effect.
@@ -50,7 +50,7 @@ class RowScore:
         held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
         width: Most likely prior width of the effect's parameters.
         excluded_effect: Shape ``(P, k)``, in single precision; factor F of the covariance F·Fᵀ of the fitted parameters
-            that results from leaving the effect out. The covariances of all effects themselves would take gigabytes.
+            that results from leaving the effect out.
         pairs: Directions of pair crosstalk, if the effect is pair crosstalk.
     """
 
@@ -114,12 +114,12 @@ class Pass:
     Attributes:
         main: Number of parameters of the fit, P.
         places: By name of a small effect, the position of its parameters among all parameters.
-        by_segment: Shape ``(c, P)``; slopes by segments of settings.
-        by_monitor: Shape ``(M, P)``; slopes by monitors.
-        misfit: Shape ``(N, M)``; whitened residuals.
-        rows: Shape ``(N, M, P + p)``; whitened derivatives, in single precision.
-        by_phase: Shape ``(N, M, W)``; derivatives by the phases of waveguides.
-        heat_mw: Shape ``(N, 2E)``; heat of every heater in every setting.
+        by_segment: Shape ``(c, P)``; slopes in each of c segments of settings.
+        by_monitor: Shape ``(M, P)``; slopes at each of M monitors.
+        misfit: Shape ``(settings, M)``; whitened residuals.
+        rows: Shape ``(settings, M, P + p)``; whitened derivatives, in single precision.
+        by_phase: Shape ``(settings, M, W)``; derivatives by the phases of W waveguides.
+        heat_mw: Shape ``(settings, heaters)``; heat of every heater in every setting.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str]) -> None:
@@ -159,7 +159,7 @@ class Pass:
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return for half of the settings: information of fitted parameters, cross terms with effects, slopes."""
+        """Return, for one half of the settings, information on fitted parameters, cross terms with effects, slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -186,7 +186,7 @@ class Pass:
 
 
 class Selection:
-    """Selection of the physical effects to add to a fit, one after the other.
+    """Selection of the physical effects to add to a fit of P parameters, one after the other.
 
     Args:
         gram: Normal equations of fitted parameters and of the parameters of all effects.
@@ -194,8 +194,8 @@ class Selection:
         away: Shape ``(P,)``; derivative of the prior's cost (negative log density) by the fitted parameters.
         places: By effect, the position of its parameters among all parameters.
         share: Fraction of the settings that this pass uses.
-        errors: By name of an effect that is never fitted, the resulting errors of the fitted parameters, given as
-            ``excluded_effect`` for a width of one.
+        errors: By name of an effect that is never fitted, its ``excluded_effect`` (:class:`RowScore`) for a width of
+            one.
     """
 
     def __init__(
@@ -228,13 +228,13 @@ class Selection:
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
-        """Score all effects, the largest gain first; only ``excluded`` effects get their held-out gain here."""
+        """Return the scores of all effects, the largest gain first; held-out gains only for ``excluded`` effects."""
         found = [self._with_excluded_effect(score, *self._alone[score.name]) for score in self._scores]
         asked = [self._held_out(score, ()) if score.name in excluded else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
-        """Select the effects to add, one by one: of those with the largest gains, the one fastest to compute."""
+        """Return the effects to add, chosen one by one: of those with the largest gains, the fastest to compute."""
         (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
         places = {name: place for name, place in self._place_among_asked.items() if name not in excluded}
@@ -301,7 +301,7 @@ def parameter_numbers(place: slice) -> NDArray[np.int64]:
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
-    """Return the expected squared prior width; beforehand, all orders of magnitude are equally likely (assumed)."""
+    """Return the expected squared prior width, assuming that all orders of magnitude are equally likely a priori."""
     allowed = widths <= largest
     weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
     return float((weight * widths**2).sum() / weight.sum())
@@ -343,11 +343,7 @@ def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[R
 def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
     """Estimate the prior width of an effect from its fitted parameters, up to the largest width in ``PHYSICS``.
 
-    Args:
-        space: Layout of the parameter vector.
-        fit: The fit.
-        name: Name of the effect.
-        width: Prior width of the fit.
+    ``width`` is the prior width that the fit used.
     """
     free = np.flatnonzero(fit.free)
     place = space.groups[name]

@@ -66,10 +66,7 @@ def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float
 def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> StatedErrors:
     """Return the fit with standard errors that include the effects its model leaves out.
 
-    Args:
-        space: Layout of the parameter vector.
-        fit: The fit.
-        scores: Scores of the effects, from one pass over the data.
+    ``scores`` rate these effects, from one pass over the data.
     """
     plain = fit.inverse
     whole = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
@@ -155,7 +152,6 @@ def find_objections(
 
 
 def _where(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
-    """Return the monitors, sources and PUCs with the largest residuals, as text."""
     worst = []
     for kind, ports, square in (
         ("monitors of ports", space.monitors, scores.by_reading.mean(axis=0)),

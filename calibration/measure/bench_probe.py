@@ -37,6 +37,7 @@ from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 _ALIGN_SCANS = 4
+_RESISTANCE_READINGS = 4
 # Meters in the fibres include the loss of the facets.
 _FACET_SPREAD_DB = 2.0
 
@@ -343,7 +344,6 @@ class BenchProbe:
         return {port: alignment for port, alignment in zip(chosen, found, strict=True) if alignment is not None}
 
     def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
-        """Search the polarization with the most coupled light for the source at one port."""
         name = self._inputs[port].polarization or ""
         return self._aligner.maximise(name, self._bench.polarizer(name), read)
 
@@ -370,7 +370,7 @@ class BenchProbe:
             mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
-        """Return the sum of all monitors; a saturated monitor counts as full scale."""
+        """Return the sum of all photocurrents; a saturated monitor counts as full scale."""
         seen = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
         full = self._bench.mesh.monitor_full_scale_ma
         return float(np.where(np.isnan(seen), full, seen).sum())
@@ -407,7 +407,7 @@ class BenchProbe:
         return self._temperature.held(read)
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure settings one after the other, as one sweep if the controller supports it."""
+        """Measure settings one after the other; the controller runs them as one sweep if it can."""
         self.measure_heater_time_constant()
         return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
 
@@ -438,6 +438,17 @@ class BenchProbe:
             # The meter measures the tapped share; the returned power is that before the tap.
             powers[out.port] = level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
         return powers
+
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+        return self._bench.mesh.measures_resistances
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting, mean of a few readings; NaN where unknown."""
+        readings = [self._bench.mesh.heater_resistances_ohm() for _ in range(_RESISTANCE_READINGS)]
+        mean: NDArray[np.float64] = np.mean(readings, axis=0)
+        return mean
 
     def elapsed_s(self) -> float:
         """Return the time since this probe was created, by the clock of the bench."""

@@ -56,7 +56,7 @@ class IncrementalSettings:
     """Settings in which only some heaters change from one setting to the next.
 
     Attributes:
-        max_ma: Shape ``(2E,)``; largest current of every heater, 0 for heaters that must stay off.
+        max_ma: Shape ``(heaters,)``; largest current of every heater, 0 for heaters that must stay off.
         sources: Ports that receive light in turn.
         monitors: Port of every monitor.
         settings_per_source: Number of settings before the source changes.
@@ -94,12 +94,12 @@ class IncrementalSettings:
         return following
 
     def with_light(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:
-        """Return settings with currents of shape ``(N, 2E)`` and source ports of shape ``(N,)``, without readings."""
+        """Return settings with currents ``(settings, heaters)`` and source ports ``(settings,)``, without readings."""
         nothing = np.zeros((len(currents_ma), len(self.monitors)))
         return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
 
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
-        """Return random heater currents: zero, or uniform in their square."""
+        """Return random heater currents, each either zero or uniform in its square."""
         # Uniform in I², hence in phase; uniform in I would concentrate the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
         drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
@@ -188,7 +188,7 @@ class Designer:
             self._add_information(rows)
 
     def gain_rad2(self, candidates: Observations) -> Real:
-        """Return by how much each candidate setting reduces the sum of the phase variances, shape ``(N,)``."""
+        """Return by how much each candidate setting reduces the sum of the phase variances, shape ``(settings,)``."""
         return self._gains(self._rows(candidates))
 
     def choose(
@@ -204,7 +204,7 @@ class Designer:
         """Choose settings until the goal is reached, each time the one with the most information per second.
 
         After every ``walk.settings_per_source`` settings the source may change to the one with the most information per
-        second, where the time of the change counts.
+        second, the time of the change included.
 
         Args:
             walk: Source of candidate settings, each a random change of the last setting.
@@ -261,7 +261,7 @@ class Designer:
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
-        """Return the source that gives the most information per second until its next change, switching included."""
+        """Return the source with the most information per second until the next change, time for switching included."""
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
@@ -276,7 +276,7 @@ class Designer:
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
-        """Return for every setting the derivatives of its readings in units of reading noise, each ``(M, P)``."""
+        """Return for every setting the derivatives of M readings by P parameters, in units of reading noise."""
         rows: list[Single] = []
         for part in self._model.linearise(self._parameters, observations):
             sigma = self._noise.sigma_ma(part.reading_ma)
@@ -287,7 +287,6 @@ class Designer:
         return rows
 
     def _gains(self, rows: list[Single]) -> Real:
-        """Return the reduction of the sum of the phase variances by every setting."""
         root = self._root
         every = (np.concatenate(rows) @ root).reshape(len(rows), -1, root.shape[1])
         taken = (every @ root[self._wanted].T).astype(np.float64)

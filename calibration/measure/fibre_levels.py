@@ -41,12 +41,7 @@ def fibre_losses_db(
 ) -> dict[int, tuple[float, float]]:
     """Return the loss into the fibre at every port with a meter, and its standard error.
 
-    Args:
-        probe: Access to the mesh.
-        model: The model of the mesh.
-        parameters: The fitted parameters.
-        settings: Settings to choose from; a few are used for each source.
-        done: Called after every setting.
+    A few of ``settings`` are measured for each source; ``done`` is called after each of them.
     """
     chosen = np.concatenate([_spread(settings, source) for source in model.space.sources])
     few = settings[chosen]

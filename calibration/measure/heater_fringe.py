@@ -1,4 +1,4 @@
-"""Fit of the law of a heater to a few settings, independent of the rest of the mesh.
+"""Fit of a heater law (phase φ against current I) to a few settings, independent of the rest of the mesh.
 
 A phase shifter that light passes in one direction changes the equations of a mesh by rank one. With x = e^{-jφ} every
 field transmission is therefore (a + b·x) / (c + d·x), with the same c and d for all detectors, and every power is
@@ -50,11 +50,11 @@ _AMBIGUOUS_SIGMA = 25.0
 
 @dataclass(frozen=True, eq=False)
 class HeaterSweep:
-    """Monitor readings at a few currents of one heater, with everything else constant.
+    """Monitor readings at n currents of one heater, with everything else constant.
 
     Attributes:
         squares_ma2: Shape ``(n,)``; squared heater currents I².
-        reading_ma: Shape ``(n, M)``; photocurrents of all monitors. Monitors with a NaN are ignored.
+        reading_ma: Shape ``(n, monitors)``; photocurrents of all monitors. Monitors with a NaN are ignored.
     """
 
     squares_ma2: Real
@@ -79,19 +79,15 @@ class HeaterFit:
 
 
 NOT_SWEPT = HeaterFit(None, np.inf, 0.0, 0.0)
-"""Result for an arm without a heater, or with a heater whose phase no power shows."""
+"""Result for an arm without a heater, or with a heater that changes no monitor reading."""
 
 
 def fit_heater(
     sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, heaters: NominalHeaters
 ) -> HeaterFit:
-    """Fit phase as a function of current to the sweeps of one heater.
+    """Fit phase as a function of current to one or several sweeps of one heater with the given largest current.
 
-    Args:
-        sweeps: One or several sweeps.
-        noise: Noise of a reading.
-        heater_max_ma: Largest current of the heater.
-        heaters: Expected heaters of the chip.
+    ``heaters`` are the expected heaters of the chip, from which the search starts.
     """
     # All constants of the fit hold for the published heaters, so squared currents are in units in which this heater
     # equals them.
@@ -131,7 +127,7 @@ _BENDING = PUBLISHED_BENDING_PER_MA2
 
 @dataclass(frozen=True)
 class _BendingPrior:
-    """Expected relative change κ of the resistance, per mA² of the published heaters.
+    """Prior for κ, the relative change of the heater resistance per mA² (of the published heaters).
 
     Attributes:
         sigma: Standard deviation about the published value.
@@ -151,7 +147,7 @@ _AT_ANY_FOUNDRY = _BendingPrior(0.02, (-0.02, _BENDING, 0.05), 3.0)
 
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """Optional terms in the numerators of the power formula, and the expected change of the resistance.
+    """Optional terms in the numerators of the power formula (see the module), and the prior for the resistance.
 
     Attributes:
         orders: Harmonics of the phase φ.
@@ -178,7 +174,7 @@ class _SweepTrace:
 
     Attributes:
         squares: Shape ``(n,)``; squared currents in units of the published heaters.
-        values: Shape ``(n, m)``.
+        values: Shape ``(n, m)``; readings at n currents, in units of noise, in m columns.
         detectors: Number of detectors.
         modulation: Rms swing of the detector with the largest swing.
     """
@@ -201,7 +197,7 @@ class _Point:
 def _fit_model(
     form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
 ) -> tuple[list[_Point], float]:
-    """Fit the law with one form of the numerators; return the minima, lowest first, and χ² per degree of freedom."""
+    """Fit a heater law with one form of numerators; return minima, lowest first, and χ² per degree of freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
     found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
     found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
@@ -214,7 +210,7 @@ def _fit_model(
 
 
 def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
-    """Return whether a fitted law has half the true ρ2, so that its second harmonic fits the fringe."""
+    """Return whether a fitted phase law has half the true ρ2, so that its second harmonic fits the fringe."""
     if form.orders == (1,):
         return False
     # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
@@ -224,7 +220,7 @@ def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _Num
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    """Return the sum of squared residuals for given law parameters after the best fit of the numerators."""
+    """Return the sum of squared residuals for trial values of ρ2, κ, D and E, with best-fitting numerators."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)
@@ -246,7 +242,7 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrac
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return the residuals, shape ``(k, n, m)``, for k trial laws after fitting the numerators of every detector.
+    """Return the residuals of k trial laws with fitted numerators, ``(k, n, m)``, at n currents in m columns.
 
     ``loop`` contains the denominator terms D and E, shape ``(k, 2)``.
     """
@@ -295,7 +291,6 @@ def _initial_guesses(
 
 
 def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _NumeratorForm) -> list[_Point]:
-    """Improve all start points of the fit at once by damped Gauss-Newton steps."""
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
     sigma = np.concatenate([[np.inf, form.bending.sigma], np.full(2 * len(traces), _LOOP_SIGMA)])

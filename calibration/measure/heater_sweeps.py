@@ -48,7 +48,7 @@ class HeaterSweepPlan:
 
 
 class HeaterSweeps:
-    """Stage of a calibration that finds the laws of all heaters.
+    """Stage of a calibration that finds the phase against current (law) of all heaters.
 
     Args:
         logbook: Access to the mesh.
@@ -107,12 +107,10 @@ class HeaterSweeps:
         done: Callable[[int, int], None],
         found: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
     ) -> None:
-        """Sweep all heaters and store their fits in ``fits``.
+        """Sweep all heaters and store their results in ``fits``.
 
-        Args:
-            fits: Receives the result for each heater.
-            done: Called with the number of sweeps made and planned so far.
-            found: Called with the heater and its fit after every sweep.
+        ``done`` is called with the number of sweeps made and planned so far, ``found`` with the heater and its fit
+        after every sweep.
         """
         pending = sorted(self._sweeps)
         made, planned = 0, len(pending)

@@ -56,13 +56,7 @@ class LightSource(Protocol):
 
 
 class ModuleSource:
-    """Transmitter of a transponder module; a coherent module is tunable.
-
-    Args:
-        name: Device name.
-        module: Its driver.
-        coherent: Whether the module reports a tunable laser.
-    """
+    """Transmitter of a transponder module; a coherent module is tunable."""
 
     def __init__(self, name: str, module: Transponder, *, coherent: bool) -> None:
         self._name, self._module = name, module
@@ -118,18 +112,12 @@ class ModuleSource:
 
 
 def _nearest_thz(grid: TuningRange, asked_thz: float) -> float:
-    """Return the grid channel nearest to a frequency inside the grid's range."""
     step_thz = grid.spacing_ghz * 1e-3
     return grid.min_thz + round((asked_thz - grid.min_thz) / step_thz) * step_thz
 
 
 class LaserSource:
-    """A tunable laser.
-
-    Args:
-        laser: Its driver.
-        clock: Its clock.
-    """
+    """A tunable laser, with the clock that times its settling."""
 
     spread_hz = LASER_SPREAD_HZ
 

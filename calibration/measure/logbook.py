@@ -24,7 +24,7 @@ from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
-Kind = Literal["settings", "launched", "fibre", "tuned", "laser", "meter"]
+Kind = Literal["settings", "launched", "fibre", "tuned", "resistances", "laser", "meter"]
 
 DARK = -1
 """Source number of settings without light."""
@@ -38,10 +38,11 @@ class LogbookEntry:
         kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(n, M)``, NaN if saturated.
             ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``. ``fibre``: external
             meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
-            the answer is its reported frequency in Hz, shape ``(1, 1)``. ``laser`` and ``meter``: plugging of the fibre
-            that is moved by hand; the answer is its port, shape ``(1, 1)``.
+            the answer is its reported frequency in Hz, shape ``(1, 1)``. ``resistances``: heaters at the present
+            setting; the answer is in ohms, shape ``(1, 2E)``. ``laser`` and ``meter``: plugging of the fibre that is
+            moved by hand; the answer is its port, shape ``(1, 1)``.
         source: Port of the source, or :data:`DARK`; for a plugging, the requested port.
-        currents_ma: Heater currents of a batch of settings, shape ``(n, 2E)``; empty for other requests.
+        currents_ma: Heater currents of a batch of settings, shape ``(settings, heaters)``; empty for other requests.
         answer: Answer of the bench.
         at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
@@ -164,11 +165,11 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return the published step durations with another wait in s after a setting; ``None`` for the default wait."""
+        """Return the published durations, with a wait of ``settle_s`` after each setting if this is not ``None``."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
-        """Return the duration in s of settings in which the given numbers of channels change; arrays of any shape."""
+        """Return the duration in s of each setting, for an array with the number of channels that each changes."""
         # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
@@ -389,14 +390,38 @@ class Logbook:
         nothing = np.zeros((0, 2 * self.mesh.n_pucs))
 
         def ask() -> NDArray[np.float64]:
-            if self._applied is not None and not self._there:
-                self._light_up()  # the present setting comes from the interrupted run, so the bench must be set to it
-                self.probe.measure(self._applied[1])
-                self._there = True
+            self._return_to_setting()
             seen = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
             return seen - [0.0, self.light_db.get(self._source(), 0.0)]
 
         return {int(port): float(dbm) for port, dbm in self._answered("fibre", self._source(), nothing, ask)}
+
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+        return self.probe.measures_resistances
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting in ohms; NaN where unknown.
+
+        Raises:
+            CalibrationError: As :meth:`measure`.
+        """
+        nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+
+        def ask() -> NDArray[np.float64]:
+            self._return_to_setting()
+            return self.probe.heater_resistances_ohm()[None]
+
+        resistances: NDArray[np.float64] = self._answered("resistances", self._source(), nothing, ask)[0]
+        return resistances
+
+    def _return_to_setting(self) -> None:
+        """Set the bench to the present setting, if that comes from the interrupted run."""
+        if self._applied is not None and not self._there:
+            self._light_up()
+            self.probe.measure(self._applied[1])
+            self._there = True
 
     def elapsed_s(self) -> float:
         """Return the time of the run so far by the clock of the bench, including the interrupted part."""
@@ -434,10 +459,7 @@ class Logbook:
         return answer
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure a batch of settings with the selected source; store the batch as a whole or not at all.
-
-        Args:
-            currents_ma: Shape ``(n, 2E)``.
+        """Measure a batch of settings, ``(settings, heaters)``, with the selected source; store all of it or nothing.
 
         Raises:
             CalibrationError: As :meth:`measure`.
@@ -502,7 +524,6 @@ class Logbook:
         return DARK if self._wanted is None else self._wanted
 
     def _light_up(self) -> None:
-        """Switch the light to the source selected for the next readings."""
         if not self._lit_known or self._lit != self._wanted:
             self._light(self._wanted)
 

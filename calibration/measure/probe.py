@@ -104,6 +104,13 @@ class Probe(Protocol):
         Ports without a meter and ports that are too dark are missing.
         """
 
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting, shape ``(2 n_pucs,)``; NaN where unknown."""
+
     def elapsed_s(self) -> float:
         """Return the time since the probe was opened, by the clock of the bench."""
 
@@ -127,7 +134,7 @@ def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dic
 def tune_to_reference(probe: Probe, device: DeviceUnderTest) -> dict[int, float]:
     """Tune all tunable sources to the reference frequency of a calibration; return the reported frequencies by port.
 
-    This comes before polarization alignment, which is best done at the wavelength of use.
+    Call it before the polarization alignment, which is best done at the wavelength of use.
 
     Raises:
         LimitError: The frequency is out of the range of a source.

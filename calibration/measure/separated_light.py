@@ -31,9 +31,8 @@ _SCANS = 20
 def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
     """Return, by port, the patterns of the sources that the monitors can tell apart while all are on.
 
-    Args:
-        patterns_ma: By source port, the monitor readings while only this source is on, minus dark current; NaN if
-            saturated.
+    The given patterns are, by source port, the monitor readings while only this source is on, minus dark current; NaN
+    if saturated.
     """
     brightest_ma = max((float(np.nansum(seen)) for seen in patterns_ma.values()), default=0.0)
     ports = [port for port, seen in patterns_ma.items() if np.nansum(seen) > _DIM * brightest_ma]
@@ -63,7 +62,7 @@ class SeparatedLight:
         self._scan = scan
 
     def look(self, ports: Collection[int]) -> Mapping[int, float]:
-        """Read all monitors and return, by source port, the total photocurrent due to this source, in mA.
+        """Read all monitors and return, by source port, the total photocurrent that the source causes, in mA.
 
         Raises:
             DeviceError: The patterns do not explain the readings, or too many monitors are saturated.

@@ -41,7 +41,7 @@ _REST = 3.0
 """Rest time before each step, as a multiple of the wait found: fifteen time constants or more."""
 _TERMS = (2, 3)
 _AS_GOOD = 1.5
-"""The shorter series is used if its residual mean square is at most this multiple of that of the longer series."""
+"""The power series with fewer terms is used if its mean squared residual is at most this multiple of the other's."""
 _EXPLAINED = 0.25
 """Largest unexplained fraction of the variance; if more is unexplained, the light did not change."""
 
@@ -50,7 +50,7 @@ class StepResponse(Protocol):
     """Interface to read the light of a mesh at a chosen time after a change of the heaters."""
 
     def read(self, currents_ma: Real, wait_s: float) -> Real:
-        """Drive the heaters and read all monitors after a wait, shape ``(n_monitors,)``; NaN if saturated."""
+        """Drive the heaters and, after a wait, read all monitors, shape ``(n_monitors,)``; NaN if saturated."""
 
     def read_again(self, wait_s: float) -> Real:
         """Wait and read all monitors again without a change of the heaters."""
@@ -68,7 +68,7 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
     Args:
         mesh: The mesh, with light.
-        steps_ma: Currents before and after the steps, shape ``(n, 2 n_pucs)``; see :func:`step_currents_ma`.
+        steps_ma: Currents before and after the steps, shape ``(steps, 2 n_pucs)``; see :func:`step_currents_ma`.
 
     Returns:
         The time constant in s; ``None`` if the light was already settled at every reading, or never changed.
@@ -120,7 +120,7 @@ def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
 
 
 def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
-    """Return the thermal time constant that explains readings of shape ``(n, M)`` at given waits after steps."""
+    """Return the thermal time constant that explains readings, ``(readings, monitors)``, at given waits after steps."""
     whole = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
     level = np.abs(whole).mean(axis=0)
     scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, except on dark monitors

@@ -19,10 +19,11 @@ _INVISIBLE = 1e-9
 
 
 def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return G, shape ``(J, E + C)``: +1 for every end A that a joint touches, -1 for every end B.
+    """Return G for J joints and E cells: +1 for every end A that a joint touches, -1 for every end B.
 
-    C is the number of cells without couplers. Their two waveguides have separate gauges: the first E columns have the
-    joints of both waveguides of a cell, the last C columns those of the waveguide from the upper rail of end A only.
+    The shape is ``(J, E + C)`` for C cells without couplers. Their two waveguides have separate gauges: the first E
+    columns have the joints of both waveguides of a cell, the last C columns those of the waveguide from the upper rail
+    of end A only.
     """
     joints, numbers = mesh.joints, np.arange(len(mesh.joints))
     # PUC-ports 0 and 1 are end A, 2 and 3 end B.
@@ -43,11 +44,11 @@ def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return the loops of a mesh, shape ``(N_loop, J)``: a lattice basis of all integer vectors v with v·G = 0.
+    """Return the loops of a mesh, shape ``(N_loop, joints)``: a lattice basis of all integer vectors v with v·G = 0.
 
-    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π. Unimodular row operations bring G into
-    Hermite form, so that no sublattice is lost. The vectors are then shortened in pairs, so that most loops enclose one
-    cell. A full turn on one joint is a whole number of turns on every loop, so joint phases may be wrapped by 2π.
+    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase`` for J joint phases, modulo 2π. The vectors are
+    shortened in pairs, so that most loops enclose one cell. A full turn on one joint is a whole number of turns on
+    every loop, so joint phases may be wrapped by 2π.
     """
     basis = _shortened(_left_null_lattice(signed_incidence(mesh)))
     basis.setflags(write=False)
@@ -56,7 +57,7 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the observable combinations of waveguide joint phases, shape ``(J, N_loop)``."""
+    """Return an orthonormal basis of the observable combinations of J waveguide joint phases, shape ``(J, N_loop)``."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
@@ -82,13 +83,10 @@ def has_visible_phase(mesh: MeshTopology) -> NDArray[np.bool_]:
 
 
 def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the difference of two sets of joint phases without unobservable parts and full turns, shape ``(J,)``.
+    """Return the difference of two sets of joint phases without unobservable parts and full turns, shape ``(joints,)``.
 
-    The difference of every loop phase is wrapped to ±π. The result is the shortest vector with these loop phases.
-
-    Args:
-        mesh: The mesh.
-        difference_rad: Shape ``(J,)``; first joint phases minus second joint phases.
+    The given difference is first minus second set. The difference of every loop phase is wrapped to ±π. The result is
+    the shortest vector with these loop phases.
     """
     basis = loop_basis(mesh)
     around = wrapped(basis @ difference_rad)
@@ -102,10 +100,6 @@ def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) ->
 
     A change of frequency or temperature shifts the phase of a loop of six PUCs six times as far as that of one PUC, so
     it is subtracted before loop phases are wrapped.
-
-    Args:
-        mesh: The mesh.
-        difference_rad: Shape ``(J,)``; first joint phases minus second joint phases.
     """
     basis = loop_basis(mesh)
     around, turns = basis @ difference_rad, basis.sum(axis=1)
@@ -129,7 +123,10 @@ def wrapped(phase_rad: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``."""
+    """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``.
+
+    Unimodular row operations bring the matrix into Hermite form, so that no sublattice is lost.
+    """
     rows, columns = matrix.shape
     work = np.hstack([matrix, np.eye(rows, dtype=np.int64)])
     done = 0
@@ -149,7 +146,7 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice with shorter vectors: subtract them from each other while any shrinks."""
+    """Return a basis of the same lattice, shortened by subtracting its vectors from each other."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

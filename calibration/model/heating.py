@@ -25,18 +25,18 @@ _LAW_STEP_RAD = np.pi / 3.0
 
 @dataclass(frozen=True, eq=False)
 class Heated:
-    """Effect of the heaters in N settings.
+    """Effect of the heaters in N settings on E PUCs and J waveguide joints.
 
     Attributes:
         powers: Shape ``(3, N, 2E)``; squared currents and their powers after thermal lag: mA², mA⁴, mA⁶.
         bend_ma2: Shape ``(N, 2E)``; phase from the terms ρ4 and ρ6 of the law, divided by ρ2, in mA².
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
-        own_rad: Shape ``(N, 2E)``; phase of every arm by its own heater, from the three terms of the law.
+        own_rad: Shape ``(N, 2E)``; phase of every arm due to its own heater, from the three terms of the law.
         by_own: Shape ``(N, 2E)`` or one number; derivative of an arm's phase by ``own_rad``.
-        arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and all others.
-        joint_rad: Shape ``(N, J)``; phase of every waveguide joint by heat.
+        arm_rad: Shape ``(N, 2E)``; phase of every arm due to its own heater and all others.
+        joint_rad: Shape ``(N, J)``; phase of every waveguide joint due to heat.
         driven_ma: Shape ``(N, 2E)``; heater currents as set.
-        late: Shape ``(N, 2E, T, 3)``; remaining heat of earlier settings (see ``Observations.late``), or ``None``.
+        late: Remaining heat of earlier settings (see ``Observations.late``), or ``None``.
     """
 
     powers: Real
@@ -67,7 +67,7 @@ class Heating:
         self._shapes = functools.lru_cache(maxsize=4)(self._unit_couplings)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the thermal crosstalk: the kernel over distance plus the deviations of single pairs."""
+        """Return the thermal crosstalk: a function of distance plus deviations of heater-waveguide pairs."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
         near, _, everywhere = self._shapes(float(length_mm))
         found = ThermalCrosstalk(
@@ -82,12 +82,9 @@ class Heating:
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
-        """Return the phases of arms and waveguide joints in N settings.
+        """Return the phases of arms and waveguide joints in N settings with currents of shape ``(N, heaters)``.
 
-        Args:
-            parameters: Parameter values at which to evaluate.
-            currents_ma: Shape ``(N, 2E)``.
-            late: Shape ``(N, 2E, T, 3)``; slow heat left by earlier settings.
+        ``late`` is the slow heat left by earlier settings, see ``Observations.late``.
         """
         square = self._flowing_ma(parameters, currents_ma) ** 2
         powers = np.stack([square, square**2, square**3])
@@ -115,15 +112,10 @@ class Heating:
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Convert derivatives by phases to derivatives by heater laws, heat factors (per heater) and crosstalk kernel.
 
-        Args:
-            parameters: Parameter values at which to evaluate.
-            heated: Result of :meth:`phases` at this point, for N settings.
-            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms; the result has
-                their precision.
-            joint: Shape ``(N, M, J)``; derivatives by the phases of the waveguide joints.
-
-        Returns:
-            By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
+        ``heated`` is the result of :meth:`phases` for the same N settings and parameters. ``arm``, ``(N, M, heaters)``,
+        and ``joint``, ``(N, M, joints)``, are derivatives of M numbers per setting by the phases of arms and waveguide
+        joints. The result, by group of :class:`calibration.model.space.ParameterSpace`, has shapes ``(N, M, size)`` and
+        the precision of ``arm``.
         """
         # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
         # joints.
@@ -146,14 +138,9 @@ class Heating:
     def by_rows(
         self, names: Collection[str], parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes
     ) -> dict[str, Slopes]:
-        """Return derivatives by the parameters of heat-related effects, by group, each ``(N, M, size)``.
+        """Return derivatives by the parameters of heat-related effects, by group, each ``(settings, monitors, size)``.
 
-        Args:
-            names: Names of the effects that the model includes.
-            parameters: Parameter values at which to evaluate.
-            heated: Result of :meth:`phases` at this point, for N settings.
-            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
-            joint: Shape ``(N, M, J)``; derivatives by the phases of the waveguide joints.
+        ``names`` are the effects that the model includes; see :meth:`chain` for the other arguments.
         """
         own: dict[str, Real] = {}
         if "slow_heat_share" in names and heated.late is not None:
@@ -179,7 +166,7 @@ class Heating:
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return derivatives of phases (by own heaters) by the parameters of shared return lines, ``(N, 2E, 2T)``."""
+        """Return derivatives of arm phases by the 2T parameters of T return lines, ``(settings, heaters, 2T)``."""
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
@@ -189,14 +176,14 @@ class Heating:
         return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the heat of every heater, ``(N, M, 2E)``, from those by phases of arms and joints."""
+        """Convert derivatives by arm and joint phases to those by heater power, ``(settings, monitors, heaters)``."""
         kernel = self.crosstalk(parameters)
         by_heat: Slopes = arm @ kernel.arm_rad_per_mw.astype(arm.dtype)
         by_heat += joint @ kernel.joint_rad_per_mw.astype(arm.dtype)
         return by_heat
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by amplitude, decay length and floor of the crosstalk kernel, shape ``(N, M, 3)``."""
+        """Return derivatives by crosstalk amplitude, decay length and floor, shape ``(settings, monitors, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns, rise = [], parameters.extra_physics.get("crosstalk_directions")
         # The kernel is linear in amplitude and floor; the decay length needs the derivative of the exponential.
@@ -206,7 +193,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the relative increase of crosstalk along both axes of the die, shape ``(N, M, 2)``."""
+        """Return derivatives by the relative increase of crosstalk along both die axes, ``(settings, monitors, 2)``."""
         alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
             _by_crosstalk_factor(
@@ -217,7 +204,7 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return heater-to-waveguide crosstalk at amplitude 1, its derivative by decay length, and the floor's."""
+        """Return heater-to-waveguide crosstalk at amplitude 1, and its derivatives by decay length and by floor."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -228,13 +215,13 @@ class Heating:
 
 
 def _by_own(arm: Slopes, heated: Heated) -> Slopes:
-    """Convert derivatives by phases of arms to derivatives by the phases from their own heaters, ``(N, M, 2E)``."""
+    """Convert derivatives by arm phases to those by the part due to own heaters, ``(settings, monitors, heaters)``."""
     slopes = heated.by_own
     return arm if isinstance(slopes, float) else arm * slopes[:, None].astype(arm.dtype)
 
 
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
-    """Return the phases of arms by their own heaters, including deviations from the three-term law, and derivatives.
+    """Return arm phases due to their own heaters, with deviations from the three-term law, and derivatives.
 
     The relative deviation is zero without current, linear between the points, and constant beyond the last point.
     """
@@ -253,7 +240,7 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 
 
 def _law_point_weights(own_rad: Real) -> Real:
-    """Return the interpolation weight of each law point (last axis) at given phases of arms by their own heaters.
+    """Return each interpolation point's weight (last axis) at given phases of arms due to their own heaters.
 
     The weight is 1 at its point and 0 at the neighbouring points.
     """
@@ -263,7 +250,7 @@ def _law_point_weights(own_rad: Real) -> Real:
 
 
 def _by_crosstalk_factor(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-    """Return derivatives by a common factor on all crosstalk, ``(N, M)``, from derivatives by phases."""
+    """Return derivatives by a common factor on all crosstalk, ``(settings, monitors)``, from derivatives by phases."""
     kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
     warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
     found: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]

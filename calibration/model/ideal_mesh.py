@@ -28,9 +28,10 @@ class MeanLight:
     """Mean power between all ports, averaged over random settings.
 
     Attributes:
-        entering: Shape ``(E, n_ports)``; power that enters each PUC from both ends together, per power into each port.
+        entering: Shape ``(pucs, n_ports)``; power that enters each PUC from both ends together, per power into each
+            port.
         power: Shape ``(n_ports, n_ports)``; power out of a port (row) per power into another (column).
-        by_bar_share: Shape ``(E, n_ports, n_ports)``; derivative of the power by the bar share of each PUC.
+        by_bar_share: Shape ``(pucs, n_ports, n_ports)``; derivative of the power by the bar share of each PUC.
     """
 
     entering: NDArray[np.float64]
@@ -69,7 +70,7 @@ class MeanLight:
         return MeanLight(entering, power, change)
 
     def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> NDArray[np.float64]:
-        """Return the derivative of the logarithm of mean powers by the PUCs' bar fractions, shape ``(S, M, E)``."""
+        """Return the derivative of the log of mean powers by the PUCs' bar fractions, ``(sources, monitors, pucs)``."""
         change = self.by_bar_share[:, list(monitors)][:, :, list(sources)]
         relative: NDArray[np.float64] = (change / self.power[np.ix_(monitors, sources)]).transpose(2, 1, 0)
         return relative
@@ -147,16 +148,17 @@ class AmplitudeModel:
         """Return field amplitudes |S| and their derivatives for n settings with k monitors each.
 
         Args:
-            upper_rad: Shape ``(n, E)``; phases of the upper arms, including the passive part.
-            lower_rad: Shape ``(n, E)``; phases of the lower arms.
-            joint_rad: Shape ``(n, J)`` or ``(J,)``; phases of the waveguide joints.
+            upper_rad: Shape ``(n, pucs)``; phases of the upper arms, including the passive part.
+            lower_rad: Shape ``(n, pucs)``; phases of the lower arms.
+            joint_rad: Shape ``(n, joints)`` or ``(joints,)``; phases of the waveguide joints.
             source: Shape ``(n,)``; index of the source.
             monitor: Shape ``(n, k)``; indices of the monitors.
-            second: Shape ``(S,)``; field at the second port of every source relative to the first, 0 without a second
-                port; ``None`` if no source has one.
+            second: Shape ``(sources,)``; field at the second port of every source relative to the first, 0 without a
+                second port; ``None`` if no source has one.
 
         Returns:
-            |S|, shape ``(n, k)``, and its derivatives by upper arms and joints, shape ``(n, k, E + J)``; with second
+            |S|, shape ``(n, k)``, and its derivatives by E upper arms and J joints, shape ``(n, k, E + J)``; with
+            second
             ports also by the logarithm of ``second``, ``(n, k, E + J + 1)``.
         """
         eta_in, eta_out = self.mesh.nominal_eta
@@ -195,7 +197,7 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return the part of the derivatives in :meth:`linearise` due to light from one port, ``(n, k, E + J)``."""
+        """Return the part of the derivatives in :meth:`linearise` due to light from one port, in the same shape."""
         # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
         towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
         return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
@@ -207,7 +209,7 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return the derivatives of fields by the phases of E upper arms and J joints, shape ``(n, k, E + J)``."""
+        """Return derivatives of k fields in n settings by phases of E upper arms and J joints, ``(n, k, E + J)``."""
         n, k, n_pucs = len(light), adjoint.shape[1], self.mesh.n_pucs
         # A balanced coupler sends (L - j·R)/√2 into the upper arm, from either end.
         arm, arm_back = light.reshape(n, n_pucs, 2, 2), adjoint.reshape(n, k, n_pucs, 2, 2)

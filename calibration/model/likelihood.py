@@ -46,8 +46,8 @@ SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
 """Usual drift from setting to setting: power by fibre polarization and laser (assumption); phase by temperature, which
 varies by 10 to 100 mK even when locked (assumed), at 0.6 rad/K."""
 MODEL_ERROR = 5e-4
-"""Relative error of the model, which matters with low-noise meters: a fit explains readings with 1e-4 noise with this
-value, but not with 2e-4. Three-term heater laws are wrong by 1e-4. Drive steps are known and not included."""
+"""Relative error of the model, which matters with low-noise meters. With this value a fit explains readings with a
+noise of 1e-4; with 2e-4 it does not. Three-term heater laws are wrong by 1e-4. Known drive steps are not included."""
 
 
 LAW_FIELD_ERROR = 4e-4
@@ -69,8 +69,8 @@ class Likelihood:
         noise: Noise of a reading.
         full_scale_ma: Photocurrent above which monitors saturate, in mA; ``None`` to ignore saturated readings.
         drift: Quantities that may differ from setting to setting.
-        unmodelled_ma2: Shape ``(N, M)``; variance of readings by effects without a parameter; ``None`` if there are
-            none. It is treated as independent noise of each reading (Snelson, Ghahramani 2006).
+        unmodelled_ma2: Shape ``(settings, monitors)``; variance of readings by effects without a parameter; ``None`` if
+            there are none. It is treated as independent noise of each reading (Snelson, Ghahramani 2006).
         field_error: Smallest model discrepancy η: relative error of the field that remains at the solution.
     """
 
@@ -88,21 +88,21 @@ class Likelihood:
 
     @cached_property
     def target_ma(self) -> Real:
-        """Readings in mA, shape ``(N, M)``, with full scale in place of saturated readings."""
+        """Readings in mA, shape ``(settings, monitors)``, with full scale in place of saturated readings."""
         bound = 0.0 if self.full_scale_ma is None else self.full_scale_ma
         target: Real = np.where(self.observations.saturated, bound, np.nan_to_num(self.observations.reading_ma))
         return target
 
     @cached_property
     def used(self) -> NDArray[np.bool_]:
-        """Mask of the readings that contain information, shape ``(N, M)``."""
+        """Mask of the readings that contain information, shape ``(settings, monitors)``."""
         bounds = self.observations.saturated & (self.full_scale_ma is not None)
         used: NDArray[np.bool_] = np.isfinite(self.observations.reading_ma) & ~self.observations.saturated | bounds
         return used
 
     @cached_property
     def _typical_ma(self) -> Real:
-        """Mean reading of each monitor over all settings with the same source, in mA, shape ``(N, M)``."""
+        """Mean reading of each monitor over all settings with the same source, in mA, ``(settings, monitors)``."""
         typical = np.empty(self.target_ma.shape)
         for source in np.unique(self.observations.source):
             chosen = self.observations.source == source
@@ -113,7 +113,7 @@ class Likelihood:
         return typical
 
     def sigma_ma(self, discrepancy: float, settings: slice = _ALL) -> Real:
-        """Return the standard deviation of the readings, shape ``(n, M)``, for a model discrepancy η."""
+        """Return the standard deviation of the readings, shape ``(settings, monitors)``, for a model discrepancy η."""
         level = np.maximum(self.target_ma[settings], 0.0)
         # A field error of η times the typical field changes a bright reading by a mixed product and a dark one by the
         # square: σ² = noise² + 2·η²·p·m + η⁴·p².
@@ -123,7 +123,7 @@ class Likelihood:
         return sigma
 
     def residual(self, reading_ma: Real, discrepancy: float, settings: slice = _ALL) -> Real:
-        """Return reading minus prediction in sigmas, ``(n, M)``; 0 for readings that :meth:`idle` marks."""
+        """Return reading minus prediction in sigmas, ``(settings, monitors)``; 0 where :meth:`idle` is true."""
         off_ma = self.target_ma[settings] - reading_ma
         residual = np.where(self.used[settings], off_ma / self.sigma_ma(discrepancy, settings), 0.0)
         # A saturated reading is a lower bound, so a larger prediction is not a misfit.
@@ -135,12 +135,10 @@ class Likelihood:
         return idle
 
     def discrepancy(self, reading_ma: Real, drift_ma: Real, maximum: float = _MAX_DISCREPANCY) -> float:
-        """Return the smallest model discrepancy η that explains the residuals; 0 if noise does.
+        """Return the smallest model discrepancy η, up to ``maximum``, that explains the residuals; 0 if noise does.
 
-        Args:
-            reading_ma: Shape ``(N, M)``; predicted readings.
-            drift_ma: Shape ``(N, M, 2)``; change of the readings for one sigma of each drift.
-            maximum: Largest discrepancy, returned if no smaller value explains the residuals.
+        ``reading_ma``, ``(settings, monitors)``, are the predicted readings; ``drift_ma``, ``(settings, monitors, 2)``,
+        is their change for one sigma of each drift.
         """
 
         def unexplained(discrepancy: float) -> bool:
@@ -173,11 +171,9 @@ def weight(residual: Real) -> Real:
 def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]:
     """Return values in sigmas, weighted so that drift D counts as noise: V^-1/2 · values with V = 1 + D·Dᵀ.
 
-    With D = U·s·Wᵀ, V^-1/2 is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
-
-    Args:
-        values: Shape ``(n, M)``, or ``(n, M, P)`` for several at once; in sigmas. The result has their precision.
-        drift: Shape ``(n, M, 2)``; D, the change of the readings for one sigma of each drift, in their sigmas.
+    The values, ``(n, M)`` or ``(n, M, P)`` for n settings and M monitors, keep their precision. D, ``(n, M, 2)``, is
+    the change of the readings for one sigma of each drift, in units of their sigmas. With D = U·s·Wᵀ, V^-1/2 is 1 -
+    U·(1 - 1/√(1+s²))·Uᵀ.
     """
     if not drift.any():
         return values

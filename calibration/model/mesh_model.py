@@ -52,8 +52,8 @@ class Linearised:
 
     Attributes:
         settings: Indices of the settings.
-        reading_ma: Shape ``(n, M)``; predicted readings.
-        jacobian: Shape ``(n, M, size)``; derivatives by the parameters of
+        reading_ma: Shape ``(settings, monitors)``; predicted readings.
+        jacobian: Shape ``(settings, monitors, size)``; derivatives by the parameters of
             :class:`calibration.model.space.ParameterSpace`.
     """
 
@@ -70,14 +70,14 @@ class _SettingLight:
         number: Shape ``(n,)``; index of the source.
         detuning_hz: Shape ``(n, 1)``; frequency of the light above the reference.
         cells: The unit cells.
-        elements: Shape ``(4E, n)``; elements of the PUC transfer matrices T.
-        joints: Shape ``(n, 1, J)``; transmission of the waveguide joints.
+        elements: Shape ``(puc_ports, n)``; elements of the PUC transfer matrices T.
+        joints: Shape ``(n, 1, joints)``; transmission of the waveguide joints.
         heated: Effect of the heaters.
-        entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
-        linear: Shape ``(n, M)``; photocurrents proportional to the light, in mA.
-        waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
-        monitors: Shape ``(M,)``; positions of the monitors among the k ports of ``waves``.
-        by_field: Shape ``(n, M)``; 2·scale·S* with the field S, the factor of the adjoint light of a monitor.
+        entering: Shape ``(n, 1, puc_ports)``; waves entering every PUC-port.
+        linear: Shape ``(n, monitors)``; photocurrents proportional to the light, in mA.
+        waves: Shape ``(n, puc_ports, k)``; waves entering every PUC-port for unit light at k ports.
+        monitors: Shape ``(monitors,)``; positions of the monitors among the k ports of ``waves``.
+        by_field: Shape ``(n, monitors)``; 2·scale·S* with the field S, the factor of the adjoint light of a monitor.
     """
 
     number: NDArray[np.int64]
@@ -93,14 +93,14 @@ class _SettingLight:
     by_field: Complex
 
     def adjoint(self, *, precise: bool) -> Waves:
-        """Return the adjoint light of every monitor, shape ``(n, M, 4E)``, in double or single precision."""
+        """Return every monitor's adjoint light, ``(settings, monitors, puc_ports)``, in double or single precision."""
         kind = np.complex128 if precise else np.complex64
         every: Waves = np.ascontiguousarray(np.moveaxis(self.waves.astype(kind), 2, 1))[:, self.monitors]
         every *= self.by_field[..., None].astype(kind)
         return every
 
     def together(self, weight: Real) -> Complex:
-        """Return the weighted sum of the adjoint light of all monitors, ``(n, 1, 4E)``; weights ``(n, M)``."""
+        """Return the weighted sum of the adjoint light of all monitors, ``(settings, 1, puc_ports)``."""
         amount = np.zeros((len(weight), self.waves.shape[2], 1), dtype=np.complex128)
         amount[:, self.monitors, 0] = weight * self.by_field
         return np.moveaxis(self.waves @ amount, 2, 1)
@@ -185,7 +185,10 @@ class MeshModel:
         )  # fmt: skip
 
     def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Slopes, Real]:
-        """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and the heat, ``(N, 2E)``.
+        """Return the sensitivity of readings to waveguide phases, and the heat of every heater, in N settings.
+
+        The derivatives have the shape ``(N, M, 2E + J)`` for M monitors, 2E arms and J waveguide joints; the heat has
+        ``(N, 2E)``.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -200,7 +203,9 @@ class MeshModel:
         return response.reading_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
 
     def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
-        """Return the variance of readings due to unfitted pair crosstalk, ``(N, M)``; ``None`` without pairs.
+        """Return the variance of readings due to unfitted pairs, ``(settings, monitors)``; ``None`` if none are fitted.
+
+        A pair is the crosstalk from one heater to one waveguide.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -221,7 +226,7 @@ class MeshModel:
         return physics.widths["crosstalk_pairs"] ** 2 * variance
 
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
-        """Return predicted readings of all monitors, shape ``(N, M)``, in mA; measured readings are ignored.
+        """Return predicted readings in mA, shape ``(settings, monitors)``; measured readings are ignored.
 
         Raises:
             ConfigError: A source port is not part of this model, or the monitors differ.
@@ -260,7 +265,7 @@ class MeshModel:
             yield self._linearised(parameters, observations[part], number[part], part, own)
 
     def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
-        """Return the derivatives of all readings by a phase common to all PUCs, shape ``(N, M)``.
+        """Return the derivatives of all readings by a phase common to all PUCs, shape ``(settings, monitors)``.
 
         The derivatives are calculated by finite differences.
 
@@ -288,13 +293,13 @@ class MeshModel:
         return number
 
     def _scale(self, parameters: MeshParameters, number: NDArray[np.int64]) -> Real:
-        """Return the reading of each monitor if all light of the source's first port reached it, shape ``(n, M)``."""
+        """Return each monitor's reading for all light of the source's first port, ``(settings, monitors)``."""
         launched_mw = 10.0 ** (parameters.source_db[number] / 10.0)
         scale: Real = launched_mw[:, None] * parameters.monitor_ma_per_mw
         return scale
 
     def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
-        """Return the relative power at the first port of each setting's source and, if any has one, at the second."""
+        """Return the relative power at the first port of each setting's source and, if a source has two, the second."""
         first = np.ones((len(number), 1))
         if not self.space.seconds:
             return [first]
@@ -334,7 +339,7 @@ class MeshModel:
         return cells, heated
 
     def _couplers(self, parameters: MeshParameters, detuning_hz: Real) -> tuple[Real, Real]:
-        """Return the coupler angles at ends A and B, shape ``(E,)`` or ``(n, E)``."""
+        """Return the coupler angles at ends A and B, shape ``(pucs,)`` or ``(settings, pucs)``."""
         common, half = parameters.coupler_common_rad, 0.5 * parameters.coupler_difference_rad
         first, second = self.mesh.coupler_angles_rad[0] + common + half, self.mesh.coupler_angles_rad[1] + common - half
         if parameters.coupler_slope_rad_per_hz:
@@ -343,15 +348,10 @@ class MeshModel:
         return first, second
 
     def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
-        """Return the derivatives of a weighted sum of all readings, shape ``(size,)``.
+        """Return the derivatives, ``(size,)``, of a sum of all readings with weights ``(settings, monitors)``.
 
         The result equals the weighted sum of the derivatives of :meth:`linearise`. It takes a fraction of the time,
         because the adjoint light of all monitors of a setting is propagated in one solution.
-
-        Args:
-            parameters: Parameter values at which to evaluate.
-            observations: The settings.
-            weight: Shape ``(N, M)``; weight of every reading.
 
         Raises:
             ConfigError: As :meth:`predict`.
@@ -432,7 +432,7 @@ class MeshModel:
     def _by_detector(
         self, parameters: MeshParameters, response: Response, number: NDArray[np.int64]
     ) -> Iterator[tuple[str, Real]]:
-        """Yield derivatives of readings by detector parameters, by group, each ``(n, M, size)``."""
+        """Yield derivatives of readings by detector parameters, by group, each ``(settings, monitors, size)``."""
         for name in self.space.physics.names:
             if name in DETECTOR_ROWS:
                 full = self._scale(parameters, number)
@@ -484,11 +484,12 @@ class MeshModel:
         return Linearised(settings, response.reading_ma, jacobian)
 
     def _by_phase(self, light: _SettingLight, adjoint: Waves) -> dict[str, Slopes]:
-        """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
+        """Return derivatives of K numbers per setting by arm and joint phases, coupler angles and losses.
 
-        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, contains the factor 2·scale·S*. With the field S =
-        Σ h·a (adjoint light h, waves a), a derivative by a phase (factor -j) is an imaginary part and a derivative by a
-        loss a real part. The result has the precision of the adjoint light.
+        The shapes are ``(settings, K, E)`` for E PUCs and ``(settings, K, J)`` for J joints. The adjoint light,
+        ``(settings, K, 4E)``, contains the factor 2·scale·S*. With the field S = Σ h·a (adjoint light h, waves a), a
+        derivative by a phase (factor -j) is an imaginary part and a derivative by a loss a real part. The result has
+        the precision of the adjoint light.
         """
         cells, entering = light.cells, light.entering.astype(adjoint.dtype)
         (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light arriving at end A and at end B
@@ -520,7 +521,7 @@ class MeshModel:
         }
 
     def _into_joints(self, light: _SettingLight, waves: Waves) -> tuple[Waves, Waves]:
-        """Return the waves from cells into the first and second ends of the waveguide joints, ``(n, K, J)``."""
+        """Return the waves from cells into the first and second ends of joints, each ``(settings, waves, joints)``."""
         joints = light.joints.astype(waves.dtype)
         one, other = (waves[..., ends] / joints for ends in self.mesh.joints.T)
         if (sent := light.cells.joint_reflection) is None:
@@ -531,7 +532,7 @@ class MeshModel:
         return (other - second * one) / both, (one - first * other) / both
 
     def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
-        """Yield derivatives by reflections at facets and at joints, ``(n, K, size)``: real parts, then imaginary."""
+        """Yield derivatives, ``(settings, K, size)``, by reflections at facets and joints: real, imaginary parts."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
             lit, felt = (
@@ -545,12 +546,15 @@ class MeshModel:
             yield "joint_reflection", _parts(np.concatenate([first, second], axis=-1))
 
     def _by_pair(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return derivatives of a weighted sum of readings by the crosstalk of heater-waveguide pairs, ``(W, 2E)``."""
+        """Return derivatives of a weighted sum of readings by pair crosstalk, ``(waveguides, heaters)``."""
         by_pair: Slopes = self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
         return by_pair
 
     def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return derivatives by the thermal phases of arms and joints at the reference frequency, ``(n, K, W)``."""
+        """Return derivatives of K numbers by the waveguides' thermal phases, ``(settings, K, waveguides)``.
+
+        The phases are those at the reference frequency.
+        """
         by_waveguide: Slopes = np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1)
         by_waveguide *= (1.0 + light.detuning_hz / self._reference_hz)[:, None].astype(by_waveguide.dtype)
         return by_waveguide
@@ -569,7 +573,7 @@ class MeshModel:
         return found
 
     def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return the derivatives by all parameters, shape ``(n, K, size)``; derivatives by power levels stay zero."""
+        """Return derivatives of K numbers by all parameters, ``(settings, K, size)``; those by power levels are 0."""
         space, heated, detuning = self.space, light.heated, light.detuning_hz
         arm, joint, first, second = (by_phase[name] for name in ("arm", "joint", "first", "second"))
         jacobian = np.zeros((*arm.shape[:2], space.size), arm.dtype)
@@ -623,9 +627,7 @@ def _parts(by_amplitude: Waves) -> Slopes:
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
     """Return the waves in both arms (upper, lower): first those that entered at end A, then those at end B.
 
-    Args:
-        cells: Unit cells.
-        waves: Shape ``(n, k, 4E)``; waves entering every PUC-port.
+    ``waves``, ``(settings, k, puc_ports)``, enter every PUC-port.
     """
     result = []
     for end, eta in ((0, cells.eta_in), (2, cells.eta_out)):

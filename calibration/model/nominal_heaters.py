@@ -1,4 +1,4 @@
-"""Expected heaters of a chip: the scale for all figures about heaters that are assumed before measurements."""
+"""Expected heaters of a chip, to which all heater figures that are assumed before a measurement are scaled."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _RESISTANCE_SPREAD = 0.1
 class NominalHeaters:
     """Expected resistance and efficiency of the heaters of a chip.
 
-    Two published figures of one chip hold for other heaters per radian of phase: the rise of the resistance, and the
-    crosstalk. The defaults are the heaters of the published chip.
+    Two figures were published for one chip: the rise of the resistance, and the crosstalk. Other heaters are assumed to
+    have the same figures per radian of phase. The defaults are the heaters of the published chip.
 
     Attributes:
         ohm: Cold resistance.
@@ -42,13 +42,13 @@ class NominalHeaters:
 
     @property
     def per_ma2(self) -> float:
-        """Factor that converts published figures per mA² to these heaters, from the squared currents for π."""
+        """Factor from published figures per mA² to these heaters: squared current for π, published over own."""
         published = PUBLISHED_HEATERS
         return (self.ohm / self.p_pi_mw) / (published.ohm / published.p_pi_mw)
 
     @property
     def per_mw(self) -> float:
-        """Factor that converts published figures per mW to these heaters: published heat for π over theirs."""
+        """Factor from published figures per mW to these heaters: heat for π, published over own."""
         return PUBLISHED_HEATERS.p_pi_mw / self.p_pi_mw
 
     @property
@@ -58,7 +58,7 @@ class NominalHeaters:
 
     @property
     def kernel_units(self) -> NDArray[np.float64]:
-        """Factors for amplitude, decay length and floor of the crosstalk of the published heaters."""
+        """Factors that convert amplitude, decay length and floor of the published crosstalk to these heaters."""
         return np.array([self.per_mw, 1.0, self.per_mw])
 
     @property

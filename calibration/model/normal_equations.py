@@ -29,8 +29,8 @@ class NormalEquations:
     Attributes:
         information: Shape ``(P, P)``; Fisher information of the readings, without prior.
         gradient: Shape ``(P,)``; slope of the log likelihood.
-        reading_ma: Shape ``(N, M)``; predicted readings.
-        drift_ma: Shape ``(N, M, 2)``; change of the predicted readings for one sigma of each drift.
+        reading_ma: Shape ``(settings, monitors)``; predicted readings.
+        drift_ma: Shape ``(settings, monitors, 2)``; change of the predicted readings for one sigma of each drift.
     """
 
     information: Real
@@ -48,12 +48,8 @@ def normal_equations(
 ) -> NormalEquations:
     """Return the normal equations of a fit around a parameter point.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Parameter values at which to evaluate.
-        likelihood: Readings with their noise.
-        free: Shape ``(size,)``; which parameters are free.
-        discrepancy: Model discrepancy η, see :class:`calibration.model.likelihood.Likelihood`.
+    ``free``, ``(size,)``, tells which parameters are free. ``discrepancy`` is the model discrepancy η, see
+    :class:`calibration.model.likelihood.Likelihood`.
     """
     wanted = np.flatnonzero(free)
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
@@ -125,10 +121,10 @@ class WhiteRows:
 
     Attributes:
         settings: Indices of the settings.
-        rows: Shape ``(n, M, P)``; whitened derivatives in single precision.
-        misfit: Shape ``(n, M)``; whitened residuals.
-        by_phase: Shape ``(n, M, 2E + J)``; derivatives by the phases of arms and waveguide joints.
-        heat_mw: Shape ``(n, 2E)``; heat of every heater.
+        rows: Shape ``(settings, monitors, P)``; whitened derivatives by P parameters, in single precision.
+        misfit: Shape ``(settings, monitors)``; whitened residuals.
+        by_phase: Shape ``(settings, monitors, 2E + J)``; derivatives by the phases of 2E arms and J waveguide joints.
+        heat_mw: Shape ``(settings, heaters)``; heat of every heater.
     """
 
     settings: slice
@@ -146,11 +142,7 @@ def white_rows(
 ) -> Iterator[WhiteRows]:
     """Yield residuals and derivatives at a point in units of reading noise (whitened), in blocks of settings.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Parameter values at which to evaluate.
-        likelihood: Readings with their noise.
-        wanted: Shape ``(P,)``; indices of the parameters.
+    ``wanted`` are the indices of the P parameters.
     """
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
@@ -182,16 +174,8 @@ def equations_with(
 ) -> NormalEquations:
     """Return the normal equations at a point, with an information matrix that was calculated at a nearby point.
 
-    This takes a fraction of the time of :func:`normal_equations`, with the same slope.
-
-    Args:
-        model: Model of the mesh.
-        parameters: Parameter values at which to evaluate.
-        likelihood: Readings with their noise.
-        information: Shape ``(P, P)``; information of the other point about the same free parameters.
-        reading_ma: Shape ``(N, M)``; predicted readings at the point.
-        free: Shape ``(size,)``; which parameters are free.
-        discrepancy: Model discrepancy η, see :class:`calibration.model.likelihood.Likelihood`.
+    This takes a fraction of the time of :func:`normal_equations`, with the same slope. ``information`` must belong to
+    the same free parameters; ``reading_ma`` are the predicted readings at the point.
     """
     # D is recalculated at every point. With D of the other point, source frequencies were wrong by a standard error.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
@@ -248,7 +232,7 @@ def drift_at(
 
 
 def drift_slopes_ma(model: MeshModel, parameters: MeshParameters, part: Linearised, drift: SettingDrift) -> Real:
-    """Return the change of readings for one sigma of each drift, shape ``(n, M, 2)``."""
+    """Return the change of readings for one sigma of each drift, shape ``(settings, monitors, 2)``."""
     power = _LN10_PER_10 * part.reading_ma * drift.power_db
     # Only the active source has a derivative, so the sum over sources selects it; a frequency change is a common phase.
     turned = part.jacobian[..., model.space.groups["source_detuning_hz"]].sum(axis=-1)

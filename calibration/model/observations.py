@@ -13,12 +13,11 @@ SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
 
 
 def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
-    """Return the slow heat left by earlier settings (``Observations.late``), shape ``(N, 2E, T, 3)``.
+    """Return the slow heat left by earlier settings (``Observations.late``), shape ``(settings, heaters, T, 3)``.
 
-    Args:
-        currents_ma: Shape ``(N, 2E)``; currents of all settings. Heaters were off before the first one.
-        taken_s: Shape ``(N,)``; time of each reading.
-        wait_s: Time in s from the drive of a setting to its reading; until the drive, the previous setting was on.
+    T is the number of time constants. ``currents_ma`` are the currents of all settings; heaters were off before the
+    first one. ``taken_s`` is the time of each reading. The drive of a setting comes ``wait_s`` before its reading;
+    until then the previous setting was on.
     """
     powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
     before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))
@@ -43,15 +42,15 @@ class Observations:
     A reading without a value has a reason: saturated readings are lower bounds, missing ones contain no information.
 
     Attributes:
-        currents_ma: Shape ``(N, 2E)``; heater currents as set, heater 2·PUC on the upper arm.
+        currents_ma: Shape ``(N, heaters)``; heater currents as set, heater 2·PUC on the upper arm.
         source: Shape ``(N,)``; port where the light entered; for a source with two ports, the first.
         monitors: Port of every monitor, M of them.
         reading_ma: Shape ``(N, M)``; photocurrents, NaN for saturated and missing readings.
         saturated: Shape ``(N, M)``; which readings were saturated.
         detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
-        late: Shape ``(N, 2E, T, 3)``; slow heat left by earlier settings, ``None`` for settings at rest. The values are
-            the second, fourth and sixth powers of the currents in mA, averaged over the past with each of the T time
-            constants :data:`SLOW_TAUS_S`, minus the present values; in single precision.
+        late: Shape ``(N, heaters, T, 3)``; slow heat left by earlier settings, ``None`` for settings at rest. The
+            values are the second, fourth and sixth powers of the currents in mA, averaged over the past with each of
+            the T time constants :data:`SLOW_TAUS_S`, minus the present values; in single precision.
     """
 
     currents_ma: NDArray[np.float64]
@@ -64,7 +63,7 @@ class Observations:
 
     @property
     def detunings_hz(self) -> NDArray[np.float64]:
-        """Detuning of every setting, shape ``(N,)``."""
+        """Detuning of every setting, shape ``(settings,)``."""
         return np.broadcast_to(np.asarray(self.detuning_hz, dtype=np.float64), len(self))
 
     def __len__(self) -> int:

@@ -112,12 +112,12 @@ MAX_PAIRS = 300
 """Number of fitted combinations of heater-waveguide pairs; the 72-PUC mesh has 38,592 such pairs."""
 
 LAW_POINTS = 8
-"""Number of points, a sixth of a turn apart, at which a heater's law is tested for deviations from its three terms."""
+"""Number of phases, a sixth of a turn apart, at which a heater law (three terms) is tested for deviations."""
 _MAX_HEATERS_TESTED = 40
 
 
 def select_tested_heaters(heaters: int) -> NDArray[np.int64]:
-    """Return the heaters whose laws are tested for deviations from their three terms; a sample on a large mesh."""
+    """Return the heaters whose laws (three terms of phase) are tested for deviations; a sample on a large mesh."""
     asked: NDArray[np.int64] = np.linspace(0, heaters - 1, min(heaters, _MAX_HEATERS_TESTED)).astype(np.int64)
     return asked
 
@@ -127,9 +127,9 @@ class PairDirections:
     """Fitted directions of pair crosstalk: combinations of deviations of single heater-waveguide pairs from the kernel.
 
     Attributes:
-        curve_rad_per_mw: Shape ``(W, 2E)``, W arms and joints; crosstalk kernel over distance, 0 for own arms.
-        vectors: Shape ``(2E, W, K)``; K orthonormal directions (combinations) of the relative deviations of all pairs,
-            in single precision.
+        curve_rad_per_mw: Shape ``(W, heaters)``, W arms and joints; crosstalk kernel over distance, 0 for own arms.
+        vectors: Shape ``(heaters, W, K)``; K orthonormal directions (combinations) of the relative deviations of all
+            pairs, in single precision.
     """
 
     curve_rad_per_mw: Real
@@ -141,7 +141,7 @@ class PairDirections:
         return int(self.vectors.shape[2])
 
     def deviation_rad_per_mw(self, along: Real) -> Real:
-        """Return the crosstalk deviation from the kernel, ``(W, 2E)``, for deviations along the K directions."""
+        """Return the crosstalk minus the kernel, ``(waveguides, heaters)``, for deviations along the K directions."""
         deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32)).T
         return deviation
 
@@ -154,21 +154,19 @@ class PairDirections:
 
     @cached_property
     def _by_heat(self) -> NDArray[np.float32]:
-        """Shape ``(2E, W·K)``; derivatives of phases by the deviations along directions, per mW of every heater."""
+        """Shape ``(heaters, W·K)``; derivatives of W phases by deviations along K directions, per mW of each heater."""
         weighed: NDArray[np.float32] = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
         return weighed.reshape(len(weighed), -1)
 
     def phases(self, heat_mw: Real) -> NDArray[np.float32]:
-        """Return derivatives of phases of arms and joints by the K crosstalk combinations, ``(N, W, K)``."""
+        """Return derivatives of waveguide phases by the K crosstalk combinations, ``(settings, waveguides, K)``."""
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
     def unfitted_variance(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
-        """Return the variance of readings, shape ``(N, M)``, due to unfitted pair crosstalk with a prior width of 1.
+        """Return the variance of readings, ``(settings, monitors)``, due to unfitted pair crosstalk of prior width 1.
 
-        Args:
-            by_waveguide: Shape ``(N, M, W)``; derivatives of readings by the phases of arms and joints.
-            heat_mw: Shape ``(N, 2E)``; heat of every heater.
+        ``by_waveguide`` has the derivatives of readings by the phases of arms and joints.
         """
         every = heat_mw**2 @ self.curve_rad_per_mw.T**2
         whole = (by_waveguide**2 @ every[..., None])[..., 0]
@@ -177,7 +175,7 @@ class PairDirections:
         return variance
 
     def summed(self, by_pair: Real) -> Real:
-        """Convert derivatives by crosstalk of single pairs, ``(W, 2E)``, to derivatives by directions, ``(K,)``."""
+        """Convert derivatives by single pairs, ``(waveguides, heaters)``, to derivatives by the K directions."""
         felt = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)
         summed: Real = np.tensordot(felt, self.vectors, axes=2).astype(np.float64)
         return summed

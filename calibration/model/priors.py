@@ -98,7 +98,7 @@ FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "cros
 PHASE_GROUPS = ("passive_phase_rad", "loops")
 """Phase groups; a phase is known modulo 2π even without readings, which limits its uncertainty."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
-"""Parameter groups that a calibration with separate lasers determines: also their frequencies and a phase slope."""
+"""Parameter groups that a calibration with separate lasers determines, laser frequencies and a phase slope included."""
 
 
 # A monitor so far from the median, and by so many of its spreads, is no sample of the nominal distribution.
@@ -151,16 +151,11 @@ def default_prior(
 
 
 def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderTest) -> Prior:
-    """Return the prior of a device before its readings are fitted.
+    """Return the prior of a device before its readings are fitted, around a start point.
 
     Monitors scatter around their nominal responsivity; a monitor whose reading is far off (other range, broken
     amplifier) gets no prior. The mean frequency of modules is not measured and the stated wavelengths are not precise
     enough, so phases refer to the mean frequency.
-
-    Args:
-        space: The parameters.
-        start: Start point of the fit.
-        device: The device under test.
     """
     prior = default_prior(space, start, device.heaters, device.puc_loss_db)
     monitors = space.group("monitor_db")

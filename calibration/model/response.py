@@ -45,13 +45,13 @@ class Response:
     """Response of the photodiodes in n settings.
 
     Attributes:
-        ripple: Relative port transmission, shape ``(n, M)`` or one number.
-        through_ma: Shape ``(n, M)``; L times ripple.
-        light_ma: Shape ``(n, M)``; L times ripple plus the light that bypasses the mesh.
-        mixed_ma: Shape ``(n, M)``; e, the photocurrent after leakage between neighbours.
-        reading_ma: Predicted readings, shape ``(n, M)``.
-        gain: Shape ``(n, M)``; derivative of the reading by e.
-        mixing: Shape ``(M, M)``; leakage matrix X, ``None`` without leakage.
+        ripple: Relative port transmission, shape ``(n, monitors)`` or one number.
+        through_ma: Shape ``(n, monitors)``; L times ripple.
+        light_ma: Shape ``(n, monitors)``; L times ripple plus the light that bypasses the mesh.
+        mixed_ma: Shape ``(n, monitors)``; e, the photocurrent after leakage between neighbours.
+        reading_ma: Predicted readings, shape ``(n, monitors)``.
+        gain: Shape ``(n, monitors)``; derivative of the reading by e.
+        mixing: Shape ``(monitors, monitors)``; leakage matrix X, ``None`` without leakage.
     """
 
     ripple: Real | float
@@ -68,11 +68,8 @@ class Response:
     ) -> Response:
         """Return the photodiode response in n settings.
 
-        Args:
-            extra_physics: Deviations from proportional photodiodes.
-            linear_ma: Shape ``(n, M)``; L, the photocurrents proportional to the light.
-            number: Shape ``(n,)``; index of the source.
-            full_ma: Shape ``(n, M)``; L for full transmission from the source.
+        ``linear_ma`` are the photocurrents L proportional to the light, ``full_ma`` those for full transmission from
+        the source; both ``(n, monitors)``. ``number`` is the index of the source in each setting.
         """
         ripple: Real | float = 1.0
         if (ripple_db := extra_physics.get("port_ripple_db")) is not None:
@@ -88,19 +85,19 @@ class Response:
         return cls(ripple, through, light, mixed, reading, gain, mixing)
 
     def reading_slopes(self, slopes: Slopes) -> Slopes:
-        """Convert derivatives of the light-proportional currents L to derivatives of readings, shape ``(n, M, P)``."""
+        """Convert derivatives of the light-proportional currents L to those of readings, for P parameters."""
         slopes = slopes * np.broadcast_to(self.ripple, self.light_ma.shape)[..., None].astype(slopes.dtype)
         mixed: Slopes = slopes if self.mixing is None else self.mixing.astype(slopes.dtype) @ slopes
         mixed *= self.gain[..., None].astype(slopes.dtype)
         return mixed
 
     def light_weights(self, weight: Real) -> Real:
-        """Convert weights of the readings to weights of the light-proportional currents L, shape ``(n, M)``."""
+        """Convert weights of readings to weights of the light-proportional currents L, ``(settings, monitors)``."""
         felt: Real = weight * self.gain
         return self.ripple * (felt if self.mixing is None else felt @ self.mixing)
 
     def columns(self, name: str, number: NDArray[np.int64], full_ma: Real, n_sources: int) -> Real:
-        """Return derivatives of readings by the parameters of an additional effect, shape ``(n, M, size)``."""
+        """Return derivatives of readings by the parameters of an additional effect, ``(settings, monitors, size)``."""
         n, m = self.reading_ma.shape
         every = np.arange(m)
         if name == "monitor_leak":
@@ -121,7 +118,7 @@ class Response:
 
 
 def mixing_of(leak: Real) -> Real:
-    """Return the leakage matrix X, ``(M, M)``, from fractions leaking from the previous, then from the next monitor."""
+    """Return the leakage matrix X, ``(monitors, monitors)``, from the fractions from previous, then next monitors."""
     m = len(leak) // 2 + 1
     mixing: Real = np.eye(m) + np.diag(leak[: m - 1], -1) + np.diag(leak[m - 1 :], 1)
     return mixing

@@ -28,11 +28,11 @@ LAW_TERMS = ("rho2", "rho4", "rho6")
 class ParameterSpace:
     """Layout of the parameter vector.
 
-    Groups: ``passive_phase_rad``, ``loss_db``, ``coupler_common_rad`` and ``coupler_difference_rad`` (E each),
-    ``rho2``, ``rho4`` and ``rho6`` (2E each), ``loops`` (N_loop), ``source_db`` (S), ``second_db`` (one per source with
-    a second port; missing if there is none), ``monitor_db`` (M), ``crosstalk`` (3), ``heat_factor`` (2E),
-    ``source_detuning_hz`` (S), ``delay_s``, ``differential_slope_rad_per_hz`` and ``coupler_slope_rad_per_hz`` (1
-    each); then the included groups of :mod:`calibration.model.physics`.
+    Groups, for E PUCs, S sources and M monitors: ``passive_phase_rad``, ``loss_db``, ``coupler_common_rad`` and
+    ``coupler_difference_rad`` (E each), ``rho2``, ``rho4`` and ``rho6`` (2E each), ``loops`` (N_loop), ``source_db``
+    (S), ``second_db`` (one per source with a second port; missing if there is none), ``monitor_db`` (M), ``crosstalk``
+    (3), ``heat_factor`` (2E), ``source_detuning_hz`` (S), ``delay_s``, ``differential_slope_rad_per_hz`` and
+    ``coupler_slope_rad_per_hz`` (1 each); then the included groups of :mod:`calibration.model.physics`.
 
     Args:
         mesh: The mesh.
@@ -166,7 +166,7 @@ class ParameterSpace:
         """Return which parameters of the given groups a fit can determine, shape ``(size,)``.
 
         Cells without couplers have no coupler angles, and the phases of their arms are part of the loop phases. Arms
-        without a heater have no law.
+        without a heater have no heater law.
 
         Raises:
             ConfigError: A group does not exist.

@@ -24,11 +24,10 @@ def scale_of(matrix: Real) -> Real:
 
 
 def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
-    """Return the inverse of a matrix, shape ``(P, P)``, with zeros for combinations that the matrix does not determine.
+    """Return the inverse of a symmetric matrix, shape ``(P, P)``, with zeros for combinations it does not determine.
 
-    Args:
-        matrix: Shape ``(P, P)``; symmetric, no eigenvalue far below zero.
-        nothing: Largest eigenvalue of the scaled matrix at which a combination counts as undetermined.
+    These are the combinations whose eigenvalue in the scaled matrix is at most ``nothing``. No eigenvalue may be far
+    below zero.
     """
     from scipy.linalg.lapack import dpotrf, dpotri
 
@@ -57,11 +56,9 @@ def solved(matrix: Real, right: Real) -> Real:
 
 
 def root_of(matrix: Real, nothing: float = NOTHING) -> Real:
-    """Return a root F of a matrix F·Fᵀ, shape ``(P, k)``, with as few columns as possible.
+    """Return a root F of a symmetric matrix F·Fᵀ, shape ``(P, k)``, with as few columns as possible.
 
-    Args:
-        matrix: Shape ``(P, P)``; symmetric, no eigenvalue far below zero.
-        nothing: Relative variance below which a column is dropped.
+    Columns with a relative variance below ``nothing`` are dropped. No eigenvalue may be far below zero.
     """
     from scipy.linalg.lapack import dpstrf
 

@@ -13,15 +13,16 @@ SLOPES = 8
 SCANNED = 1
 """Work per reading and frequency in the frequency scan of the phase search."""
 DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
-"""Factors for :func:`pairs_work`: choice of directions, score of the chosen directions, unfitted pairs in the errors,
-and unfitted pairs in the reading weights."""
+"""Factors of :func:`pairs_work` for the parts of fitting pair crosstalk: choose combinations of pairs, score them, add
+unfitted pairs to the errors, and add unfitted pairs to the reading weights."""
 DRIFTED = 8
 """Work per reading to determine the drift of power and phase of every setting, in addition to predictions."""
 
 USUAL = 1800
 """Work of a whole undisturbed run on 72 PUCs, verification included, per reading of its random settings."""
 USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
-"""The same for larger meshes: a constant plus a multiple of the work for derivatives (4,200 in total on 265 PUCs)."""
+"""Work of an undisturbed run on larger meshes: a constant plus a multiple of the work for derivatives (4,200 in total
+for 265 PUCs)."""
 OTHERWISE = 300
 """Work of a run outside its fits, per reading."""
 MAX_SEARCH_WORK = 1.25

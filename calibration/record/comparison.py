@@ -175,7 +175,6 @@ def _difference(space: ParameterSpace, first: CalibrationRecord, second: Calibra
 
 
 def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | None:
-    """Return the covariance of the difference of two independent records."""
     if any(COVARIANCE_FACTOR not in one.arrays for one in (first, second)):
         return None
     # The records are assumed to be independent; the notes say so if one was derived from the other.
@@ -210,7 +209,6 @@ def _group(
 
 
 def _chi2(difference: Real, variance: Real) -> float | None:
-    """Return the squared parameter difference of two records relative to its covariance, per degree of freedom."""
     free = np.flatnonzero((np.diag(variance) > 0.0) & np.isfinite(difference))
     if not len(free):
         return None

@@ -61,7 +61,7 @@ def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
     """Return the age of a record in s at which the worst of its switch states is expected to leak more than allowed.
 
     Passive phases drift in a random walk, and so does the phase of a heater driven to π, as its resistance drifts. The
-    largest of E normally distributed deviations is about the quantile 1 - 1/(2E).
+    worst of E PUCs deviates by about the quantile 1 - 1/(2E) of a normal distribution.
     """
     drift = drift or DriftModel()
     # The phase of a heater at half a turn changes by π times the relative change of its resistance.
@@ -74,9 +74,7 @@ def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
 class ConditionsWatch:
     """Records the conditions of a bench during its calibration; call it at the beginning and at the end.
 
-    Args:
-        bench: The bench.
-        probe: The probe of the calibration, if any, which knows the launched power.
+    The probe of the calibration, if given, tells the launched power.
     """
 
     def __init__(self, bench: Bench, probe: Probe | None = None) -> None:

@@ -71,14 +71,12 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def _named(found: MeshParameters) -> dict[str, Any]:
-    """Return all mesh parameters by name, including those of additional effects."""
     values = {each.name: getattr(found, each.name) for each in fields(MeshParameters)}
     del values["extra_physics"]
     return values | dict(found.extra_physics)
 
 
 def _plain(value: object) -> object:
-    """Return numbers in JSON form, with ``None`` for NaN."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim == 0:
         return float(array) if np.isfinite(array) else None

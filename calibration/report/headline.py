@@ -66,7 +66,6 @@ def _verdict(record: CalibrationRecord, certified: bool, reason: str, n_misses: 
 
 
 def _certificate(record: CalibrationRecord) -> tuple[bool, str]:
-    """Return whether the fit is certified, and the reason if not."""
     if record.doubts:
         return False, "; ".join(doubt.removeprefix(NOT_CERTIFIED).rstrip(".") for doubt in record.doubts)
     if not record.complete:

@@ -26,13 +26,13 @@ class TruthReport:
     """Errors of a record against the hidden truth.
 
     Attributes:
-        phase_error_rad: Shape ``(n,)``; error (-π … π) of the passive phases. True phases include the heat of heaters
-            stuck at a current. With several source frequencies, phases refer to the mean frequency.
+        phase_error_rad: Shape ``(pucs,)``; error (-π … π) of the passive phases. True phases include the heat of
+            heaters stuck at a current. With several source frequencies, phases refer to the mean frequency.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
-        bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
-        cross_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to cross.
-        bar_allowed_db: Shape ``(n,)``; largest bar extinction that the couplers of the hidden cells allow.
-        cross_allowed_db: Shape ``(n,)``; largest cross extinction that these couplers allow.
+        bar_extinction_db: Shape ``(pucs,)``; extinction reached with all PUCs programmed to bar.
+        cross_extinction_db: Shape ``(pucs,)``; extinction reached with all PUCs programmed to cross.
+        bar_allowed_db: Shape ``(pucs,)``; largest bar extinction that the couplers of the hidden cells allow.
+        cross_allowed_db: Shape ``(pucs,)``; largest cross extinction that these couplers allow.
     """
 
     phase_error_rad: NDArray[np.float64]
@@ -85,7 +85,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
 
 
 def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the best bar and cross extinctions in dB that the emulated couplers allow at any phase, each ``(E,)``."""
+    """Return the best bar and cross extinctions of each PUC in dB that its emulated couplers allow at any phase."""
     # Calculated from the cells themselves: half a turn of one arm gives both amplitudes that interfere in an output.
     cells = bench.emulated.world.cells()
     level, turned = (
@@ -101,7 +101,7 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
-    """Return the reference frequency of the record minus the one of the hidden truth, in Hz.
+    """Return the reference frequency of the record minus that of the hidden truth, in Hz.
 
     Light from several modules determines only frequency differences; the true mean is taken to be the stated mean.
     """
@@ -182,7 +182,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
 
 
 def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
-    """Convert passive phases of cells whose arms do not interfere to phases of the joints behind them, ``(J,)``."""
+    """Return passive phases of cells whose arms do not interfere as phases of the joints behind them, ``(joints,)``."""
     phases = np.zeros(4 * mesh.n_pucs)
     # The upper arm ends at rail L of end B.
     phases[2::4] = np.where(mesh.interferes, 0.0, passive_phase_rad)
@@ -191,20 +191,20 @@ def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
 
 
 def heater_reach_ma(record: CalibrationRecord) -> Real:
-    """Return the current up to which each heater law of a record holds, shape ``(2E,)``; 0 for a dead heater."""
+    """Return the current up to which each heater law of a record holds, shape ``(heaters,)``; 0 for a dead heater."""
     laws = [heater.law for entry in record.pucs for heater in (entry.upper, entry.lower)]
     return np.array([law.max_ma if law else 0.0 for law in laws])
 
 
 def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:
-    """Return the true phase of every heater on its own arm at ``currents_ma``, shape ``(2E,)``."""
+    """Return the true phase of every heater on its own arm at ``currents_ma``, shape ``(heaters,)``."""
     truth = bench.emulated.world.truth
     phase: Real = np.pi * truth.heater_power_mw(currents_ma) / truth.p_pi_mw
     return phase
 
 
 def true_laws(bench: Bench, max_ma: Real) -> Real:
-    """Return three-term fits to the true laws of all heaters, between zero and ``max_ma``, shape ``(2E, 3)``."""
+    """Return three-term fits to the true laws of all heaters, between zero and ``max_ma``, shape ``(heaters, 3)``."""
     # The law of the emulator is deliberately not a polynomial; the nearest three terms are the best possible fit.
     share = np.linspace(0.0, 1.0, _POINTS)[1:]
     phases = np.array([own_phase_rad(bench, np.sqrt(part) * max_ma) for part in share])

@@ -143,7 +143,7 @@ def _ratio_db(strong: float, weak: float) -> float:
 
 
 def arm_crosstalk_rad(record: CalibrationRecord) -> Real | None:
-    """Return the phase of each arm (row) for π on another heater (column), shape ``(2E, 2E)``; ``None`` if unknown."""
+    """Return the phase of each arm (row) for π on another heater (column) in rad; ``None`` if unknown."""
     if record.crosstalk is None:
         return None
     known = CalibratedMesh.from_record(record)

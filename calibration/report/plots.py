@@ -93,9 +93,8 @@ def heater_name(heater: int) -> str:
 def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) -> Figure:
     """Return a plot of readings over squared heater current, with the record's prediction and the residuals.
 
-    Args:
-        named: Fringes, each with the rank of its misfit, such as ``worst``.
-        law_reach_ma: By heater, the current up to which its law holds.
+    Each fringe is named by the rank of its misfit, such as ``worst``. ``law_reach_ma`` is, by heater, the current up to
+    which its law (phase against current) holds.
     """
     columns = min(3, len(named))
     rows = -(-len(named) // columns)
@@ -242,10 +241,8 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
     """Return a plot of the phase that each heater at π adds to every other arm, as a matrix and over the distance.
 
-    Args:
-        rad_per_pi: Shape ``(2E, 2E)``; arm (row) by heater (column).
-        distance_mm: Shape ``(2E, 2E)``; distance between arm (row) and heater (column).
-        kernel: The crosstalk kernel over distance; its formula labels the curve.
+    ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, hold arms in rows and heaters in columns. The formula of
+    the kernel (crosstalk over distance) labels the curve.
     """
     from matplotlib.colors import LogNorm
 

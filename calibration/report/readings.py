@@ -39,7 +39,7 @@ class Sweep:
     """Sweep of one heater with everything else constant.
 
     Attributes:
-        heater: heater number, 2·PUC + arm.
+        heater: Heater number, 2·PUC + arm.
         settings: Indices of the settings, in time order.
     """
 
@@ -55,9 +55,9 @@ class Fringe:
         heater: heater number, 2·PUC + arm.
         source: Port where the light entered.
         monitor: Port of the monitor.
-        current_ma: Shape ``(n,)``; heater currents.
-        reading_ma: Shape ``(n,)``; readings.
-        residual_sigma: Shape ``(n,)``; reading minus prediction, divided by its standard deviation.
+        current_ma: Shape ``(currents,)``; heater currents.
+        reading_ma: Shape ``(currents,)``; readings.
+        residual_sigma: Shape ``(currents,)``; reading minus prediction, divided by its standard deviation.
         rms_sigma: Rms residual of all monitors over the sweep.
         dense_ma: Shape ``(k,)``; closely spaced heater currents for the predicted curve.
         predicted_ma: Shape ``(k,)``; predicted readings at ``dense_ma``.
@@ -153,7 +153,7 @@ class Readings:
 
     @cached_property
     def swept(self) -> NDArray[np.bool_]:
-        """Shape ``(N,)``; which settings belong to sweeps."""
+        """Shape ``(settings,)``; which settings belong to sweeps."""
         swept = np.zeros(len(self.taken), dtype=np.bool_)
         for sweep in self.sweeps:
             swept[list(sweep.settings)] = True
@@ -161,7 +161,7 @@ class Readings:
 
     @cached_property
     def residual_sigma(self) -> Real:
-        """Shape ``(N, M)``; reading minus prediction, divided by its standard deviation; NaN without a reading.
+        """Shape ``(settings, monitors)``; reading minus prediction in standard deviations; NaN without a reading.
 
         A deviation common to all monitors is attributed to drift of power and temperature, within the limits that the
         global fit uses.
@@ -195,11 +195,11 @@ class Readings:
         return found
 
     def rms_by_setting(self) -> Real:
-        """Return the rms residual of every setting over its monitors, shape ``(N,)``."""
+        """Return the rms residual of every setting over its monitors, shape ``(settings,)``."""
         return _rms(self.residual_sigma, axis=1)
 
     def rms_by_monitor(self, *, swept: bool) -> Real:
-        """Return the rms residual of every monitor over the sweeps, or over all other settings, shape ``(M,)``."""
+        """Return the rms residual of every monitor, ``(monitors,)``, over the sweeps or over all other settings."""
         return _rms(self.residual_sigma[self.swept == swept], axis=0)
 
     def fringe(self, sweep: Sweep) -> Fringe:
@@ -280,7 +280,7 @@ def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
 
 
 def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return the first setting and the end (exclusive) of each segment between the given edges."""
+    """Return the first setting of each segment between the given edges, and the setting after its last one."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

@@ -254,7 +254,6 @@ def _phase_map(material: Material) -> Iterator[Block]:
 
 
 def _unlit(record: CalibrationRecord) -> set[int]:
-    """Return the PUCs that no light reaches on its way to a monitor."""
     return {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
 
 

@@ -119,7 +119,6 @@ def write_report(
 
 
 def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[Page, tuple[str, ...]]:
-    """Return the report of a record as a page, and a sentence for each part that is missing."""
     from calibration.report import plots as report_plots
     from calibration.report.headline import headline
     from calibration.report.page import Page

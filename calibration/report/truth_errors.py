@@ -80,7 +80,7 @@ def phase_errors(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the phase error of every heater at its current for 2π, in units of its stated error, ``(2E,)``."""
+    """Return the phase error of every heater at its current for 2π, in units of its stated error, ``(heaters,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
@@ -151,10 +151,7 @@ _NORMALISED = {
 def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations | None = None) -> list[Metric]:
     """Return the errors of a record against the hidden truth, after programming all PUCs to bar and to cross.
 
-    Args:
-        bench: The emulated bench.
-        record: The record.
-        fitted: Settings that were fitted; with them, errors are also compared with their Cramér-Rao bound.
+    With ``fitted`` (the settings of the fit), errors are also compared with their Cramér-Rao bound.
 
     Raises:
         ConfigError: The bench is not emulated.

@@ -37,7 +37,7 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def cell_loops(mesh: MeshTopology) -> Real:
-    """Return which waveguide joints form the loop around each cell, shape ``(cells, J)``, in the order of ``faces``.
+    """Return which waveguide joints form the loop around each cell, ``(cells, joints)``, in the order of ``faces``.
 
     The sum of joint phases around a cell is observable at the ports (docs/calibration.md, 1.2).
     """
@@ -51,7 +51,7 @@ def cell_loops(mesh: MeshTopology) -> Real:
 
 
 def loop_factor(record: CalibrationRecord) -> Real | None:
-    """Return a factor F, ``(J, n)``, of the joint-phase covariance F·Fᵀ without the phase common to all PUCs.
+    """Return a factor F, ``(joints, n)``, of the joint-phase covariance F·Fᵀ without the phase common to all PUCs.
 
     The mean laser frequency and the temperature of the run are unknown and shift all loop phases together. At the same
     light and temperature this common shift causes no error. ``None`` without a covariance.
@@ -105,7 +105,7 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
 
 
 def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
-    """Return the derivative of all arm phases by one parameter of the crosstalk kernel, shape ``(2E,)``."""
+    """Return the derivative of all arm phases by one parameter of the crosstalk kernel, shape ``(heaters,)``."""
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)
     changed: dict[str, Any] = {name: value + step}

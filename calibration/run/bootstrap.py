@@ -34,7 +34,7 @@ from calibration.measure.design import CHANGED, IncrementalSettings
 from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
-from calibration.measure.survey import Survey, take_survey
+from calibration.measure.port_survey import Survey, take_survey
 from calibration.model.device_under_test import PUC_LOSS_DB
 from calibration.model.gauge import has_visible_phase, visible_joint_directions
 from calibration.model.heating import Heating
@@ -245,6 +245,7 @@ class Bootstrap:
             ))  # fmt: skip
         heaters = tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
         survey, everything = taken.survey, logbook.observations()
+        taken.random = [number for number in taken.random if everything.currents_ma[number].any()]
         sweeps = select_monitors(everything[np.array(taken.sweeps)], survey.monitors, survey.dark_ma)
         random, deaths = _without_failed_monitors(everything[np.array(taken.random)], survey)
         nominal = self.nominal(survey.sources, survey.monitors)
@@ -329,7 +330,7 @@ class Bootstrap:
         return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
     def reach_ma(self) -> dict[int, float]:
-        """Return the largest current of each heater in random settings, which limits the range of its law."""
+        """Return the largest current of each heater in random settings; its fitted law holds up to this current."""
         heaters = range(len(self._driven))
         return {heater: _reach_ma(self.heaters.get(heater, NOT_SWEPT).law) for heater in heaters}
 
@@ -394,7 +395,6 @@ class Bootstrap:
         return guess, replace(found, work=spent + found.work)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
-        """Return nominal mesh parameters with the phases and power levels that the search found."""
         # Only differences of common phases per PUC are observable; their mean is assumed to match the stated
         # frequencies.
         source_phase_rad = nearest_branches(found.source_phase_rad)
@@ -417,13 +417,7 @@ def _without_reference(observations: Observations) -> Observations:
 
 
 def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool = False) -> int:
-    """Return the number of random settings to measure before the first phase search.
-
-    Args:
-        mesh: The mesh.
-        monitors: Number of monitors.
-        one_laser_first: Whether the phase search starts with the light of one laser.
-    """
+    """Return the number of random settings to measure before the first phase search."""
     phases = mesh.n_pucs + len(mesh.joints)
     each = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
     return max(-(-each * phases // monitors), _MIN_SETTINGS)
@@ -439,7 +433,7 @@ def settings_by_hand(mesh: MeshTopology, driven: NDArray[np.bool_], monitors: in
     """
     driven_pucs = int(np.count_nonzero(driven.reshape(mesh.n_pucs, -1).any(axis=1)))
     phases = driven_pucs + int(visible_joint_directions(mesh).shape[1])
-    return max(-(-READINGS_PER_PHASE * phases // monitors), MIN_READINGS // monitors)
+    return max(-(-READINGS_PER_PHASE * phases // monitors), MIN_READINGS // min(monitors, 3))
 
 
 def _without_failed_monitors(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:

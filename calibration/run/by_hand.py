@@ -20,7 +20,7 @@ from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit, HeaterSweep
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.operator import Fibre
-from calibration.measure.survey import Survey, dark_level_ma, dark_noise_ma, scatter
+from calibration.measure.port_survey import Survey, dark_level_ma, dark_noise_ma, scatter
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
@@ -56,7 +56,6 @@ class HandMeasurement:
         random: Random settings for the fit.
         held_out: Settings for the verification.
         fibres: Powers in the output fibres at some of the random settings.
-        wrong: Settings measured with a fibre in a wrong port, or without light.
     """
 
     survey: Survey
@@ -64,7 +63,6 @@ class HandMeasurement:
     random: list[int] = field(default_factory=list)
     held_out: list[int] = field(default_factory=list)
     fibres: list[FibreReadings] = field(default_factory=list)
-    wrong: list[int] = field(default_factory=list)
 
 
 class HandMeasurements:
@@ -131,10 +129,7 @@ class HandMeasurements:
             if measured is None:
                 measured = HandMeasurement(self._survey(visit))
             noise = measured.survey.noise
-            arrived = len(logbook)
-            right = self._arrive(visit, noise.floor_ma)
-            measured.random += right
-            measured.wrong += range(arrived, right.start - 1)  # the reference setting before it is right, too
+            measured.random += self._arrive(visit, noise.floor_ma)
             logbook.launched_dbm(visit.source)
             first = len(logbook)
             self._sweep(visit, noise, heaters)

@@ -105,7 +105,6 @@ def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) ->
 
 
 def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
-    """Wait for jobs to finish, at most a given time, and return the futures of the finished ones."""
     if not futures:
         time.sleep(_ASK_EVERY_S)
         return ()
@@ -130,7 +129,6 @@ def _failed(job: BenchJob, text: str) -> BenchOutcome:
 
 
 def _on_worker(job: BenchJob, run: str) -> BenchOutcome:
-    """Calibrate one bench on a worker of the cluster."""
     distributed = require_distributed()
     worker, event = distributed.get_worker(), distributed.Event(run)
     asked_s, answer = -_ASK_EVERY_S, False

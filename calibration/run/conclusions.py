@@ -19,7 +19,8 @@ from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, Defect
 NOT_REACHED = "not reached before the run ended"
 """Reason for an unknown PUC in the record of an interrupted run."""
 _STUCK = "no heater has any effect on the light, and its split ratio is unknown"
-_UNSEEN = "no light passes it on the way to a monitor"
+UNSEEN = "no light passes it on the way to a monitor"
+"""Reason for an unknown PUC that no light reaches."""
 # Relative information below which no reading depends on a parameter; rounding errors are smaller.
 _UNOBSERVABLE = 1e-12
 _KNOWN_RAD = 0.2
@@ -29,15 +30,7 @@ _MAX_NAMED = 5
 def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
-    """Return the defects of the bench; if the fit explains all readings, uncertain heater laws are left out.
-
-    Args:
-        start: Start of the run.
-        diagnosed: Fit with the causes that explain its readings.
-        space: Layout of the parameters.
-        channels: Drive channel of every heater, for messages.
-        heater_max_ma: Largest heater current allowed.
-    """
+    """Return the defects of the bench; if the fit explains all readings, uncertain heater laws are left out."""
     found = start.defects
     told: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
     # Conclusions about couplers and laws require a fit that explains all readings.
@@ -57,14 +50,7 @@ def collect_defects(
 def collect_warnings(
     start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood
 ) -> tuple[str, ...]:
-    """Return warnings about readings that a fit does not explain; empty if it explains all readings.
-
-    Args:
-        start: Start of the run.
-        diagnosed: Fit with the causes that explain its readings best.
-        model: Model of the mesh.
-        likelihood: Readings with their noise.
-    """
+    """Return warnings about readings that a fit does not explain; empty if it explains all readings."""
     if diagnosed.fit.certified:
         return tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     worst = find_worst_misfits(model, diagnosed.fit.parameters, likelihood)[:_MAX_NAMED]
@@ -80,11 +66,7 @@ def find_worst_misfits(
 ) -> tuple[str, ...]:
     """Return the PUCs, heaters, sources and monitors with the largest misfit, as text, the worst first.
 
-    Args:
-        model: Model of the mesh.
-        parameters: Result of the fit.
-        likelihood: Readings with their noise.
-        min_misfit: Smallest mean squared residual that is listed, relative to the mean over all readings.
+    Those with a mean squared residual below ``min_misfit``, relative to the mean over all readings, are left out.
     """
     space = model.space
     misfit = mean_squared_residual(model, parameters, likelihood)
@@ -100,7 +82,7 @@ def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, st
     pucs = np.flatnonzero(space.mesh.interferes).tolist()
     stuck = [puc for puc in pucs if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
-    return unknown | dict.fromkeys(unseen_pucs(diagnosed, space), _UNSEEN)
+    return unknown | dict.fromkeys(unseen_pucs(diagnosed, space), UNSEEN)
 
 
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:

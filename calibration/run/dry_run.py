@@ -129,7 +129,6 @@ class DryRun:
 
 
 def _check_heat(stages: Sequence[StagePlan], limit_mw: float) -> None:
-    """Raise ``LimitError`` if a stage needs more heat than the bench file allows."""
     worst = max(stages, key=lambda stage: stage.peak_mw)
     if worst.peak_mw > limit_mw:
         raise LimitError(
@@ -166,7 +165,7 @@ def dry_run(
 
 
 def expected_heat_mw(model: BenchModel) -> float:
-    """Return the largest total heat of all heaters that a calibration of a bench needs, in mW; takes no fit.
+    """Return the largest total heat of all heaters that a calibration of a bench needs, in mW, without a fit.
 
     Raises:
         ConfigError: There is no source or monitor, or the controller does not accept currents.
@@ -177,8 +176,6 @@ def expected_heat_mw(model: BenchModel) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Nominal:
-    """Nominal values of a bench from its file."""
-
     mesh: MeshTopology
     device: HeaterDriverModel
     sources: tuple[int, ...]
@@ -243,7 +240,7 @@ class _Nominal:
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
-        """Return mesh parameters with nominal laws, losses and couplers, and random phases."""
+        """Return mesh parameters with nominal heater laws, losses and couplers, and random phases."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
@@ -263,7 +260,7 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the total heat of all heaters in each setting, shape ``(N,)``."""
+        """Return the total heat of all heaters in each setting, shape ``(settings,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 
@@ -275,8 +272,6 @@ def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
 
 
 class _RunPlanner:
-    """Planner for the calibration of one bench."""
-
     def __init__(
         self, nominal: _Nominal, goal: Goal, rng: np.random.Generator, progress: Callable[[str, int, int], None]
     ) -> None:
@@ -345,7 +340,6 @@ class _RunPlanner:
         )
 
     def _fit(self, plan: Observations, stage: str) -> FitResult:
-        """Return the expected result of a fit of the given settings."""
         self._progress(stage, 0, 1)
         space = self._model.space
         groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
@@ -411,7 +405,6 @@ class _RunPlanner:
         return StagePlan("sweeps", settings, len(self._nominal.sources), seconds, self._peak_mw(self._swept_ma2()))
 
     def _swept_ma2(self) -> float:
-        """Return the largest squared current of a sweep."""
         return BootstrapPlan().sweeps.reach_ma2(self._nominal.heaters, self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:

@@ -19,8 +19,8 @@ from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import DARK, LogbookEntry
 from calibration.measure.operator import OnPlug, PlugRequest
+from calibration.measure.port_survey import ReferenceChange, noise_of, reference_change, reference_readings
 from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
-from calibration.measure.survey import ReferenceChange, noise_of, reference_change, reference_readings
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.record.conditions import ConditionsWatch
 from calibration.record.raw_data import save_raw
@@ -65,14 +65,9 @@ def header_of(
     command: str = "",
     heater_tau_s: float | None = None,
 ) -> JournalHeader:
-    """Return the journal header of a run: its device, plan and seed.
+    """Return the journal header of a run (its device, plan and seed) before any measurement.
 
-    Args:
-        run: The run, before any measurement.
-        dead: Ports without light, and why.
-        reported_frequencies_hz: Frequencies of the tunable sources, by port.
-        command: The command line, if the run was started by one.
-        heater_tau_s: Thermal time constant of the heaters, if measured.
+    ``dead`` are the ports without light, with the reason; the frequencies are those of the tunable sources by port.
     """
     from lumion_hw import __version__
 
@@ -152,14 +147,7 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
     """Repeat the reference setting of every source and the last few settings, and compare with the earlier readings.
 
     A resumed run aligns the polarization again, to a slightly different state. A change of a source's total power is
-    therefore corrected and not an error.
-
-    Args:
-        probe: Access to the mesh.
-        entries: Readings before the interruption.
-
-    Returns:
-        The changes; empty if there is nothing to compare.
+    therefore corrected and not an error. The result is empty if there is nothing to compare.
 
     Raises:
         CalibrationError: The readings changed by more than noise; the message lists the changes.

@@ -5,7 +5,7 @@ A job and its outcome contain only plain values; the worker process writes the r
 
 Parent and worker communicate through a private pipe: a worker that crashes or is killed therefore leaves no lock behind
 that could block other workers. Only the parent handles Ctrl-C: it asks the workers to stop, and each ends its bench
-like any interrupted run. A worker stops when its parent process ends.
+like any interrupted run. A worker stops its run when the parent process ends.
 """
 
 from __future__ import annotations
@@ -140,10 +140,8 @@ def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> 
 def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
     """Calibrate one bench and return the outcome; heaters and light are off afterwards in any case.
 
-    Args:
-        job: The bench.
-        stopped: Function that returns whether to stop, called between steps.
-        say: Function called with a progress line for every stage.
+    ``stopped`` is called between steps; the run stops if it returns true. ``say`` is called with a progress line for
+    every stage.
     """
     from calibration.run.blas_threads import one_blas_thread
     from calibration.run.journaled_run import calibrate
@@ -244,13 +242,10 @@ class Ended:
 
 
 def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
-    """Calibrate benches in processes of this computer, several at a time.
+    """Calibrate benches in processes of this computer, ``workers`` benches at a time.
 
-    Args:
-        jobs: The benches.
-        workers: Number of benches at a time.
-        say: Function called with a progress line for every stage of every bench, also from other threads. After an
-            ``OSError`` of this function it is not called again; the benches continue.
+    ``say`` is called with a progress line for every stage of every bench, also from other threads. After an ``OSError``
+    of this function it is not called again; the benches continue.
 
     Raises:
         ConfigError: The number of workers is below 1.
@@ -280,11 +275,7 @@ def gather(
 ) -> Ended:
     """Wait for the outcomes of all benches; after an interruption stop running benches and cancel waiting ones.
 
-    Args:
-        jobs: The benches.
-        futures: Futures of the outcomes.
-        stop: Function that tells workers to stop.
-        say: Called with a line about the interruption.
+    ``stop`` tells the workers to stop; ``say`` is called with a line about the interruption.
     """
     interruption: BaseException | None = None
     while True:
@@ -305,7 +296,6 @@ def gather(
 
 
 def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say: Say) -> BenchOutcome:
-    """Calibrate one bench in a separate process."""
     if stop.is_set():
         return unstarted_outcome(job)
     ours, theirs = context.Pipe()

@@ -120,7 +120,7 @@ class AdaptiveMeasurement:
         logbook: Access to the mesh; its effort so far counts against the goal.
         model: The model of the last fit.
         likelihood: The readings so far and their noise.
-        max_ma: Shape ``(2E,)``; largest current of every heater.
+        max_ma: Shape ``(heaters,)``; largest current of every heater.
         goal: Required accuracy and limits of the effort.
         rng: Random generator for candidate settings.
         times: Duration of settings on this bench, including source changes.
@@ -150,13 +150,10 @@ class AdaptiveMeasurement:
         observations: Observations,
         refit: Callable[[Observations, FitResult], tuple[MeshModel, FitResult]],
     ) -> tuple[FitResult, Observations, PlanningOutcome]:
-        """Measure and fit repeatedly until the goal is reached or is out of reach.
+        """Measure and fit repeatedly until the goal is reached or is out of reach, starting with the first fit.
 
-        Args:
-            fit: The first fit.
-            observations: Settings and readings of the first fit.
-            refit: Function that fits observations, starting from a fit; returns the new fit and the model, to which
-                effects may have been added.
+        ``refit`` fits observations, starting from a fit; it returns the new fit and the model, to which effects may
+        have been added.
         """
         first, why, aim_rad = len(observations), "", _AIM * self.goal.sigma_rad
         known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
@@ -223,7 +220,6 @@ class AdaptiveMeasurement:
         return design.plan, promised, ""
 
     def _measure(self, plan: Observations) -> Observations:
-        """Measure settings, grouped by source, and return the settings with their readings."""
         first = len(self.logbook)
         ends = [0, *(np.flatnonzero(np.diff(plan.source)) + 1).tolist(), len(plan)]
         for start, end in pairwise(ends):
@@ -237,13 +233,8 @@ def shortfall(
 ) -> str:
     """Return a sentence about why the accuracy goal is missed; empty if the goal is reached.
 
-    Args:
-        space: Layout of the parameters.
-        known: Accuracy of the phases.
-        fit: The fit with this accuracy.
-        goal_rad: Required standard error.
-        why: Reason why the measurement ended; empty if only because of unobservable phases.
-        dead: Descriptions of dead sources and monitors.
+    ``why`` is the reason why the measurement ended; empty if unobservable phases are the only reason. ``dead``
+    describes dead sources and monitors.
     """
     reached = known.rms_rad(space)
     if reached <= goal_rad:

@@ -23,9 +23,10 @@ from calibration.fit.phase_search import SearchPlan, is_same_valley_from_other_s
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db, losses_from_levels_db
 from calibration.measure.heater_fringe import HeaterFit
+from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
+from calibration.measure.port_survey import MIN_CONTRAST, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
-from calibration.measure.survey import MIN_CONTRAST, reference_changes
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import LAW_FIELD_ERROR, SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
@@ -116,6 +117,7 @@ class Calibration:
         self._start: Start | None = None
         self._diagnosed: DiagnosedFit | None = None
         self._fibres: dict[int, tuple[float, float]] = {}
+        self._resistances: NDArray[np.float64] | None = None
         self._launched_dbm: dict[int, float] = {}
         self._reference_nm = self.device.wavelength_nm
         self._reported_hz: dict[int, float] = {}
@@ -188,6 +190,7 @@ class Calibration:
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
             self.progress("sources", number, len(start.survey.sources))
+        self._resistances = measure_resistances(self.logbook, 0.5 * self._reach_ma())
         self._fibres = fibre_losses_db(
             self.logbook,
             self._model(start),
@@ -238,7 +241,6 @@ class Calibration:
             self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
 
     def _extend(self, start: Start, fit: FitResult) -> None:
-        """Extend the calibration to the further wavelengths."""
         extension = WavelengthExtension(
             self.logbook,
             self._model(start),
@@ -278,7 +280,6 @@ class Calibration:
         )
 
     def _reach_ma(self) -> NDArray[np.float64]:
-        """Return the largest random current of every heater, shape ``(2E,)``."""
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
@@ -333,8 +334,9 @@ class Calibration:
             self.progress(stage, min(next(rounds), MAX_ROUNDS), MAX_ROUNDS)
 
         whole = select_monitors(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
-        by_hand = self._bootstrap.by_hand
-        right = np.delete(np.arange(len(whole)), np.array(by_hand.wrong if by_hand else [], np.int64))
+        taken_s, by_hand = times_s(self.logbook.entries), self._bootstrap.by_hand
+        if by_hand is not None:  # its random settings are not the last ones
+            whole, taken_s = start.random, taken_s[by_hand.random]
         return FaultDiagnosis(
             model,
             prior,
@@ -344,7 +346,7 @@ class Calibration:
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
             self._likelihood(start),
-            TimedReadings(whole[right], times_s(self.logbook.entries)[right]),
+            TimedReadings(whole, taken_s),
             done,
             tried.append,
         )
@@ -411,7 +413,6 @@ class Calibration:
             self.faults += [f"reference setting, {words}" for each in changes for words in each.words()]
 
     def _store_effort(self, bench_s: float, cpu_s: float) -> None:
-        """Store settings, readings and times of the run among the quality figures."""
         total = self.logbook.effort
         self.quality["settings"] = float(total.settings)
         self.quality["source_changes"] = float(total.source_changes)
@@ -438,7 +439,6 @@ class Calibration:
         return build_record(space, parameters, self._origin(), covariance, bound)
 
     def _origin(self) -> Origin:
-        """Return the contents of the record besides the parameters."""
         from lumion_hw import __version__
 
         device, heaters, start, diagnosed = self.device, self._bootstrap.heaters, self._start, self._diagnosed
@@ -464,6 +464,7 @@ class Calibration:
             output_loss_db=self._fibres,
             monitor_dark_ma=self._start.survey.dark_ma if self._start else {},
             monitor_floor_ma=self._start.survey.noise.floor_ma if self._start else None,
+            heater_resistances=self._resistances,
             heater_residual_sigma={heater: fit.residual_sigma for heater, fit in heaters.items()},
             faults=(*self.faults, *(defect.evidence for defect in defects), *warnings),
             conditions=self._present_conditions(),
@@ -504,12 +505,9 @@ def first_fit(
 ) -> tuple[Start, DiagnosedFit]:
     """Fit from one start point after another until a fit explains the readings; return start point and diagnosed fit.
 
-    Args:
-        bootstrap: The stages before the fit, which can repeat the phase search.
-        start: Result of the first search.
-        diagnosis: Function that returns the fault diagnosis for a start point.
-        found: Function called with every start point and its diagnosed fit.
-        work: Counter and limit of the work; unlimited if not given.
+    ``start`` is the result of the first search; ``bootstrap`` can repeat the search. ``diagnosis`` returns the fault
+    diagnosis for a start point. ``found`` is called with every start point and its diagnosed fit. ``work`` counts and
+    limits the work.
     """
     work = work or FitWork()
     work.spent += start.search.work

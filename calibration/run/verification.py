@@ -109,11 +109,8 @@ class Verification:
     def is_wrong(self, *, guessed: bool) -> bool:
         """Return whether the measured light deviates by more than both the tolerance and the record's standard errors.
 
-        A deviation within the standard errors is not an error of the record.
-
-        Args:
-            guessed: Whether the standard errors were increased so much that they are unreliable. If so, only the
-                tolerance counts.
+        A deviation within the standard errors is not an error of the record. If the standard errors are ``guessed``
+        (increased so much that they are unreliable), only the tolerance counts.
         """
         beyond = bool(self.results) and self.excess_db > TOLERANCE_DB
         return beyond and (guessed or self.chi2 > _EXPLAINED_CHI2)
@@ -264,7 +261,7 @@ class _VerificationStep:
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
-    """Return the record with unknown source powers calculated from launch power and input loss."""
+    """Return the record, with source powers that it lacks calculated from launch power and input loss."""
     ports = [
         replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
         if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources
@@ -329,7 +326,7 @@ def _rarely_used_states(
 
 
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the predicted power in dBm that leaves the mesh at every port, shape ``(N, n_ports)``."""
+    """Return the predicted power in dBm that leaves the mesh at every port, shape ``(settings, n_ports)``."""
     if record.physics:
         return _full_model_dbm(record, plan, detuning_hz)
     known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
@@ -408,7 +405,7 @@ def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
 def _judged(
     probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
 ) -> Verification:
-    """Compare readings, shape ``(N, M)``, with the predictions of the record."""
+    """Compare readings, shape ``(settings, monitors)``, with the predictions of the record."""
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
     readings = readings - dark_currents_ma(record, probe.monitors)
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
@@ -452,10 +449,10 @@ def _responsivity(record: CalibrationRecord, port: int) -> float:
 def _slopes_db(
     record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
 ) -> Real | None:
-    """Return the derivatives of all powers in dB by the parameters; dB relative to prediction or reading (brighter).
+    """Return the derivatives of all powers in dB by the parameters; dB refer to the brighter of prediction and reading.
 
-    The shape is ``(N, M, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of unknown
-    responsivity; ``None`` for a record whose crosstalk is a matrix.
+    The shape is ``(settings, monitors, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of
+    unknown responsivity; ``None`` for a record whose crosstalk is a matrix.
     """
     known = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
     record = replace(record, monitor_ports=known)
@@ -473,7 +470,7 @@ def _slopes_db(
 
 
 def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:
-    """Return the variance of predicted powers, ``(N, M)``, from the record's covariance; 0 without a covariance."""
+    """Return the variance of predicted powers from the record's covariance, ``(settings, monitors)``; 0 without it."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
     if slopes is None or factor is None or len(factor) != slopes.shape[-1]:
         return 0.0
@@ -497,9 +494,7 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
 def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
     """Return a sentence (in a tuple) if the held-out error of a record exceeds the tolerance, else an empty tuple.
 
-    Args:
-        record: The record.
-        tolerance_db: Largest acceptable held-out rms error above noise; any error is accepted if not given.
+    The error is the rms error in dB above noise; any error is accepted if no tolerance is given.
     """
     excess_db = record.quality.get("held_out_excess_db")
     if tolerance_db is None or (excess_db is not None and excess_db <= tolerance_db):
@@ -550,7 +545,6 @@ def verify_at(
 
 
 def _with_sources(record: CalibrationRecord, ports: Sequence[int]) -> CalibrationRecord:
-    """Return a record that contains the given sources only."""
     entries = [
         entry
         if (entry.port if entry.lit_with is None else entry.lit_with) in ports

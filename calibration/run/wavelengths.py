@@ -176,7 +176,7 @@ class WavelengthExtension:
         model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
         likelihood: Supplies the noise and drift of readings; its own readings are ignored.
-        walk_ma: Shape ``(2E,)``; largest current of every heater.
+        walk_ma: Shape ``(heaters,)``; largest current of every heater.
         reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
         reference_nm: Wavelength of the reference.
         seed: Seed of the settings.
@@ -249,8 +249,8 @@ class WavelengthExtension:
             # Steps must grow, or the light would never reach the wavelength.
             if stepped and reach_hz < _MIN_GAIN * last_hz:
                 raise CalibrationError(
-                    f"the error of the group delay is {1e15 * self._slopes.delay_sigma_s:.2g} fs, too large for light "
-                    f"{1e-9 * abs(offsets_hz[0]):.0f} GHz away",
+                    f"the group delay is known to {1e15 * self._slopes.delay_sigma_s:.2g} fs only, too uncertain to "
+                    f"predict light {1e-9 * abs(offsets_hz[0]):.0f} GHz from the reference",
                     hint="Choose wavelengths that are closer together, or use sources with better frequency accuracy.",
                 )
             self._total += self._plan.step_settings
@@ -301,7 +301,7 @@ class WavelengthExtension:
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return mesh parameters with the present delay and slopes, and source phases unchanged at the reference."""
+        """Return mesh parameters with the present delay and slopes; phases at the reference frequency are unchanged."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]

@@ -59,14 +59,12 @@ def _expect_member(field: PayloadField, value: Any) -> str:
 
 
 def _flat(value: Any) -> list[int]:
-    """Return the numbers of an array in the order in which they are sent."""
     if isinstance(value, list):
         return [number for part in value for number in _flat(part)]
     return [int(value)]
 
 
 def _shape(field: PayloadField, value: Any) -> dict[str, int]:
-    """Return the count fields of an array in the vectors file: names and values, which give its shape."""
     if isinstance(value, str):
         return dict.fromkeys(field.counts, len(value) // 2)
     sizes = [len(value)]
@@ -87,7 +85,6 @@ def _expect_elements(field: PayloadField, value: Any) -> Iterator[str]:
 
 
 def _values(layout: Layout, record: dict[str, Any]) -> dict[str, Any]:
-    """Return every field of a record, the counts included."""
     values = dict(record["fields"])
     if layout.name == "ErrorReply":
         values["text_len"] = len(values["text"])
@@ -131,7 +128,6 @@ def _array_checks(layout: Layout, values: dict[str, Any]) -> Iterator[str]:
 
 
 def _check(number: int, record: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the C function that compares a decoded payload with the expected fields."""
     layout = LAYOUTS["ErrorReply" if record["message"] == "Refusal" else record["message"]]
     values = _values(layout, record)
     yield f"static int check_{number}(const uint8_t *p, size_t size)"
@@ -164,7 +160,6 @@ def _frames(records: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _streams(vectors: dict[str, Any]) -> Iterator[str]:
-    """Yield the test frames with unusual or bad content."""
     for number, record in enumerate(vectors["accepted"]):
         yield from _bytes(f"accepted_wire_{number}", record["wire"])
         yield from _bytes(f"accepted_payload_{number}", record["payload"])

@@ -34,7 +34,7 @@ from lumion_hw.interfaces import (
 
 
 class State(enum.IntEnum):
-    """State of a reading: it has a number, or the reason why there is no number."""
+    """State of a reading: ``OK`` if it has a number, otherwise the reason why there is none."""
 
     OK = 0
     OVER_RANGE = 1
@@ -116,7 +116,7 @@ class Reader:
         self.failures: dict[str, LumionError] = {}
 
     def begin(self) -> None:
-        """Restart the averages of link performance and wait one averaging time; :meth:`read` reports the errors."""
+        """Restart the link-performance averages and wait one averaging time; the next :meth:`read` reports errors."""
         for source in self._averaging:
             with contextlib.suppress(LumionError):
                 source.begin()  # type: ignore[misc] # not None for these sources
@@ -155,7 +155,6 @@ def select_names(patterns: Sequence[str], devices: Mapping[str, str], what: str 
 
 
 def _matching(pattern: str, devices: Mapping[str, str]) -> set[str]:
-    """Return the column names that match a pattern."""
     return {name for name, device in devices.items() if pattern == device or fnmatchcase(name, pattern)}
 
 
@@ -173,10 +172,7 @@ def concerns(pattern: str, device: str) -> bool:
 def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: Mapping[str, LumionError]) -> None:
     """Raise the errors of silent devices if a pattern can match only columns of devices that do not answer.
 
-    Args:
-        patterns: Patterns as for :func:`select_names`.
-        devices: Device of every name, without the names of devices that do not answer.
-        failures: Errors of the devices that do not answer, by device name.
+    ``devices`` contains the columns of the other devices only; ``failures`` has the errors by device name.
 
     Raises:
         LumionError: The error of the device; for several devices an ``ExceptionGroup``.
@@ -211,7 +207,6 @@ def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
 
 
 def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
-    """Return the mesh controller if it is open and has monitors."""
     section = bench.model.mesh
     if section is None:
         return {}
@@ -319,7 +314,7 @@ modules update the statistics once per second."""
 
 
 def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
-    """Return the columns of a module's link performance: each row holds the averages since the previous row."""
+    """Return the columns of a module's link performance; a row holds averages since the row before."""
 
     def read() -> Values:
         quantities = module.performance().quantities
@@ -334,7 +329,7 @@ def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: 
 
 
 def _link_value(quantity: LinkQuantity | None) -> Value:
-    """Return a link quantity: the average since the last row, else the present value; ``NO_SIGNAL`` without a link."""
+    """Return a link's average since the last row, or else its present value; ``NO_SIGNAL`` without a link."""
     reading = quantity and (quantity.average or quantity.current)
     if not reading:
         return Value(State.NO_SIGNAL)

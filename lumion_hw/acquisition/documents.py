@@ -82,12 +82,6 @@ def write_documents(
 ) -> int:
     """Write the documents of a recording as JSON lines and return their number.
 
-    Args:
-        recording: The recording.
-        target: The file to write.
-        over: Which existing files to overwrite.
-        patterns: Names of channels, as in :func:`bluesky_documents`.
-
     Raises:
         ConfigError: As :func:`bluesky_documents`, or the target cannot be written.
     """
@@ -108,7 +102,6 @@ def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLo
 
 
 def _swept(header: LogHeader) -> dict[str, str]:
-    """Return the names of a scan's swept settings, by column name."""
     return {} if header.scan is None else {setting.name + SET: setting.name for setting in header.scan.settings}
 
 
@@ -140,7 +133,6 @@ def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any
 
 
 def _about_scan(plan: ScanPlan) -> dict[str, Any]:
-    """Return the fields about a scan in bluesky's start document."""
     dimensions = [[[_key(setting.name + SET) for setting in axis.settings], _STREAM] for axis in plan.axes]
     return {
         "motors": [_key(setting.name) for setting in plan.settings],

@@ -397,7 +397,6 @@ def fit_ber(
 
 
 def _heater_ohm(data: ScanData, setting: str) -> float:
-    """Return the resistance of a heater from the bench file stored in the data."""
     from lumion_hw.bench.file.loader import load_bench
 
     device = next(each.device for each in data.plan.settings if each.name == setting)

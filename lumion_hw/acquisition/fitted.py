@@ -43,9 +43,9 @@ class FittedCurve:
     """Base class of fit results: measured points and the fitted curve.
 
     Attributes:
-        x: x values, shape ``(n,)``.
-        y: Measured values, shape ``(n,)``.
-        residual: Measured value minus fitted curve, shape ``(n,)``.
+        x: x values, shape ``(points,)``.
+        y: Measured values, shape ``(points,)``.
+        residual: Measured value minus fitted curve, shape ``(points,)``.
         x_label: Name and unit of x.
         y_label: Name and unit of y.
         n_left_out: Number of points left out because they have no number.
@@ -60,10 +60,7 @@ class FittedCurve:
     _terms: ClassVar[tuple[FitTerm, ...]] = ()
 
     def plot(self, target: AnyPath | None = None) -> Figure:
-        """Draw the measured points, the fitted curve and the residual.
-
-        Args:
-            target: The picture file to write: .png, .svg or .pdf.
+        """Draw the measured points, the fitted curve and the residual into a .png, .svg or .pdf file.
 
         Raises:
             ConfigError: matplotlib is not installed, or the picture cannot be written.
@@ -88,8 +85,8 @@ class FitPoints:
     Attributes:
         name: Name of the setting.
         unit: Unit of the setting.
-        x: The setting, shape ``(n,)``.
-        y: The reading, shape ``(n,)``.
+        x: The setting, shape ``(points,)``.
+        y: The reading, shape ``(points,)``.
         y_unit: Unit of the reading.
         y_label: Name and unit of the reading.
         good: Whether each point of the scan has a number, shape ``(points of the scan,)``.
@@ -133,7 +130,7 @@ class FitPoints:
 
 
 def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool_]]:
-    """Return the name and values of a reading, and which values are numbers. Raises as ``select_names``."""
+    """Return the name and values of a reading, and which values are not missing. Raises as ``select_names``."""
     devices = {column.name: column.device for column in data.header.columns if column.name in data.value}
     names = select_names([reading], devices)
     if len(names) > 1:
@@ -146,13 +143,13 @@ def numbers_of(data: ScanData, reading: str) -> tuple[str, Real, NDArray[np.bool
 
 
 class LeastSquares(NamedTuple):
-    """Result of a least-squares fit.
+    """Result of a least-squares fit of k parameters.
 
     Attributes:
         at: Fitted parameters, shape ``(k,)``.
         covariance: Covariance of the parameters, from the scatter of the points, shape ``(k, k)``; infinite if unknown.
-        residual: Measured value minus fitted curve, shape ``(n,)``.
-        slopes: Derivative of the curve with respect to each parameter, shape ``(n, k)``.
+        residual: Measured value minus fitted curve, shape ``(points,)``.
+        slopes: Derivative of the curve with respect to each parameter, shape ``(points, k)``.
     """
 
     at: Real
@@ -168,11 +165,11 @@ class LeastSquares(NamedTuple):
 
 
 def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes: Sequence[float]) -> LeastSquares:
-    """Fit a curve to points.
+    """Fit a curve with k parameters to points.
 
     Args:
-        curve: Function from parameters to the curve, shape ``(n,)``.
-        y: The points, shape ``(n,)``; neighbours in this order may have correlated residuals.
+        curve: Function from parameters to the curve, shape ``(points,)``.
+        y: The points, shape ``(points,)``; neighbours in this order may have correlated residuals.
         start: Initial parameters, shape ``(k,)``.
         sizes: Typical size of each parameter, shape ``(k,)``, positive. Steps and matrix rank are evaluated relative to
             these sizes, so the result does not depend on the units of the parameters.
@@ -231,12 +228,9 @@ def _correlation_length(residual: Real) -> int:
 
 
 def propagated(derived: Callable[[Real], Real], at: Real, covariance: Real) -> Real:
-    """Return standard errors of quantities derived from parameters, to first order.
+    """Return standard errors of quantities derived from fitted parameters, to first order.
 
-    Args:
-        derived: Function from parameters of shape ``(k,)`` to quantities of shape ``(m,)``.
-        at: Fitted parameters.
-        covariance: Covariance of the parameters, shape ``(k, k)``; infinite errors stay infinite.
+    ``derived`` converts parameters of shape ``(k,)`` to quantities of shape ``(m,)``. Infinite errors stay infinite.
     """
     if not np.all(np.isfinite(covariance)):
         return np.full(len(derived(at)), np.inf)

@@ -59,12 +59,7 @@ class Follower:
 
 
 def swept_light(bench: Bench, axes: Sequence[Sequence[tuple[Setting, Real]]]) -> list[SweptSource]:
-    """Return the light sources whose wavelength a scan sets.
-
-    Args:
-        bench: The open bench.
-        axes: Settings and their values, axis by axis.
-    """
+    """Return the light sources whose wavelength a scan sets; ``axes`` are its settings with values, axis by axis."""
     sources = {*bench.lasers, *bench.transponders}
     return [
         SweptSource(setting.name, axis, numbers if setting.unit == "nm" else _thz_or_nm(numbers))
@@ -80,13 +75,7 @@ def followers(
     """Return the wavelength settings of meters that follow the light sources of a scan.
 
     If only one of several sources is swept, the meters follow that source. If all sources are constant and have
-    different wavelengths, the meters follow none.
-
-    Args:
-        bench: The open bench.
-        lights: Sources whose wavelength is set.
-        columns: The readings.
-        swept: Names of the swept settings, which do not follow anything.
+    different wavelengths, the meters follow none. Settings in ``swept`` follow nothing.
 
     Raises:
         ConfigError: Two sources are swept to different wavelengths, but a meter can be set to one wavelength only.

@@ -95,7 +95,6 @@ def _about_file(file: Any, header: LogHeader, name: str) -> None:
 
 
 def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
-    """Write times, software and the journal's header to the HDF5 file."""
     program, _, version = header.software.partition(" ")
     duration_s = float(rows.time_s[-1]) if len(rows.time_s) else 0.0
     entry["title"] = f"{header.bench}: {len(header.columns)} channels"
@@ -111,7 +110,6 @@ def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
 
 
 def _about_bench(entry: Any, header: LogHeader) -> None:
-    """Write devices, bench file and calibration record to the HDF5 file."""
     instrument = _group(entry, "instrument", "NXinstrument", {"name": header.bench})
     instrument["name"].attrs["emulated"] = header.emulated
     plain = dataset_names(header.devices)
@@ -131,7 +129,6 @@ def _about_bench(entry: Any, header: LogHeader) -> None:
 
 
 def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
-    """Write the readings of every channel over time to the HDF5 file."""
     plain = dataset_names(column.name for column in header.columns)
     first, *others = plain.values()
     data = _group(entry, "data", "NXdata", signal=first, axes=[TIME], time_s_indices=0)

@@ -36,7 +36,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 FORMAT = "lumion-log 2"
 _OLDER = "lumion-log 1"  # the same, without the description of the bench
 JOURNAL = ".journal"
-"""Suffix of the journal's name, after the name of the data file."""
+"""Suffix of a journal's file name, which begins with the name of the data file."""
 MAX_ROWS = 2**32 - 1
 """Limit of 32-bit row numbers."""
 _MAX_BYTES = 1 << 34
@@ -142,13 +142,8 @@ def log_header(
 ) -> LogHeader:
     """Return the header for a recording that starts now.
 
-    Args:
-        bench: The open bench.
-        reader: Reads the columns.
-        period_s: Time between rows.
-        n_rows: Number of planned rows.
-        bench_file: The bench file to store in the log; by default the one that was opened.
-        record: Reference to the calibration record in use during a recording.
+    ``bench_file`` is the bench file to store in the log (by default the one that was opened); ``record`` refers to the
+    calibration record in use.
 
     Raises:
         ConfigError: The bench file cannot be read, or a module was replaced since it was opened.

@@ -28,9 +28,9 @@ _WIDEST_NM = 10.0
 
 
 def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
-    """Return a sweep run by a laser for the fastest axis of a scan, or the reason why none is possible.
+    """Return a laser's own sweep of the fastest axis of a scan, or a text that tells why the laser cannot sweep it.
 
-    The reason is empty if the fastest axis is not the wavelength of a laser.
+    The text is empty if the fastest axis is not the wavelength of a laser.
     """
     fastest = moves.of_axis(-1)
     swept = next((name for name in bench.lasers if f"{name}.wavelength_nm" in {each.name for each in fastest}), None)
@@ -61,7 +61,6 @@ def _inside(bench: Bench, meter: str) -> str | None:
 
 
 def _step_nm(moves: Moves) -> float:
-    """Return the mean wavelength step of the scan's fastest axis, in nm."""
     nm = moves.plan.axes[-1].settings[0].numbers
     return float(np.ptp(nm)) / max(len(nm) - 1, 1)
 
@@ -69,12 +68,7 @@ def _step_nm(moves: Moves) -> float:
 class LambdaScan:
     """A laser's wavelength sweep that replaces a scan's fastest axis; meters take a sample per trigger pulse.
 
-    Args:
-        bench: The bench.
-        moves: Sets the settings of the scan.
-        laser: Name of the laser, and the laser itself.
-        meters: The meters by name.
-        columns: The columns to read.
+    ``laser`` is a pair of name and driver; ``moves`` sets the settings of the scan.
     """
 
     def __init__(
@@ -158,7 +152,6 @@ class LambdaScan:
         return LaserSweep(start_nm, start_nm + span_nm, step_nm, max(gentle), log=True)
 
     def _grid_nm(self, wavelength_nm: float) -> float:
-        """Return the wavelength resolution of the laser at a wavelength, in nm."""
         ranges = self._laser.ranges
         return float(f"{wavelength_nm * ranges.frequency_step_thz / ranges.frequency_thz[1]:.0e}")
 

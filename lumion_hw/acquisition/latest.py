@@ -26,12 +26,7 @@ class LatestValue:
 
 
 class Latest:
-    """Stores the latest value of every column of readings.
-
-    Args:
-        reader: Reader of the columns.
-        clock: Clock of the bench.
-    """
+    """Stores the latest value of every column of readings."""
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader = reader

@@ -38,9 +38,9 @@ class InstrumentSweep(Protocol):
 
 
 def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep | str:
-    """Return a sweep that an instrument runs for a scan, or the reason why none is possible.
+    """Return a sweep of a scan that an instrument runs by itself, or a text that tells why the host must set points.
 
-    The reason is empty if the scan contains nothing that an instrument can sweep.
+    The text is empty if the scan contains nothing that an instrument can sweep.
     """
     return _board_sweep(bench, moves, reader) or lambda_scan(bench, moves, reader)
 
@@ -73,12 +73,8 @@ def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep 
 class _BoardSweep:
     """A sweep of heater currents by the mesh controller, which reads its photodiodes at each point.
 
-    Args:
-        mesh: The mesh.
-        moves: Sets the settings of the scan.
-        whole: Name of the setting with all heater currents.
-        n_axes: Number of axes that the board sweeps, the fastest ones; they contain only heater currents.
-        monitors: Numbers of the monitors to read.
+    ``moves`` sets the settings of the scan; ``whole`` names the setting with all heater currents. The controller sweeps
+    the ``n_axes`` fastest axes, which contain only heater currents, and reads the monitors with the given numbers.
     """
 
     description = "the mesh controller"

@@ -82,12 +82,9 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
 def save_figure(figure: Figure, target: Path, over: Over) -> None:
     """Write a figure to a file. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     check_format(target)
-    key = _CREATOR_KEYS[target.suffix.lower()]
-
-    def fill(path: Path) -> None:
-        figure.savefig(path, format=target.suffix[1:].lower(), metadata={key: MADE_BY})
-
-    write_file(target, "the picture", fill, over)
+    suffix = target.suffix.lower()
+    metadata = {_CREATOR_KEYS[suffix]: MADE_BY}
+    write_file(target, "the picture", lambda path: figure.savefig(path, format=suffix[1:], metadata=metadata), over)
 
 
 def check_format(target: Path) -> None:

@@ -93,7 +93,6 @@ class RecordedLog:
         return data
 
     def _about(self) -> dict[str, str]:
-        """Return a recording's bench, start time, software, devices and calibration record as text."""
         header = self.header
         about = {"bench": header.bench, "started": header.started, "software": header.software}
         about |= {f"device.{name}": str(who) for name, who in header.devices.items()}
@@ -154,6 +153,6 @@ def _read_hdf5(source: Path, patterns: Sequence[str]) -> RecordedLog:
         if odd := [
             each.name for each in columns if len(each.state) != len(time_s) or not set(each.state) <= set(State)
         ]:
-            raise ValueError(f"the states of {odd[0]} are invalid")
+            raise ValueError(f"this version does not know the reading states of {odd[0]}")
         check_rows(source, header, index)
         return RecordedLog(header, index, time_s, columns)

@@ -58,7 +58,7 @@ class RingResonance:
 
     @property
     def q_error(self) -> float:
-        """Standard error of the resonance's quality factor."""
+        """Standard error of the loaded quality factor."""
         return self.q * self.fwhm_error_ghz / self.fwhm_ghz
 
 
@@ -165,7 +165,6 @@ def _spectrum(points: FitPoints) -> tuple[Real, Real]:
 
 
 def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference: str | ScanData) -> Real:
-    """Return the linear power of the reference scan at the given frequencies."""
     name, of = (reference, data) if isinstance(reference, str) else (reading, reference)
     there_thz, light = _spectrum(FitPoints.of(of, name, setting))
     if not len(light) or not np.all(light > 0.0) or there_thz[0] > thz[0] or there_thz[-1] < thz[-1]:

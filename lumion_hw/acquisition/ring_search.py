@@ -63,8 +63,7 @@ class Resonances(NamedTuple):
 def find_resonances(light: Real) -> Iterator[Resonances]:
     """Yield the resonances for each possible spacing, the most probable first; nothing for fewer than two resonances.
 
-    Args:
-        light: Power at evenly spaced frequencies, shape ``(n,)``.
+    ``light`` is the power at evenly spaced frequencies, shape ``(points,)``.
     """
     dips, peaks = (_features(light, as_dips) for as_dips in (True, False))
     # Narrow dips have broad tops between them, and narrow peaks broad valleys.
@@ -111,7 +110,6 @@ def _bright_range(light: Real) -> tuple[int, int]:
 
 
 def _decibels(light: Real) -> Real:
-    """Return the power of a spectrum in dB, with a floor at the noise of single points."""
     steps = np.diff(light)
     noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
     top = float(light.max())
@@ -140,7 +138,6 @@ def _features(light: Real, dips: bool) -> _Features:
 
 
 def _ripple(height: Real) -> Real:
-    """Return the height of the ripples around each point of a spectrum, in dB."""
     most = float(np.quantile(height, 1.0 - 3.0 / len(height)))
     window = max(len(height) // 12, 30)
     around = 1.4826 * _running_median(np.abs(height - _running_median(height, window)), window)

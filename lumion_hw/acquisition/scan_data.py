@@ -127,10 +127,9 @@ class ScanData:
         return sum(int(np.count_nonzero(state == State.FAILED)) for state in self.state.values())
 
     def setting(self, name: str = "") -> NDArray[Any]:
-        """Return the values of a swept setting along its axis, shape ``(n,)``.
+        """Return the values of a swept setting along its axis, shape ``(values,)``.
 
-        Args:
-            name: Name of the setting; may be left out if only one setting had several values.
+        The name may be left out if only one setting had several values.
 
         Raises:
             ConfigError: The setting was not swept, or no name is given although several settings were swept.
@@ -263,9 +262,6 @@ def _ends(labels: NDArray[Any]) -> tuple[object, object]:
 
 def load_scan(source: AnyPath) -> ScanData:
     """Read the data of a scan from its HDF5 file, or from the journal of an incomplete scan.
-
-    Args:
-        source: The file, or its journal, as of :func:`~lumion_hw.acquisition.read_recording`.
 
     Raises:
         ConfigError: The file does not exist, or it is not a scan.

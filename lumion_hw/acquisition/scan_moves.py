@@ -73,7 +73,7 @@ class Moves:
         return [track.setting for track in self._axes[axis]]
 
     def let_follow(self, columns: Sequence[Column]) -> None:
-        """Make the power meters of the scan follow the wavelength of the swept light. Raises as :func:`followers`."""
+        """Let the meters of the scan follow the wavelength of the swept light. Raises as :func:`followers`."""
         axes = [[(track.setting, track.numbers) for track in axis] for axis in self._axes]
         swept = {each.part_of or each.name for each in self.settings}
         self.followers = followers(self._bench, swept_light(self._bench, axes), columns, swept)
@@ -85,7 +85,7 @@ class Moves:
         return any(follower.axis == len(self._axes) - 1 for follower in self.followers)
 
     def aim(self, wavelength_nm: float) -> None:
-        """Set the meters that follow the fastest axis to a wavelength; it applies until the next point is set."""
+        """Set the meters that follow the fastest axis to a wavelength, which applies until the next point is set."""
         for follower in self.followers:
             if follower.axis == len(self._axes) - 1:
                 follower.write_nm(wavelength_nm)
@@ -95,7 +95,7 @@ class Moves:
         return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
 
     def go(self, place: tuple[int, ...]) -> None:
-        """Set the settings that change at a scan point and wait until settled. Raises the errors of the devices."""
+        """Write the settings that change at a scan point, and wait until devices settle. Raises the devices' errors."""
         moved: dict[str, Setting] = {}
         for axis, before, at in zip(self._axes, self._at, place, strict=True):
             for track in axis if before != at else ():
@@ -139,7 +139,6 @@ class Moves:
 
 
 def _axis(bench: Bench, names: str | tuple[str, ...], values: Any) -> list[_Track]:
-    """Return the settings of one axis with their values, as the caller of the scan gave them."""
     together = (names,) if isinstance(names, str) else names
     columns = (values,) if isinstance(names, str) else tuple(values)
     if len(together) != len(columns) or not together:

@@ -39,11 +39,11 @@ class SweptSetting:
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The values of the setting as numbers, shape ``(n,)``. Raises ``ValueError`` for invalid text."""
+        """The values of the setting as numbers, shape ``(values,)``. Raises ``ValueError`` for invalid text."""
         return np.frombuffer(base64.b64decode(self.values_base64, validate=True), "<f8").astype(np.float64)
 
     def labels(self) -> NDArray[Any]:
-        """Return the values of the setting in their original form: numbers, flags or choices, shape ``(n,)``."""
+        """Return the values of the setting in their original form: numbers, flags or choices, shape ``(values,)``."""
         numbers = self.numbers
         if self.kind == "flag":
             return np.array(numbers != 0.0)
@@ -105,11 +105,7 @@ class ScanPlan:
         return tuple(setting for axis in self.axes for setting in axis.settings)
 
     def place(self, step: int) -> tuple[int, ...]:
-        """Return the position along every axis of the scan's n-th step.
-
-        Args:
-            step: Number of the step from 0, in the order of the visits.
-        """
+        """Return the position along every axis of the scan point that is visited at a step, counted from 0."""
         places: list[int] = []
         passed = step
         for size in reversed(self.shape):

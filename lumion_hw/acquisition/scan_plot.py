@@ -37,7 +37,7 @@ def draw_scan(
     """Draw readings of a scan; see :meth:`ScanData.plot`."""
     require_plots()
     names = select_names(readings, {column.name: column.device for column in header.columns if column.name in values})
-    moving = _moving_axes(plan)
+    moving = tuple(axis for axis in plan.axes if axis.n_points > 1)
     is_map = len(moving) == 2
     panels = [[name] for name in names] if is_map else _group_by_unit(names, units)
     if len(panels) > _MAX_PANELS:
@@ -75,11 +75,6 @@ def axis_text(axis: ScanAxis) -> str:
     return plain_text(f"{first.name} ({first.unit})" if first.unit else first.name)
 
 
-def _moving_axes(plan: ScanPlan) -> tuple[ScanAxis, ...]:
-    """Return the scan axes that have more than one point."""
-    return tuple(axis for axis in plan.axes if axis.n_points > 1)
-
-
 def _positions(axis: ScanAxis) -> Any:
     """Return the plot positions of the points of an axis: numbers if all are finite, otherwise category labels."""
     first = axis.settings[0]
@@ -103,7 +98,6 @@ def _draw_lines(panel: Axes, axis: ScanAxis, names: Sequence[str], values: _Valu
 def _draw_map(
     panel: Axes, slow: ScanAxis, fast: ScanAxis, name: str, values: _Values, units: Mapping[str, str]
 ) -> None:
-    """Draw one reading as a color map over two axes."""
     x, y = (
         np.arange(axis.n_points) if isinstance(_positions(axis)[0], str) else _positions(axis) for axis in (fast, slow)
     )

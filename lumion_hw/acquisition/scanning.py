@@ -189,7 +189,6 @@ def scan(
 
 
 def _finished(journal_path: Path, target: Path | None) -> ScanData:
-    """Return the data of a complete scan, and convert its journal to the HDF5 file."""
     data = ScanData.of(*read_table(journal_path))
     if target is not None:
         write_hdf5(journal_path, target)
@@ -198,13 +197,7 @@ def _finished(journal_path: Path, target: Path | None) -> ScanData:
 
 
 class _Scanning:
-    """A running scan, which takes one point after the other.
-
-    Args:
-        prepared: The checked scan.
-        journal: Journal of the points; the points in it are skipped.
-        progress: Called when further points are on disk.
-    """
+    """A running scan, which takes one point after the other and skips points that are already in the journal."""
 
     def __init__(self, prepared: PreparedScan, journal: LogJournal, progress: Callable[[ScanProgress], None]) -> None:
         self._moves, self._reader, self._own = prepared.moves, prepared.reader, prepared.own
@@ -355,7 +348,6 @@ def _header(
 
 
 def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
-    """Create the journal of a scan, or open the journal of the interrupted scan."""
     if not resume:
         return LogJournal.create(path, header)
     journal = LogJournal.resume(path)

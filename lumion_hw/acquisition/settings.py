@@ -77,7 +77,6 @@ def _no_wait() -> None:
 
 
 def _no_step() -> float:
-    """Return zero as the resolution of a setting that is stored exactly."""
     return 0.0
 
 
@@ -165,7 +164,7 @@ class Setting:
             )
 
     def is_equivalent(self, first: SettingValue, second: SettingValue) -> bool:
-        """Return whether two values are equal within half the resolution of the setting and rounding errors."""
+        """Return whether two values are equal, except for rounding errors and half a step of the resolution."""
         if first is None or second is None or isinstance(first, str | bool) or isinstance(second, str | bool):
             return type(first) is type(second) and first == second
         if np.shape(first) != np.shape(second):
@@ -174,7 +173,7 @@ class Setting:
         return bool(np.all(np.abs(np.subtract(first, second)) <= tolerance))
 
     def wait_settled(self) -> None:
-        """Wait until the light has followed the last value written, for the time that the device states."""
+        """Wait until the light has followed the last written value; the device states how long this takes."""
         self._settle()
 
     def _checked(self, value: SettingValue) -> SettingValue:
@@ -266,10 +265,8 @@ class Settings(Mapping[str, Setting]):
     def read(self, *, parts: bool = False) -> dict[str, SettingValue]:
         """Read all independent settings, and send each query to a device only once.
 
-        Settings of a device that fails are missing; its error is in :attr:`failures`.
-
-        Args:
-            parts: Whether to include settings that are an element or another unit of another setting.
+        Settings of a device that fails are missing; its error is in :attr:`failures`. ``parts`` includes settings that
+        are an element or another unit of another setting.
         """
         selected = [setting for setting in self._settings.values() if parts or not setting.part_of]
         answers: dict[Callable[[], Any], Any] = {}
@@ -351,7 +348,6 @@ def _number(
 
 
 def _read_attribute(query: Callable[[], object], attribute: str) -> Any:
-    """Query a device and return an attribute of the result."""
     return getattr(query(), attribute)
 
 
@@ -566,7 +562,6 @@ def _unchanged(answer: SettingValue) -> SettingValue:
 
 
 def _elements_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
-    """Yield every element of an array setting as a separate setting."""
     lock = fork_safe(threading.Lock())  # so that two writers of different elements do not undo each other
 
     def write(index: int, value: float) -> None:
@@ -603,7 +598,6 @@ def _elements_of(whole: Setting, number_from: int, stem: str) -> Iterator[Settin
 
 
 def _element(index: int, values: NDArray[np.float64]) -> float:
-    """Return one element of an array setting."""
     return float(values[index])
 
 

@@ -278,7 +278,6 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
 
 
 def _check_identities(bench: Bench, snapshot: Snapshot, concerned: Collection[str]) -> None:
-    """Raise an error unless the devices are those of the snapshot."""
     here = device_identities(bench, set(concerned))
     if missing := sorted(set(concerned) - set(here)):
         raise ConfigError(
@@ -328,13 +327,7 @@ def restore(
 
 
 class _Restoring:
-    """A running restoration of a snapshot.
-
-    Args:
-        settings: All settings of the devices concerned.
-        changes: The differences.
-        progress: Called after every write.
-    """
+    """A running restoration of a snapshot: ``settings`` of the devices concerned, of which ``changes`` are written."""
 
     def __init__(self, settings: Mapping[str, Setting], changes: Sequence[SettingChange], progress: Progress) -> None:
         concerned = {change.device for change in changes}
@@ -429,5 +422,4 @@ def _verify_error(change: SettingChange) -> LumionError | None:
 
 
 def _short(value: SettingValue) -> object:
-    """Return a setting's value as text for a message; for an array, its size."""
     return f"{value.size} values" if isinstance(value, np.ndarray) else value

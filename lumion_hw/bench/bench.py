@@ -56,14 +56,15 @@ T = TypeVar("T")
 class Bench:
     """The open devices of a bench file, as a context manager: closing the bench switches the heaters off.
 
-    With ``leave_on_s`` in the bench file or in :meth:`open`, the heaters stay on for at most this time after closing.
+    If ``leave_on_s`` is given in the bench file or to :meth:`open`, the heaters stay on for at most that time after
+    closing.
 
     Args:
         model: The checked bench file.
         link: Returns the connection to the device of a given name: a link, or the proxy of a remote device.
         clock: Clock of all devices.
         emulated: The emulated bench behind the links, if the bench is emulated in this process.
-        only: Names of the devices to open; all if not given. Other programs may use the others.
+        only: Names of the devices to open; all if not given. Other programs may use the remaining devices.
         where: Location of the devices, shown to the user.
         on_close: Called after the devices are closed.
         is_emulated_remotely: Whether the devices are emulated in another process.
@@ -211,7 +212,8 @@ class Bench:
         Args:
             address: ``pva://host:port``, as printed by ``lumion serve --pva``.
             only: As for :meth:`open`.
-            take_over: Name of the current holder, which loses the lease; the error of a failed attempt names it.
+            take_over: Name of the client that holds the lease and loses it to this program; the error of a refused call
+                gives it.
 
         Raises:
             ConfigError: The address is invalid, p4p is not installed, or the server has another version.
@@ -312,7 +314,6 @@ class Bench:
         return f"<Bench {self.model.name}, {location}: {', '.join(self._devices)}>"
 
     def _repr_html_(self) -> str:
-        """Return the open devices of the bench as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         reality = "emulated" if self.is_emulated else "real"
@@ -324,7 +325,7 @@ class Bench:
         return html_table(f"Bench {self.model.name}, {reality}", ("device", "kind", "role", "address"), rows)
 
     def _with_role(self, role: Role) -> NamedDevices[Any]:
-        """Return the open devices of a role; looking up another device there raises an error with the reason."""
+        """Return the open devices of a role by name; looking up another device raises an error with the reason."""
         kinds = {name: kind_named(device.kind) for name, device in self.model.devices.items()}
         of_role = {name for name, kind in kinds.items() if kind is not None and kind.role is role}
         devices = {name: device for name, device in self._devices.items() if name in of_role}
@@ -366,7 +367,7 @@ class Bench:
             raise ExceptionGroup(f"{len(errors)} of {len(self.model.devices)} devices could not be opened", errors)
 
     def _mesh_access(self) -> MeshAccess | None:
-        """Return the mesh with its controller; ``None`` without mesh or if no controller of heater currents is open."""
+        """Return the mesh with its controller; ``None`` without a mesh or an open heater-current controller."""
         section = self.model.mesh
         if section is None or section.controller not in self._devices:
             return None
@@ -410,7 +411,8 @@ class Bench:
             The results, in the order of ``work``.
 
         Raises:
-            LumionError: The first error in the order of ``work``, with the others in its notes. All functions were run.
+            LumionError: The first error in the order of ``work``, with the other errors in its notes. All functions
+                were run.
         """
         wires: dict[str, list[int]] = {}
         for number, (name, _) in enumerate(work):
@@ -462,7 +464,6 @@ class Bench:
 
 
 def _missing_features(controller: MeshController) -> list[str]:
-    """Return the optional features that a mesh controller lacks, for the event log."""
     info = controller.info
     features = {
         "atomic latch": info.atomic,

@@ -81,9 +81,7 @@ def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
 def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:
     """Clear the latched faults caused by a silent host, unless another fault is latched.
 
-    Args:
-        bench: The bench.
-        by: Name of the program that clears the faults, for the event log.
+    ``by`` is the name of the program that clears the faults, for the event log.
 
     Returns:
         The faults that were cleared; none if none was latched.

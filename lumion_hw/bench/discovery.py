@@ -50,7 +50,8 @@ class DiscoveryProbe:
 
     Attributes:
         query: The query.
-        identify: Returns identity, kind and entry for a reply; ``None`` if the bytes are not a reply to this query.
+        identify: Returns the identity, kind and bench-file keys of the instrument that sent a reply; ``None`` if the
+            bytes are not a reply to this query.
     """
 
     query: DiscoveryQuery
@@ -60,8 +61,9 @@ class DiscoveryProbe:
 def discovery_probes(kinds: Sequence[DeviceKind]) -> list[DiscoveryProbe]:
     """Return the discovery queries of the given kinds, in the order in which they must be sent.
 
-    Text lines come before binary requests, because a device that reads lines would keep the binary bytes in its input
-    buffer. Requests that begin with an end-of-frame byte come last. Lower baud rates come first.
+    The order is: ``*IDN?``, other text lines, binary requests, binary requests that begin with an end-of-frame byte.
+    Text lines come first, because a device that reads lines would keep the bytes of a binary request in its input
+    buffer. Within each group, lower baud rates come first.
     """
     # *IDN? comes first: most instruments know it, and most others ignore a line of text.
     scpi = DiscoveryQuery("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _scpi_identity)
@@ -105,8 +107,8 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument]
     """Query all given hosts, serial ports and VISA resources for instruments.
 
     Args:
-        places: ``tcp://host`` (SCPI port) or ``tcp://host:port``, ``serial://port`` (all baud rates of a query) or
-            ``serial://port?baud=...``, ``visa://RESOURCE``.
+        places: ``tcp://host`` (SCPI port), ``tcp://host:port``, ``serial://port`` (tries the usual baud rates),
+            ``serial://port?baud=...`` or ``visa://RESOURCE``.
         clock: A wall clock.
 
     Returns: The instruments found, in the order of ``places``, and the errors of addresses that could not be reached.
@@ -145,7 +147,7 @@ def _query_place(place: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> 
 
 
 def _exchange(address: str, request: bytes, clock: Clock) -> bytes:
-    """Send a request over a new link and return all bytes received until the line is quiet or closed."""
+    """Send a request over a new link; return the bytes received until the line is quiet or closed."""
     # A new link for every query, because closing it discards the remains of a wrong query in the instrument's input.
     link = open_link(address, clock)
     link.open(Deadline(clock.now() + 3.0))

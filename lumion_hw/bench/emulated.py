@@ -51,10 +51,6 @@ def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBe
 
     Several threads may use its devices at the same time, as with real devices.
 
-    Args:
-        model: The checked bench file.
-        seed: Random seed.
-
     Yields:
         The emulated bench, and the addresses of its devices by name.
     """
@@ -70,11 +66,7 @@ def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBe
 
 
 def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
-    """Return the emulator's specification of one device.
-
-    Args:
-        name: Device name of the bench file.
-        device: Its entry in the bench file.
+    """Return the emulator's specification of the device ``name``, whose entry in the bench file is ``device``.
 
     Raises:
         KeyError: The kind does not exist, which cannot happen with a checked bench file.
@@ -88,7 +80,6 @@ def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
 
 
 def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | None) -> PhysicsParameters:
-    """Return the parameters of the emulated physics: values of the bench file and defaults."""
     return model.emulation.physics_parameters(
         puc_loss_db=mesh.typical.puc_loss_db,
         access_loss_db=mesh.typical.access_loss_db,

@@ -23,11 +23,7 @@ _MAX_IN_MEMORY = 20_000
 
 
 class EventLog:
-    """Log of events, timed by the bench clock and kept in memory until a file is given. Thread-safe.
-
-    Args:
-        clock: Clock of the bench.
-    """
+    """Log of events, timed by the bench clock and kept in memory until a file is given. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -72,7 +68,7 @@ class EventLog:
         self._write(("\n" if is_incomplete else "") + pending)
 
     def add(self, event: str, **data: Any) -> None:
-        """Log an event with its data; names of data include the units. The bench time is added as ``bench_s``.
+        """Log an event with its data, whose names include units (``power_dbm``). Adds the bench time as ``bench_s``.
 
         Raises:
             LumionError: The file can no longer be written; this event and later ones are kept in memory.
@@ -106,7 +102,6 @@ class EventLog:
                 raise
 
     def _rotated_file(self, full: IO[bytes]) -> IO[bytes]:
-        """Rename a full log file to ``NAME.old`` and return a new, empty file."""
         os.replace(self._path, self._path.with_name(self._path.name + ".old"))
         full.close()
         self._size = 0
@@ -121,6 +116,5 @@ class EventLog:
 
 
 def _as_json_value(value: object) -> object:
-    """Convert numpy numbers and arrays to JSON values, and anything else to text."""
     to_list = getattr(value, "tolist", None)
     return to_list() if callable(to_list) else str(value)

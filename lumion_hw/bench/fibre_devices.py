@@ -20,8 +20,6 @@ PathT = TypeVar("PathT", InputPath, OutputPath)
 
 
 class _OpenBench(Protocol):
-    """The members of :class:`Bench` that this module uses."""
-
     model: BenchModel
     wiring: Wiring
 
@@ -36,20 +34,15 @@ class _OpenBench(Protocol):
 
 
 class _WithLosses(Protocol):
-    """Type of a function that returns a fibre path with the losses of the devices in this path added."""
-
     def __call__(self, path: PathT, planned_gain_db: float) -> PathT: ...
 
 
 def wiring_with_device_losses(bench: _OpenBench, driven_switches: Collection[str] = ()) -> Wiring:
     """Return the wiring of an open bench, including the losses and gains of the devices in its fibres.
 
-    Without such devices nothing is queried; a device that is not open counts as lossless. The gain of an amplifier is
-    its gain setting; without one, the measured gain; without that, ``gain_db`` of the bench file.
-
-    Args:
-        bench: The open bench.
-        driven_switches: Switches that the caller connects before it uses a path; they pass the light.
+    A device that is not open counts as lossless, and a switch in ``driven_switches`` as connected. The gain of an
+    amplifier is its gain setting. If it has none, the measured gain is used, and if there is no measurement,
+    ``gain_db`` of the bench file.
 
     Raises:
         LumionError: A query failed.
@@ -81,7 +74,7 @@ def outputs_with_device_losses(bench: _OpenBench, outputs: Sequence[OutputPath])
 
 
 def _losses_adder(bench: _OpenBench, driven_switches: Collection[str] = ()) -> _WithLosses:
-    """Return a function that adds device losses to a fibre path; each switch and amplifier is queried once."""
+    """Return a function that adds device losses to a fibre path. It queries each switch and amplifier only once."""
     connections = cache(lambda name: bench.switches[name].connections())
     gain_db = cache(lambda name: _gain_db(bench, name))
 
@@ -107,7 +100,7 @@ def _losses_adder(bench: _OpenBench, driven_switches: Collection[str] = ()) -> _
 
 
 def _gain_db(bench: _OpenBench, name: str) -> float | None:
-    """Return the gain of an amplifier, or ``None`` if it is unknown; an amplifier that is off blocks the light."""
+    """Return the gain of an amplifier, or ``None`` if it is unknown. An amplifier that is off counts as opaque."""
     amplifier = bench.amplifiers[name]
     settings = amplifier.settings()
     if not settings.enabled:

@@ -11,14 +11,7 @@ from lumion_hw.interfaces import ControllerInfo
 
 @dataclass(frozen=True)
 class DeviceIdentity:
-    """Identity that a device reports; empty fields are unknown.
-
-    Attributes:
-        kind: Kind in the bench file.
-        model: Model, or vendor and part number of a module.
-        serial: Serial number.
-        firmware: Firmware version.
-    """
+    """Identity that a device reports; empty fields are unknown. For a module, ``model`` is vendor and part number."""
 
     kind: str
     model: str = ""
@@ -37,11 +30,7 @@ class DeviceIdentity:
 
 
 def device_identities(bench: Bench, names: Collection[str] | None = None) -> dict[str, DeviceIdentity]:
-    """Return the identities of the open devices of a bench by name, in the order of the bench file.
-
-    Args:
-        bench: The open bench.
-        names: Names of the devices to query; all open devices if not given.
+    """Return the identities of the open devices in ``names`` (default: all), in the order of the bench file.
 
     Raises:
         IdentityError: A module was replaced by another one since it was opened.

@@ -27,7 +27,6 @@ def device_table() -> str:
 
 
 def _keys(kind: DeviceKind) -> str:
-    """Return the bench-file keys that only this kind of device has, with their defaults."""
     fields = {name: field for name, field in kind.model.model_fields.items() if name not in DeviceModel.model_fields}
     defaults = {name: field.default for name, field in fields.items()}
     return ", ".join(

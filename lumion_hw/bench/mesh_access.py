@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LIST_FAULTS, BusyError, CalibrationError, ConfigError, NotSupportedError, VerifyError
-from lumion_hw.interfaces import Generation, MeshController, SweepPlan
+from lumion_hw.interfaces import Generation, MeasuresOutputs, MeshController, SweepPlan
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord
@@ -26,6 +26,11 @@ _DEFAULT_WAIT_TAUS = 10.0
 """Default wait, in measured time constants: after it no phase changes by more than 0.5 mrad."""
 _TAU_TOLERANCE = 0.1
 """Relative tolerance when a wait is checked, because measured time constants have an error of a few percent."""
+
+
+_MIN_RESISTANCE_MA = 0.2
+"""Smallest current at which a resistance is measured: below it, offsets of the readings are larger than the heater's
+voltage."""
 
 
 @dataclass
@@ -68,7 +73,6 @@ class MeshAccess:
         return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
 
     def _repr_html_(self) -> str:
-        """Return a drawing of the mesh and the states of its PUCs, for a notebook."""
         from lumion_hw.files.html import html_picture
         from lumion_hw.mesh.picture.drawing import mesh_svg
 
@@ -93,9 +97,7 @@ class MeshAccess:
     def set_heater_time_constant(self, tau_s: float, source: str) -> None:
         """Set the thermal time constant of the heaters, which determines the wait after every setting.
 
-        Args:
-            tau_s: Thermal time constant, in seconds.
-            source: Where the value comes from, for the message.
+        ``source`` says where the value comes from, for the message of an error.
 
         Raises:
             ConfigError: ``mesh.settle_s`` in the bench file is shorter than five time constants.
@@ -132,8 +134,8 @@ class MeshAccess:
     def sweep(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> NDArray[np.float64]:
         """Program several heater settings one after another and read all light monitors at each setting.
 
-        A controller with on-board sweeps runs the whole sweep without the host. With other controllers, each setting is
-        programmed and read in turn. The last setting stays active.
+        A controller that supports sweeps runs the whole sweep by itself; on others, the host programs and reads each
+        setting in turn. The last setting stays active.
 
         Args:
             heater_currents_ma: Shape ``(n, 2 n_pucs)``, by 2·PUC + arm.
@@ -162,7 +164,7 @@ class MeshAccess:
         return np.concatenate(read)
 
     def _sweep_on_board(self, tables: list[NDArray[np.float64]], settle_s: float) -> NDArray[np.float64]:
-        """Run heater settings as one sweep on the controller; after the first setting, only changes are sent."""
+        """Run heater settings as one sweep on the controller. After the first setting, only changes are sent."""
         points = [dict(enumerate(tables[0].tolist()))]
         for before, after in pairwise(tables):
             points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})
@@ -173,7 +175,7 @@ class MeshAccess:
         return result.photocurrent_ma
 
     def _table(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the currents of all controller channels for given heater currents; channels without a heater get 0."""
+        """Return the currents of all controller channels for given heater currents; 0 for channels without a heater."""
         if np.shape(heater_currents_ma) != (len(self.heater_channels),):
             raise ConfigError(
                 f"{len(self.heater_channels)} heater currents expected, found shape {np.shape(heater_currents_ma)}",
@@ -193,16 +195,15 @@ class MeshAccess:
         return table
 
     def _heater_currents(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the currents of all heaters for given currents of all controller channels; 0 without a heater."""
         channels = np.array(self.heater_channels)
         currents: NDArray[np.float64] = np.where(channels == NO_CHANNEL, 0.0, table[np.maximum(channels, 0)])
         return currents
 
     def confirmed_currents_ma(self) -> NDArray[np.float64]:
-        """Return the active heater currents in mA, shape ``(2 n_pucs,)``, exactly as they can be programmed again.
+        """Return the active heater currents in mA, shape ``(2 n_pucs,)``, as values that can be programmed again.
 
-        If the controller reads back its set values, these are returned. If it measures its outputs, the noisy
-        measurement only confirms which currents are active: those programmed last, or zeros.
+        A controller that reads back its set values returns these. For a controller that measures its outputs, the
+        result is either the currents programmed last or zeros, whichever the noisy measurement confirms.
 
         Raises:
             VerifyError: The measured currents match neither the currents programmed last nor zeros.
@@ -223,13 +224,11 @@ class MeshAccess:
         )
 
     def is_driving(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Return for each heater whether the controller drives the given current.
+        """Return for each heater whether the controller drives the given current, as a Boolean array.
 
-        If all heaters match, the currents count as programmed by this object. The tolerance is that of the measurement
-        if the controller measures its outputs, or half a current step if it reads back its set values.
-
-        Args:
-            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
+        ``heater_currents_ma`` has the shape ``(2 n_pucs,)``, by 2·PUC + arm. If all heaters match,
+        :meth:`confirmed_currents_ma` accepts these currents from then on. The tolerance is the error of the measurement
+        if the controller measures its outputs, otherwise half a current step.
         """
         expected_ma = self._heater_currents(self._table(heater_currents_ma))
         info = self.controller.info
@@ -241,14 +240,33 @@ class MeshAccess:
         return matches
 
     def read_back_ma(self) -> NDArray[np.float64]:
-        """Return the read-back heater currents in mA, shape ``(2 n_pucs,)``; some controllers measure them."""
+        """Return the heater currents reported by the controller (set or measured), in mA, shape ``(2 n_pucs,)``."""
         return self._heater_currents(self.controller.read_back())
 
-    def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
-        """Verify that the controller drives the given currents, which then count as programmed by this object.
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+        return isinstance(self.controller, MeasuresOutputs)
 
-        Args:
-            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting in ohms, shape ``(2 n_pucs,)``.
+
+        It is the measured voltage over the measured current; NaN for heaters that are off, and for all heaters if the
+        controller measures no voltages.
+        """
+        if not isinstance(self.controller, MeasuresOutputs):
+            return np.full(len(self.heater_channels), np.nan)
+        readings = self.controller.read_channels()
+        current_ma = self._heater_currents(readings.current_ma)
+        is_on = current_ma > _MIN_RESISTANCE_MA
+        voltage_v = self._heater_currents(readings.voltage_v)
+        resistance: NDArray[np.float64] = np.where(is_on, 1e3 * voltage_v / np.where(is_on, current_ma, 1.0), np.nan)
+        return resistance
+
+    def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
+        """Verify that the controller drives the given currents, so that :meth:`confirmed_currents_ma` accepts them.
+
+        ``heater_currents_ma`` has the shape ``(2 n_pucs,)``, by 2·PUC + arm.
 
         Raises:
             VerifyError: A current differs; the message gives the first such heater.

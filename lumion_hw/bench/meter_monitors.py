@@ -64,7 +64,6 @@ class MeterMonitors:
         return np.asarray(facet_ma_per_w * mean_w, dtype=np.float64)
 
     def _scan_w(self) -> list[float]:
-        """Read all meters once and return the powers in watts, in the order of the outputs."""
         readings: dict[tuple[str | None, int | None], PowerReading] = {}
         for name, meter in self._meters.items():
             if meter is None:
@@ -82,7 +81,7 @@ class MeterMonitors:
 
 
 def _facet_ma_per_w(out: OutputPath) -> float:
-    """Return the factor, in mA/W, that converts power at the meter to the photocurrent of the power at the facet."""
+    """Return the factor from power at the meter to photocurrent of the power at the facet, in mA/W."""
     for part, loss_db in zip(out.through, out.inline_losses_db, strict=False):
         if loss_db >= 0.5 * BLOCKED_DB:
             raise OutOfRangeError(

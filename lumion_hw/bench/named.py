@@ -25,7 +25,6 @@ class NamedDevices(dict[str, DeviceT]):
         self._reasons = reasons
 
     def __missing__(self, name: object) -> NoReturn:
-        """Raise ``UnknownNameError`` for a device name that is not in the dictionary."""
         reason = self._reasons.get(name) if isinstance(name, str) else None
         raise UnknownNameError(
             f"there is no {self._role} {name!r}" + (f": {reason}" if reason else ""),

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConnection:
-    """Return the unopened connection to a device of a bench file.
-
-    Args:
-        model: Entry of the device in the bench file; the kind of device has a default baud rate.
-        address: Address of the device.
-        clock: Clock of the bench.
+    """Return the unopened connection to a device of a bench file; the kind of the device gives a default baud rate.
 
     Raises:
         ConfigError: The address is invalid.
@@ -35,13 +30,9 @@ def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConn
 def open_device(
     name: str, model: DeviceModel, link: Link | ModuleConnection | RemoteDevice, clock: Clock
 ) -> OpenDevice:
-    """Open one device of a bench file, check its identity, and apply its settings.
+    """Open the device ``name`` of a bench file, check its identity, and apply its settings.
 
-    Args:
-        name: Device name of the bench file.
-        model: Entry of the device in the bench file.
-        link: Link or other connection to the device, not yet open; or a proxy, if another process has it open.
-        clock: Clock of the bench.
+    ``link`` is the unopened connection to the device, or a proxy if another process has the device open.
 
     Raises:
         ConfigError: The kind does not exist, or another device answered.

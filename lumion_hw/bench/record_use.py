@@ -34,7 +34,7 @@ def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
 
 
 def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check the age, chip temperature and wavelengths of a bench against the valid ranges of a calibration record.
+    """Check a record's age, and the chip temperature and wavelengths of a bench, against the record's valid ranges.
 
     Only quantities for which the record has a valid range are read from the bench.
 

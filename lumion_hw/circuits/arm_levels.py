@@ -46,7 +46,7 @@ _DARK_ENOUGH_DB = -25.0
 _MIN_TRIM_DB = 0.02
 _MAX_TRIMS = 5
 _HARMLESS_DB = -35.0
-"""Trims that send less light than this from one arm to the end of the other count as equally good."""
+"""Trims (losses added to an arm) that leak less than this, in dB, to the other arm's end count as equally good."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class ArmLevels:
     Attributes:
         received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
         diverted_at: PUC at which each arm was diverted.
-        sigma_db: Standard error of the difference.
+        sigma_db: Standard error of the difference between the arms.
         trimmed_db: Loss added on purpose to each arm after the measurement; negative where such a loss was reduced.
         failure: Why the arms' light is not accepted; empty if it is.
         unresolved: Why the arms could not be measured separately (all other attributes then have no meaning); an empty
@@ -84,12 +84,7 @@ class ArmLevels:
 
 
 class ArmLeveller:
-    """Measures the two arms of a circuit separately and equalizes their powers, before the circuit carries traffic.
-
-    Args:
-        bench: The bench, with the circuits' light on.
-        record: Calibration record of the mesh.
-    """
+    """Measures both arms of a circuit whose light is on, and equalizes their powers before it carries traffic."""
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
@@ -176,11 +171,7 @@ class ArmLeveller:
         this circuit. The whole field is solved, because diverting one arm may send stray light of other circuits to a
         receiver.
 
-        Args:
-            plan: All circuits with light.
-            circuit: The circuit.
-            currents_ma: Heater currents of the setting.
-            diverted: The arm that this setting diverts; none of its light may reach a receiver.
+        ``diverted`` is the arm that the setting diverts: none of its light may reach a receiver.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {

@@ -45,7 +45,7 @@ class Acceptance:
         dgd_ps: Delay between the polarizations.
         sop_krad_per_s: Rate at which the polarizations turn.
         prefec_ber: Bit error ratio before correction.
-        max_ber: Largest bit error ratio on this circuit of a module that just meets its specification.
+        max_ber: Bit error ratio that a module which just meets its specification would have on this circuit.
         failures: Reasons why the signal is not accepted, one clause each.
     """
 
@@ -71,10 +71,7 @@ def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
 def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
     """Switch on the transmitters of circuits that are off, in parallel; bring up coherent modules first.
 
-    Args:
-        bench: The bench.
-        circuits: The circuits.
-        lit: Modules that are already on and stay unchanged.
+    Modules in ``lit`` are on already and stay unchanged.
 
     Raises:
         LumionError: A module failed.
@@ -130,9 +127,9 @@ def refuse_power_feedback(circuit: PlannedCircuit) -> None:
 def max_ber(budget: LinkBudget) -> float | None:
     """Return the bit error ratio before correction of a receiver that just meets its specification.
 
-    At its required OSNR, such a receiver is at the limit of its error correction, which gives its own noise. The noise
-    of the actual OSNR is added, and penalties of PDL and DGD are subtracted in dB. The bit error ratio is that of 16QAM
-    in Gaussian noise: 3/8·erfc(√(SNR/10)). ``None`` if the OSNR or the limit is unknown.
+    The specification gives the receiver's own noise: at its required OSNR it is at the limit of its error correction.
+    The noise of the circuit's OSNR is added, and penalties of PDL and DGD are subtracted in dB. The bit error ratio is
+    that of 16QAM in Gaussian noise: 3/8·erfc(√(SNR/10)). ``None`` if the OSNR or the limit is unknown.
     """
     limit = _FEC_LIMIT_BER.get(budget.format.name)
     if limit is None or budget.osnr_db is None or budget.required_osnr_db is None:
@@ -162,12 +159,7 @@ def _snr_of_ber(ber: float) -> float:
 
 
 def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIMEOUT_S) -> Acceptance:
-    """Read lock and signal quality from the receiver of a dual-polarization circuit.
-
-    Args:
-        bench: The bench.
-        circuit: The circuit, its light on.
-        timeout_s: Time to wait for the lock.
+    """Read lock and signal quality of a dual-polarization circuit; wait ``timeout_s`` for the lock.
 
     Raises:
         LumionError: The module failed.
@@ -208,11 +200,7 @@ def await_locks(
 ) -> None:
     """Wait until the receivers of all dual-polarization circuits have locked; ignore other circuits.
 
-    Args:
-        bench: The bench.
-        circuits: The circuits, their light on.
-        timeout_s: Time to wait.
-        locked: Called with each circuit when its receiver has locked.
+    ``locked`` is called with each circuit when its receiver has locked.
 
     Raises:
         CircuitError: A receiver has not locked; the message gives the reason that it reports.

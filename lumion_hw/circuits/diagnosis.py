@@ -58,7 +58,6 @@ class CircuitFinding:
     """Diagnosis of one circuit.
 
     Attributes:
-        circuit: The circuit.
         place: Location of the fault.
         detail: Description of the measurement.
         pucs: Suspected PUCs; empty unless the path is at fault.
@@ -99,15 +98,14 @@ class _Fault:
 class Diagnosis:
     """Diagnoses circuits that were just programmed and whose light failed the acceptance check.
 
-    It leaves the transmitters of these circuits off, and PUCs that no active circuit uses in any state.
+    Afterwards the transmitters of these circuits are off. PUCs that no active circuit uses may have changed state.
 
     Args:
-        bench: The bench.
         record: Calibration record of the bench's mesh.
         exits: Reads the power at the outputs of the mesh.
         plan: The programmed circuits, active ones included.
         held: PUCs of active circuits, which are not changed.
-        driven_ma: Heater currents from which those of the held PUCs are taken, shape ``(2 n_pucs,)``.
+        driven_ma: Present heater currents, which the held PUCs keep, shape ``(2 n_pucs,)``.
     """
 
     def __init__(
@@ -180,7 +178,6 @@ class _ArmDiagnosis:
     Args:
         diagnosis: Diagnosis of all circuits, with access to the bench.
         proof: The failed proof of the circuit.
-        arm: The arm.
         background_w: Light at the ports that does not come from this circuit.
     """
 
@@ -341,7 +338,7 @@ class _ArmDiagnosis:
         return finding("budget", ", ".join(self._proof.failures))
 
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
-        """Describe where light arrives that leaves the right port but misses its meter, such as at another meter."""
+        """Describe where light goes that leaves the right port but does not reach its meter, such as another meter."""
         out, target = self._arm.exit, self._circuit.request.target
         # Swapped output fibres show as the missing power at another meter.
         for output in self._do.wiring.outputs:

@@ -35,9 +35,9 @@ _ALIGNED_WITHIN_DB = 0.3
 _DARK_RATIO = 300.0
 """An output is dark if it has less than 1/300 of the expected power: PUCs leak less than that."""
 _BRIGHT_RATIO = 30.0
-"""Another port has the light if it has more than 1/30 of it: enough TE for any polarization but an orthogonal one."""
+"""Another port emits the light if it has more than 1/30 of the expected power; only nearly pure TM gives less."""
 _DARK_READS = 30
-"""Readings after which two squeezers have covered their range; one alone may not turn some polarization at all."""
+"""Readings after which two squeezers have covered their range; one squeezer does not change every polarization."""
 _MAX_SETTLE_S = 0.02
 """Heaters settle in milliseconds; light that is missing after this time will not arrive."""
 _REREAD_S = 0.5e-3
@@ -47,7 +47,6 @@ class CircuitLighting:
     """Switches on the light of circuits, aligns its polarization, equalizes arms, and checks the result by measurement.
 
     Args:
-        bench: The bench.
         record: Calibration record of the mesh.
         aligner: Polarization search, which remembers the period of each squeezer of the controllers.
     """
@@ -70,7 +69,7 @@ class CircuitLighting:
         align: bool,
         milestone: Milestone,
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Switch light on, align polarizations, equalize arms, wait for receivers, and judge; log the results.
+        """Switch light on, align polarizations, equalize arms, wait for receivers, and judge the circuits.
 
         Args:
             plan: All circuits that the mesh is programmed for.
@@ -182,7 +181,7 @@ class CircuitLighting:
         return tuple(self._exits.fibre_levels_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
 
     def crosstalk_db(self, circuits: Sequence[PlannedCircuit]) -> dict[CircuitRequest, float | None]:
-        """Return each circuit's power at its output over all other light there, in dB.
+        """Return the ratio of each circuit's power to all other light at its output, in dB.
 
         Each source is switched off in turn while the others stay on. The ratio is ``None`` where the other light is too
         weak to read.
@@ -202,9 +201,7 @@ class CircuitLighting:
     def remember_losses(self, circuits: Sequence[PlannedCircuit], proofs: Sequence[CircuitProof]) -> None:
         """Store the measured losses of active circuits; a higher loss later shows that a polarization has moved.
 
-        Args:
-            circuits: All active circuits; the losses of others are forgotten.
-            proofs: New proofs.
+        The losses of circuits that are not active are forgotten.
         """
         # A loss belongs to a path: after a change of path it says nothing about the polarization.
         active = {(circuit.request, circuit.paths) for circuit in circuits}
@@ -218,9 +215,7 @@ class CircuitLighting:
     def check_dark(self, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
         """Raise an error if an output has light before its transmitter is on: light there would later prove nothing.
 
-        Args:
-            circuits: The new circuits.
-            lit: Transmitters that are already on; their outputs are not checked.
+        Transmitters in ``lit`` are already on; their outputs are not checked.
 
         Raises:
             CircuitError: An output has light; the message names the port and the power.
@@ -264,7 +259,6 @@ class CircuitLighting:
     def _level_arms(
         self, plan: CircuitPlan, circuits: Sequence[PlannedCircuit]
     ) -> tuple[CircuitPlan, dict[CircuitRequest, ArmLevels]]:
-        """Measure the arms of dual-polarization circuits separately at their receivers, and equalize their powers."""
         levels: dict[CircuitRequest, ArmLevels] = {}
         leveller = ArmLeveller(self._bench, self._record)
         for circuit in circuits:

@@ -40,15 +40,7 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True)
 class LockOwner:
-    """Owner of a bench.
-
-    Attributes:
-        user: Name of the user.
-        host: Name of the host.
-        pid: ID of the process on that host.
-        program: Name of the program.
-        since_utc: Time when it acquired the lock, ISO 8601.
-    """
+    """Owner of a bench: user, host, process ID and program, and the time when it acquired the lock (ISO 8601)."""
 
     user: str
     host: str
@@ -260,7 +252,7 @@ def lock_owner(directory: AnyPath) -> LockOwner | None:
 
 
 def _try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Lock a file without waiting; return whether the lock was acquired. On file systems without locks it always is."""
+    """Lock a file without waiting; return whether that worked. True on file systems without locks."""
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

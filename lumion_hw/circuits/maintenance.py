@@ -242,9 +242,7 @@ class CircuitMaintenance:
 
         Only polarization controllers are moved and only light is read; nothing is written to the journal.
 
-        Args:
-            for_s: Duration in seconds.
-            is_over: Returns whether a change of circuits has begun; later readings, maybe of other light, are ignored.
+        Readings are ignored once ``is_over`` reports that a change of circuits has begun: they may be of other light.
 
         Raises:
             LumionError: A device failed in a way that is not a fault of a circuit.
@@ -311,7 +309,7 @@ class CircuitMaintenance:
         }
 
     def record_with_drift(self) -> CalibrationRecord:
-        """Return the calibration record, updated with the passive phases that were measured in service."""
+        """Return a copy of the calibration record with the passive phases that were measured in service."""
         return record_with_drift(self._setup.record, self.drifted_rad)
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -427,7 +425,6 @@ class CircuitMaintenance:
         return LightReading(proof.launch_dbm, fibre_dbm, proof.los, monitors_ma)
 
     def _locate_fault(self, watched: _WatchedCircuit, reading: LightReading) -> LocatedFault | None:
-        """Compare a reading of a circuit with its reference, and return the place of a fault."""
         health = watched.health
         # The brightest reading is the reference: a slow loss must not become its own reference.
         if reading.fibre_dbm is not None and reading.fibre_dbm > _fibre_level(watched.reference):
@@ -579,7 +576,6 @@ class CircuitMaintenance:
         return read
 
     def _search(self, watched: _WatchedCircuit) -> None:
-        """Search the polarization of a circuit, and track it from there."""
         name, bench = watched.circuit.entry.polarization or "", self._setup.bench
         watched.health.searches += 1
         try:

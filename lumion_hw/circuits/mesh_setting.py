@@ -27,7 +27,7 @@ class MeshSetting:
     """States of all PUCs that can be set, and the heater currents for them.
 
     Attributes:
-        states: State by PUC, parked ones included.
+        states: State by PUC, including parked PUCs, which guide stray light out of the mesh.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         heat_mw: Heat of all heaters together.
         shift_rad: Largest phase change that the new heat causes in a PUC that keeps its currents.

@@ -44,7 +44,7 @@ class _SharedReading(Generic[Reading]):
 
 
 class SharedInstrument(Generic[Reading]):
-    """An instrument that several jobs read; requests during a reading are served by the next one.
+    """An instrument that several threads read; requests during a reading are served by the next reading.
 
     Args:
         clock: The bench's clock.
@@ -79,7 +79,6 @@ class SharedInstrument(Generic[Reading]):
         return _SharedReading(self._clock.event(), self._clock.event())
 
     def _read_for_all(self, reading: _SharedReading[Reading]) -> None:
-        """Read the instrument once for all waiting callers, then let the next group of callers begin."""
         # From here on, requests wait for the next reading: the light may have changed since this one began.
         with self._guard:
             self._next = self._new_reading()
@@ -97,12 +96,7 @@ class SharedInstrument(Generic[Reading]):
 
 
 class OutputPowerReader:
-    """Reads the optical power at the outputs of the mesh.
-
-    Args:
-        bench: The bench.
-        record: Calibration record of the mesh: output losses and responsivity of the monitors.
-    """
+    """Reads the optical power at the outputs of the mesh, with the output losses and responsivities of a record."""
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
@@ -128,7 +122,7 @@ class OutputPowerReader:
         return self._monitor_w(out.port)
 
     def read_fastest_w(self, out: OutputPath) -> float:
-        """Return a value proportional to the power of an output, read by its monitor in the mesh, or else its meter.
+        """Return a value proportional to the power of an output, from its monitor in the mesh, or else from its meter.
 
         Raises the errors of :meth:`read_w`.
         """
@@ -207,7 +201,7 @@ class OutputPowerReader:
         }
 
     def facet_loss_db(self, port: int) -> float:
-        """Return the loss from the mesh into the fibre at a port: calibrated, or else typical."""
+        """Return the loss in dB from the mesh into the fibre at a port; typical without a calibrated value."""
         loss_db = self._record.port(port).output_loss_db
         return self._bench.model.mesh_section.typical.access_loss_db if loss_db is None else loss_db
 

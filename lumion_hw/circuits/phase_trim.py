@@ -35,8 +35,7 @@ class PhaseError:
     """Phase error of a PUC, measured with light in service.
 
     Attributes:
-        puc: The PUC.
-        error_rad: Actual minus desired differential phase.
+        error_rad: Actual minus desired phase difference between the arms.
         corrected: Whether the phase was corrected.
     """
 
@@ -80,13 +79,9 @@ def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Ca
 def shifted_currents_ma(
     calibrated: CalibratedMesh, currents_ma: NDArray[np.float64], puc: int, by_rad: float
 ) -> NDArray[np.float64]:
-    """Return heater currents that shift the differential phase of one PUC, with little change of total heat.
+    """Return heater currents that shift the phase difference of one PUC's arms, with little change of total heat.
 
-    Args:
-        calibrated: The mesh with its calibrated values.
-        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-        puc: The PUC.
-        by_rad: Change of φu - φl.
+    ``by_rad`` is the change of the upper arm's phase minus the lower arm's.
 
     Raises:
         LimitError: Neither heater can make the change.
@@ -111,13 +106,9 @@ def shifted_currents_ma(
 
 
 def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
-    """Return a new calibration record whose passive phases include drift measured in service.
+    """Return a new calibration record whose passive phases include drift measured in service, by PUC.
 
     The new record has no covariance and no raw readings: those of the old record do not apply to the new phases.
-
-    Args:
-        record: The record.
-        drifted_rad: Phase drift by PUC.
     """
     pucs = list(record.pucs)
     for puc, by_rad in drifted_rad.items():

@@ -170,12 +170,6 @@ def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, 
 
     The tolerance follows from the standard error of the prediction and of the launch and output measurements;
     ``fabric.loss_tolerance_db`` in the bench file is an upper bound.
-
-    Args:
-        bench: The bench.
-        record: Calibration record of the mesh.
-        arm: The measured arm.
-        mesh_sigma_db: Standard error of the predicted loss.
     """
     is_calibrated = record.port(arm.entry.port).input_loss_db is not None
     launch_db = LAUNCH_SIGMA_DB if is_calibrated else UNCALIBRATED_LAUNCH_SIGMA_DB
@@ -187,12 +181,7 @@ def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, 
 
 
 class Prover:
-    """Measures circuits and judges them; changes nothing.
-
-    Args:
-        bench: The bench.
-        exits: Reads the power at the outputs of the mesh.
-    """
+    """Measures circuits and judges them, with the powers that ``exits`` reads at the outputs; changes nothing."""
 
     def __init__(self, bench: Bench, exits: OutputPowerReader) -> None:
         self._bench = bench
@@ -310,12 +299,7 @@ class Prover:
         )
 
     def check_receivers(self, proofs: Sequence[CircuitProof], lock_timeout_s: float) -> tuple[CircuitProof, ...]:
-        """Read the signal quality from the receivers of dual-polarization circuits whose power is accepted.
-
-        Args:
-            proofs: Proofs of the circuits from power readings alone.
-            lock_timeout_s: Time to wait for a lock.
-        """
+        """Read the signal quality of dual-polarization circuits whose power is accepted; wait for their locks."""
         # Without enough power a receiver cannot lock, and waiting for it would take up to a minute.
         questions = [
             (

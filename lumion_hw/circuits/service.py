@@ -223,7 +223,6 @@ class CircuitService:
         return np.array(self.state.currents_ma) if self.state.currents_ma else dark
 
     def _switch_on_transmitters(self) -> None:
-        """Switch on the transmitters of connected circuits that are off; log those that fail."""
         modules, events = self.setup.bench.transponders, self.setup.bench.events
         for name in dict.fromkeys(circuit.request.source for circuit in self.state.circuits):
             try:
@@ -316,7 +315,7 @@ class CircuitService:
         return removed
 
     def drop(self, names: Collection[str]) -> None:
-        """Disconnect circuits without access to their modules, which may be dead; park PUCs that become free.
+        """Disconnect circuits in the mesh only, as their modules may be dead. Park PUCs that become free.
 
         Raises:
             ConfigError: A circuit is not connected.
@@ -352,10 +351,7 @@ class CircuitService:
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
         """Record begin and end of a circuit change; record a failed change as undone if read-back confirms this.
 
-        Args:
-            what: Kind of change, such as ``connect``.
-            names: Circuits that it concerns.
-            known_ma: Present heater currents if known, which saves the time to read them back.
+        ``known_ma`` are the present heater currents if known, which saves the time to read them back.
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():
@@ -409,10 +405,7 @@ class CircuitService:
 def switch_everything_off(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> None:
     """Switch all heaters and transmitters off without a check of the mesh, and record that nothing is connected.
 
-    Args:
-        bench: The bench.
-        journal: Journal of the connected circuits.
-        lock: The bench's lock, acquired.
+    The caller must hold the bench's lock.
 
     Raises:
         LumionError: A device failed, or the journal cannot be written.

@@ -44,7 +44,7 @@ class _StateBeforeChange:
 
     Attributes:
         driven_ma: Heater currents, shape ``(2 n_pucs,)``.
-        lit: Those transmitters of the change that were on.
+        lit: Transmitters that were on, of those that the change may switch.
         levels_dbm: Power in the output fibre of each arm of the circuits that stay; ``None`` for a dark arm.
     """
 
@@ -57,7 +57,6 @@ class PathSetup:
     """Sets up circuits on a calibrated bench and remembers the active ones.
 
     Args:
-        bench: The bench.
         record: Calibration record of the mesh.
         aligner: Polarization search. Share it with the calibration, so that it knows the controllers already.
         policy: Whether an outdated record, or one made at another temperature, is refused or causes a warning.
@@ -131,8 +130,8 @@ class PathSetup:
 
         Active circuits keep their PUCs and exactly the same heater currents in them. The mesh changes in one atomic
         commit. The light of active circuits is measured before and right after: a change above :data:`GLITCH_DB` is a
-        failure. So is, later, a change above 3 dB before all new circuits are verified. Circuits that cannot be
-        verified are diagnosed. If PUCs are suspected, routes around them are tried before everything is rolled back;
+        failure. Later, until all new circuits are verified, only a change above 3 dB is a failure. Circuits that cannot
+        be verified are diagnosed. If PUCs are suspected, routes around them are tried before everything is rolled back;
         the milestones are then reported again.
 
         Args:
@@ -170,10 +169,7 @@ class PathSetup:
         The circuits that stay keep their PUCs and exactly the same heater currents in them, so that :meth:`switch`
         disturbs them only by the heat of new neighbours.
 
-        Args:
-            removed: Active circuits to remove.
-            added: Circuits to set up instead.
-            avoid: PUCs that the new circuits must not use.
+        New circuits do not use the PUCs in ``avoid``.
 
         Returns:
             All circuits that are active afterwards, as one setting of the mesh.
@@ -277,7 +273,7 @@ class PathSetup:
         self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
 
     def drop(self, requests: Sequence[CircuitRequest]) -> None:
-        """Remove circuits without access to their modules, which may be dead. Other circuits keep their currents.
+        """Remove circuits from the mesh only, as their modules may be dead. Other circuits keep their currents.
 
         Raises:
             LumionError: The controller failed.
@@ -405,9 +401,7 @@ class PathSetup:
     ) -> _StateBeforeChange:
         """Read heater currents, transmitter states and the light of circuits that stay, before a change.
 
-        Args:
-            circuits: Circuits whose transmitters the change may switch.
-            staying: Circuits that stay active; all active ones if omitted.
+        All active circuits stay if ``staying`` is omitted. The change may switch the transmitters of ``circuits``.
         """
         bench = self.bench
         staying = self._active_circuits if staying is None else staying
@@ -475,7 +469,6 @@ class PathSetup:
     def _restore_transmitters(
         self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit], needed: Collection[str]
     ) -> None:
-        """Switch transmitters back to their former state; log those that fail."""
         for name in transmitters_of(circuits):
             module = self.bench.transponders[name]
             try:
@@ -568,7 +561,6 @@ class PathSetup:
     def _program_with_active(
         self, plan: CircuitPlan, before: _StateBeforeChange, suspects: Collection[int], milestone: Milestone
     ) -> CircuitPlan:
-        """Program new circuits without changing the active ones, and return the plan of all circuits."""
         setting = setting_with_active(
             self.bench.mesh.topology,
             record_avoiding(self.record, suspects),

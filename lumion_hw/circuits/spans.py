@@ -12,12 +12,7 @@ Milestone = Callable[[str], None]
 
 
 class Spans:
-    """Measures how long each phase of a circuit set-up takes.
-
-    Args:
-        bench: The bench whose clock is used.
-        milestone: Called with each milestone as well.
-    """
+    """Measures how long each phase of a circuit set-up takes, and passes each milestone on to ``milestone``."""
 
     def __init__(self, bench: Bench, milestone: Milestone) -> None:
         self._bench = bench

@@ -67,7 +67,7 @@ class ActiveArm:
 
     Attributes:
         path: The PUCs of the path.
-        trim: Trim of the arm, or ``None``.
+        trim: Trim (added loss) of the arm, or ``None``.
     """
 
     path: Path
@@ -79,7 +79,6 @@ class ActiveCircuit:
     """A circuit as recorded in the journal.
 
     Attributes:
-        request: The request.
         arms: Paths of the circuit through the mesh; two for two polarizations.
         since_utc: Time when the circuit was set up, ISO 8601.
         lease: End of the circuit's lease; ``None`` without a lease.
@@ -131,9 +130,8 @@ class CircuitState:
     """All active circuits of a bench, and the mesh setting for them.
 
     Attributes:
-        circuits: The circuits.
         currents_ma: Heater currents of the setting, shape ``(2 n_pucs,)``; empty if nothing was ever driven.
-        states: States of the PUCs that can be set, parked ones included.
+        states: States of the PUCs that can be set, including unused PUCs, which are parked.
         record: Path of the calibration record with which the circuits were planned.
     """
 
@@ -179,7 +177,6 @@ class MeshDifference:
     """A PUC whose heaters are not driven as recorded.
 
     Attributes:
-        puc: The PUC.
         noted_ma: Currents of its upper and lower heater in the journal.
         driven_ma: Currents that are driven.
         circuits: Names of the circuits that use the PUC.
@@ -191,7 +188,7 @@ class MeshDifference:
     circuits: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the difference as text."""
+        """Return the difference between recorded and driven currents as text."""
         noted, driven = (" and ".join(f"{ma:.3f}" for ma in pair) for pair in (self.noted_ma, self.driven_ma))
         users = f", used by {', '.join(self.circuits)}" if self.circuits else ", used by no circuit"
         return f"PUC {self.puc}: {driven} mA driven, {noted} mA recorded{users}"
@@ -248,10 +245,7 @@ class CircuitJournal:
     def begin(self, what: str, circuits: Sequence[str], before_ma: NDArray[np.float64]) -> None:
         """Record in the journal that a change is about to begin. Do not change anything before this returns.
 
-        Args:
-            what: Kind of change, such as ``connect``.
-            circuits: Names of the circuits that it concerns.
-            before_ma: Heater currents driven now.
+        ``what`` is the kind of change, such as ``connect``; ``before_ma`` are the heater currents driven now.
 
         Raises:
             LumionError: The disk is full; nothing was changed.
@@ -267,14 +261,12 @@ class CircuitJournal:
     def end(self, outcome: str, state: CircuitState) -> None:
         """Record in the journal the outcome of the change, and all circuits that are active now.
 
-        Args:
-            outcome: ``done``, or the reason of a failure.
-            state: The active circuits.
+        ``outcome`` is ``done``, or the reason of a failure.
 
         Raises:
             LumionError: The disk is full; the change remains unfinished.
         """
-        entry = _ended_entry(outcome, state)
+        entry = {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
         self._lines.append(entry)
         self.state, self.unfinished = state, None
         self._lines.restart_if_large(entry)
@@ -309,12 +301,7 @@ def read_state(directory: AnyPath) -> tuple[CircuitState, UnfinishedChange | Non
 
 
 def state_directory(bench: str, controller: str) -> FilePath:
-    """Return the default state directory of a bench, under ``$XDG_STATE_HOME``.
-
-    Args:
-        bench: Name of the bench.
-        controller: Serial number or address that identifies the controller.
-    """
+    """Return the default state directory of a bench and its controller, under ``$XDG_STATE_HOME``."""
     home = os.environ.get("XDG_STATE_HOME")
     base = FilePath(home) if home else FilePath.home() / ".local" / "state"
     # An address may contain colons and slashes, which file names must not.
@@ -445,7 +432,6 @@ def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
 
 
 def _fibres_of(wiring: Wiring, circuit: ActiveCircuit, path: Path) -> tuple[InputPath, OutputPath]:
-    """Return the fibres at the input and output port of a path."""
     request = circuit.request
     entries = [entry for entry in wiring.inputs if (entry.port, entry.transponder) == (path.source, request.source)]
     exits = [output for output in wiring.outputs if (output.port, output.transponder) == (path.target, request.target)]
@@ -470,7 +456,6 @@ def _utc_text(time: datetime) -> str:
 def _differences(
     mesh: MeshAccess, noted_ma: NDArray[np.float64], circuits: Sequence[ActiveCircuit]
 ) -> Iterator[MeshDifference]:
-    """Yield the PUCs whose heater currents differ from the journal."""
     as_noted = mesh.is_driving(noted_ma).reshape(-1, 2)
     driven_ma = mesh.read_back_ma().reshape(-1, 2)
     for puc in np.flatnonzero(~as_noted.all(axis=1)).tolist():
@@ -479,12 +464,7 @@ def _differences(
         yield MeshDifference(puc, (noted[0], noted[1]), (driven[0], driven[1]), passing)
 
 
-def _ended_entry(outcome: str, state: CircuitState) -> dict[str, Any]:
-    return {"entry": "ended", "utc": now_utc(), "outcome": outcome, **dataclasses.asdict(state)}
-
-
 def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[CircuitState, UnfinishedChange | None]:
-    """Return the circuit state and the unfinished change, from all entries of a journal."""
     if entries and entries[0].get("format") != _FORMAT:
         raise ConfigError(f"{path} is not a {_FORMAT} journal", hint="Choose another directory with --state.")
     state, unfinished = CircuitState(), None

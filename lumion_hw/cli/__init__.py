@@ -63,7 +63,6 @@ def run(command: click.Command | str, name: str, args: Sequence[str] | None = No
 
 
 def _run_to_exit_code(command: click.Command | str, name: str, given: list[str]) -> int:
-    """Run a command and turn any failure into an exit code."""
     import click
 
     from lumion_hw.cli.common.output import report_failure

@@ -28,7 +28,7 @@ def bench() -> None:
 @json_option
 @click.pass_context
 def check(ctx: click.Context, file: str, as_json: bool) -> None:
-    """List every mistake in FILE with its line and column, and limits of heaters that are too small.
+    """List every mistake in FILE with its line and column, and warn about heater limits that are too small.
 
     The exit code is 2 if there is a mistake.
     """
@@ -63,7 +63,7 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
 
 
 def heater_notes(model: BenchModel) -> list[str]:
-    """Return warnings about limits of the heaters that are too small for a whole turn of phase or a calibration."""
+    """Return warnings about heater limits that are too small for a phase of 2π or for a calibration."""
     from lumion_hw.bench.file.devices import HeaterDriverModel
     from lumion_hw.bench.file.heater_checks import heat_note, reach_note
 
@@ -116,7 +116,6 @@ def device_rows(model: BenchModel) -> list[tuple[object, ...]]:
 
 
 def _expected_identity(device: DeviceModel) -> str | None:
-    """Return the serial number or modules that the bench file states for a device; ``None`` if it states none."""
     modules = getattr(device, "modules", None)
     return " ".join(modules) if modules else getattr(device, "serial", None)
 
@@ -151,7 +150,6 @@ def server_rows(model: BenchModel) -> list[tuple[object, ...]]:
 
 
 def _mesh_line(model: BenchModel) -> str:
-    """Return the mesh's layout, size and typical losses as one line of text."""
     if model.mesh is None:
         return "none"
     mesh, chip = model.mesh, model.topology()

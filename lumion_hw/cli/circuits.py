@@ -46,8 +46,6 @@ _NO_DETOUR_DB = 0.01
 
 
 class _Pair(ParameterType[tuple[str, str]]):
-    """Parameter type: a pair such as ``sfp-a:sfp-b``, the sending and the receiving module of a circuit."""
-
     name = "from:to"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
@@ -160,7 +158,6 @@ def target_options(function: Any) -> Any:
 
 
 def _request_options(function: Any) -> Any:
-    """Add the options of a circuit request, and the argument for module pairs."""
     for option in (
         click.option("--both", is_flag=True, help="Also connect the opposite direction, as a second circuit."),
         click.option(
@@ -448,7 +445,6 @@ def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> t
 
 
 def _describe_detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
-    """Describe the extra loss of a circuit because other circuits block its best path; empty if there is none."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits
     from lumion_hw.storage import load_record
@@ -499,7 +495,6 @@ def _active_row(circuit: ActiveCircuit, now: LeaseClock) -> tuple[object, ...]:
 
 
 def _active_document(circuit: ActiveCircuit, now: LeaseClock) -> dict[str, Any]:
-    """Return a connected circuit as a JSON document, including warnings about old measurements and expired leases."""
     measured_s_ago = None
     if circuit.seen_utc is not None:
         measured_s_ago = max((now.utc() - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
@@ -565,13 +560,11 @@ def _status_printer(every_s: float, as_json: bool) -> Callable[[float, Sequence[
 
 
 def _note_lease(event: Mapping[str, Any]) -> None:
-    """Print on stderr that a circuit was disconnected because its lease ended."""
     if event["event"] == "lease ended":
         note(f"{event['circuit']}: {event['reason']}; the circuit is disconnected")
 
 
 def _format_duration(seconds: float) -> str:
-    """Format a duration in seconds as text in d, h, min or s."""
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -579,7 +572,6 @@ def _format_duration(seconds: float) -> str:
 
 
 def _requests(pairs: Sequence[tuple[str, str]], options: Mapping[str, Any]) -> list[CircuitRequest]:
-    """Return the circuit requests of a command line, without duplicates."""
     from lumion_hw.circuits import CircuitRequest
 
     fields = {name: value for name, value in options.items() if name != "both"}
@@ -606,10 +598,10 @@ def _switch_everything_off(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
 
 
 def _compared_with_controller(target: BenchTarget, directory: Path) -> tuple[MeshFinding, CircuitState, bool]:
-    """Read the heater currents back and measure the circuits, without changing anything.
+    """Compare the read-back heater currents with the journal and measure the circuits, without changing anything.
 
     Returns:
-        The comparison of the currents with the journal, the newly measured circuits, and whether anything is wrong.
+        The comparison, the newly measured circuits, and whether anything is wrong.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.lock import BenchLock
@@ -633,7 +625,6 @@ def _compared_with_controller(target: BenchTarget, directory: Path) -> tuple[Mes
 
 
 def _measure_circuits(bench: Bench, record: str, state: CircuitState) -> tuple[ActiveCircuit, ...]:
-    """Measure the circuits listed in the journal and return them with the new values."""
     from lumion_hw.bench.fibre_devices import wiring_with_device_losses
     from lumion_hw.circuits import PathSetup
     from lumion_hw.circuits.state import now_utc, proof_document, restored_plan
@@ -660,7 +651,6 @@ def _measure_circuits(bench: Bench, record: str, state: CircuitState) -> tuple[A
 
 
 def _mark_broken(circuit: ActiveCircuit, reason: str) -> ActiveCircuit:
-    """Return a copy of the circuit that is marked as broken and has no measured values."""
     from lumion_hw.circuits.state import now_utc
 
     return dataclasses.replace(circuit, proof={}, marks=(f"broken: {reason}",), seen_utc=now_utc())

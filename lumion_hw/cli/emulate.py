@@ -99,7 +99,6 @@ def emulate(
 def _serve_devices(
     server: EmulatorServer, bench: EmulatedBench, model: BenchModel, directory: Path, tcp_only: bool
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Serve every emulated device; return addresses and VISA resource strings by device name."""
     from lumion_hw.bench.file.known_kinds import kind_named
 
     addresses, resources = {}, {}

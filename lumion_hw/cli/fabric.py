@@ -28,7 +28,7 @@ _RUN = "lumion fabric run"
 _MANAGERS = (_RUN, "lumion serve")
 """Programs that manage a fabric and accept requests."""
 _ACCEPT_TIMEOUT_S = 30.0
-"""Longest wait in s until a manager accepts a request; a manager that still connects jobs accepts none."""
+"""Longest wait in s until the fabric manager accepts a request. It accepts none while it connects the jobs."""
 _POLL_PERIOD_S = 0.05
 _FAILED = 3
 
@@ -73,10 +73,10 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
 
 @contextlib.contextmanager
 def _signals_end_the_run() -> Iterator[Callable[[], bool]]:
-    """Yield a condition that SIGINT or SIGTERM makes true; a second signal acts as usual, by an exception.
+    """Yield a function that returns whether SIGINT or SIGTERM has arrived. A second signal raises its usual exception.
 
-    An exception could interrupt an import of the main thread and leave the lock of the module held. The thread that
-    plans for the spares would then wait for this lock for ever, and the manager for the thread.
+    The first signal raises none, because that could interrupt an import in the main thread and leave the import lock of
+    the module held. The thread that plans for the spares would then wait for this lock for ever.
     """
     received: list[int] = []
     usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
@@ -101,7 +101,6 @@ def _signals_end_the_run() -> Iterator[Callable[[], bool]]:
 
 
 def _run(manager: FabricManager, for_s: float | None, is_over: Callable[[], bool]) -> None:
-    """Run the fabric manager, and perform requests of other programs between two steps."""
     from lumion_hw.fabric.requests import RequestBox
 
     service = manager.service
@@ -215,7 +214,6 @@ def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> I
 
 
 def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str = "declared by hand") -> None:
-    """Send a request to the running fabric manager, or perform the request here if no manager is running."""
     from lumion_hw.circuits import lock_owner
     from lumion_hw.fabric.requests import FabricRequest
 
@@ -260,7 +258,7 @@ def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -
                 if box.withdraw(number):
                     raise BusyError(
                         f"{manager.name} ({manager.program}) did not accept the request in {_ACCEPT_TIMEOUT_S:.0f} s",
-                        hint="It may still connect jobs. The request was withdrawn; nothing was changed. Try later.",
+                        hint="It may still connect jobs. The request was withdrawn; nothing changed. Try again later.",
                     )
                 is_accepted = True
             if is_accepted and lock_owner(directory) != manager:
@@ -279,8 +277,6 @@ def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -
 
 
 def _event_printer(as_json: bool) -> Any:
-    """Return a callback that prints each event of the fabric manager, as text or as one line of JSON."""
-
     def print_event(event: str, data: Mapping[str, Any]) -> None:
         if as_json:
             echo_json({"event": event, **data}, single_line=True)
@@ -333,7 +329,6 @@ def _job_rows(model: Any, state: FabricState, connected: set[str]) -> list[dict[
 
 
 def _spare_state(model: Any, state: FabricState, name: str, loops: set[str]) -> str:
-    """Return the current state of a spare: failed, in use, on standby or cold."""
     from lumion_hw.fabric import find_unit
 
     if name in state.failed:

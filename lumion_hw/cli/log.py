@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     help=f"Duration, such as 30s, 2h or 7d; at most {MAX_DURATION_D}d.",
 )
 @out_option("HDF5 file to write.", default="readings.h5")
-@click.option("--record", metavar="RECORD", help="Calibration record whose identity is stored in the file.")
+@click.option("--record", metavar="RECORD", help="Calibration record whose ID is written into the HDF5 file.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted log.")
 @click.option("--list", "only_list", is_flag=True, help="List all channels and exit.")
 @json_option
@@ -114,7 +114,6 @@ def _n_rows(duration_s: float, rate: float) -> int:
 
 
 def _header(bench: Bench, reader: Reader, bench_file: str, rate: float, n_rows: int, record: str | None) -> LogHeader:
-    """Build the header of a new recording."""
     from lumion_hw.acquisition.journal import log_header
     from lumion_hw.bench.file.loader import builtin_names, builtin_path
     from lumion_hw.storage.record_files import load_record
@@ -125,7 +124,6 @@ def _header(bench: Bench, reader: Reader, bench_file: str, rate: float, n_rows: 
 
 
 def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
-    """Create the journal of a recording, or open the journal of an interrupted recording with the same devices."""
     from lumion_hw.acquisition.journal import LogJournal
 
     if not resume:

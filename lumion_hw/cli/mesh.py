@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number
+from lumion_hw.cli.common.numbers import MAX_COUNT, PORT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option, note
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
@@ -88,7 +88,7 @@ def show(
 def heaters(layout: str, as_json: bool) -> None:
     """List the cells of a mesh with the drive channels of their heaters.
 
-    With a bench file the channels are those that it gives, otherwise all heaters in order from channel 0.
+    The channels come from the bench file, if one is given. Otherwise the heaters are numbered from 0.
     """
     topology, pairs = _heater_channels(layout)
     rows = [
@@ -152,7 +152,7 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Route circuits so that no two share a waveguide joint or need different states of a PUC; park unused PUCs."""
+    """Route circuits so that no two share a waveguide or need different states of a PUC; park unused PUCs."""
     from lumion_hw.mesh.routing import RouteRequest, route as find_routes
     from lumion_hw.mesh.routing.parking import park_unused_pucs
 
@@ -190,9 +190,7 @@ def route(
 )
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
-@click.option(
-    "--steps", type=click.IntRange(0, MAX_COUNT), default=1000, show_default=True, help="Number of search steps."
-)
+@count_option("--steps", default=1000, lowest=0, meaning="Number of search steps.")
 @json_option
 def matchings(
     layout: str,
@@ -241,14 +239,12 @@ def mesh_named(layout: str) -> MeshTopology:
 
 
 def _is_bench_file(layout: str) -> bool:
-    """Return whether the mesh option names a bench file instead of a layout or the file of a mesh."""
     from lumion_hw.mesh.layout.topologies import LAYOUTS
 
     return layout.partition(":")[0] not in LAYOUTS and not layout.endswith(".json")
 
 
 def _mesh_and_channels(layout: str) -> tuple[MeshTopology, tuple[int, ...]]:
-    """Return a mesh and the drive channel of every arm; no channels without a bench file."""
     if not _is_bench_file(layout):
         return mesh_named(layout), ()
     from lumion_hw.bench.file.loader import load_bench
@@ -258,7 +254,6 @@ def _mesh_and_channels(layout: str) -> tuple[MeshTopology, tuple[int, ...]]:
 
 
 def _heater_channels(layout: str) -> tuple[MeshTopology, list[tuple[int | None, int | None]]]:
-    """Return a mesh and the drive channels (upper, lower) of its cells."""
     from lumion_hw.bench.file.layout import default_heater_channels
     from lumion_hw.mesh.layout.cells import NO_CHANNEL
 
@@ -270,7 +265,6 @@ def _heater_channels(layout: str) -> tuple[MeshTopology, list[tuple[int | None, 
 
 
 def _read_mesh(path: pathlib.Path) -> MeshTopology:
-    """Read a mesh from a JSON file."""
     from lumion_hw.errors import ConfigError
     from lumion_hw.files.reading import read_json
     from lumion_hw.mesh.layout.topologies import mesh_from_dict
@@ -282,13 +276,7 @@ def _read_mesh(path: pathlib.Path) -> MeshTopology:
 
 
 def routing_document(topology: MeshTopology, routing: Routing, parked: dict[int, State]) -> dict[str, Any]:
-    """Return a routing as a JSON document.
-
-    Args:
-        topology: The mesh.
-        routing: The circuits.
-        parked: State of every PUC, including the PUCs of the circuits.
-    """
+    """Return a routing as a JSON document. ``parked`` is the state of every PUC, including PUCs of the circuits."""
     return {
         "mesh": topology.label,
         "mesh_sha256": topology.sha256,
@@ -313,7 +301,6 @@ def routing_document(topology: MeshTopology, routing: Routing, parked: dict[int,
 
 
 def _print_routing(routing: Routing) -> None:
-    """Print the circuits of a routing as a table."""
     signs = {"bar": "=", "cross": "x"}
     rows = [
         (
@@ -331,7 +318,6 @@ def _print_routing(routing: Routing) -> None:
 
 
 def _print_configurations(result: AllToAll) -> None:
-    """Print the configurations as a table."""
     rows = [
         (
             number,
@@ -349,7 +335,6 @@ def _print_configurations(result: AllToAll) -> None:
 
 
 def _draw_circuits(topology: MeshTopology, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
-    """Draw the circuits of a routing as SVG."""
     from lumion_hw.mesh.picture.drawing import PicturePath, mesh_svg
 
     paths = [
@@ -367,7 +352,6 @@ def _draw_circuits(topology: MeshTopology, routing: Routing, states: dict[int, S
 
 
 def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
-    """Write an SVG figure to a file, or to stdout."""
     from lumion_hw.files.writing import over, write_file
 
     if output is None:
@@ -380,7 +364,6 @@ def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
 def _faults(
     topology: MeshTopology, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
 ) -> MeshFaults:
-    """Return the mesh faults given by the command's options."""
     from lumion_hw.mesh.layout.faults import MeshFaults
 
     stuck_at: dict[int, State | float] = {}
@@ -393,7 +376,6 @@ def _faults(
 
 
 def _evenly_spaced_ports(topology: MeshTopology, count: int) -> list[int]:
-    """Return ``count`` fibre ports, evenly spaced around the mesh."""
     fibres = topology.fibre_ports
     if count > len(fibres):
         raise click.BadParameter(f"{count} is too large: this mesh has {len(fibres)} fibre ports", param_hint="--count")
@@ -401,13 +383,11 @@ def _evenly_spaced_ports(topology: MeshTopology, count: int) -> list[int]:
 
 
 def _two(option: str, text: str, separator: str) -> tuple[int, int]:
-    """Parse two integers joined by a separator."""
     first, second = _integers(option, text, separator, 2)
     return first, second
 
 
 def _integers(option: str, text: str, separator: str, count: int | None = None) -> list[int]:
-    """Parse integers joined by a separator."""
     parts = text.split(separator)
     if (count is not None and len(parts) != count) or not all(part.strip().isdecimal() for part in parts):
         example = separator.join(["5", "12", "19"][: count or 3])
@@ -416,7 +396,6 @@ def _integers(option: str, text: str, separator: str, count: int | None = None) 
 
 
 def _assignment(text: str) -> tuple[int, str]:
-    """Parse ``PUC=VALUE`` into the PUC number and the text of the value."""
     puc, sign, value = text.partition("=")
     if not sign or not puc.isdecimal():
         raise click.BadParameter(f"{text!r} is not of the form PUC=VALUE, such as 10=bar")

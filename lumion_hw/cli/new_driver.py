@@ -128,7 +128,6 @@ def write_package(folder: Path, role: str, fields: dict[str, str]) -> list[str]:
 
 
 def _fill_template(directory: Traversable, fields: dict[str, str], prefix: str = "") -> dict[str, Any]:
-    """Return the file contents of a template directory by file name, with all placeholders replaced."""
     contents: dict[str, Any] = {}
     for entry in directory.iterdir():
         name = f"{prefix}{entry.name.removesuffix(_SUFFIX)}".replace("/package", f"/{fields['package']}")

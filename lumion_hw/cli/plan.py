@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number
+from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
 
@@ -30,6 +30,8 @@ COUNTED_BY = click.option(
     show_default=True,
     help="Whether the shares in the --mix file count jobs, or the accelerators of these jobs.",
 )
+SERVER = count_option("--server", "per_server", default=4, meaning="Accelerators per server.")
+_RACK = count_option("--rack", "per_rack", default=64, meaning="Accelerators per rack.")
 MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
 
 
@@ -46,36 +48,10 @@ def _fleet_options(function: _Command) -> _Command:
             default=0,
             help="Number of additional racks reserved as spares.",
         ),
-        click.option(
-            "--spares",
-            type=click.IntRange(0, MAX_COUNT),
-            default=4,
-            show_default=True,
-            help="Number of accelerators per rack reserved as spares.",
-        ),
-        click.option(
-            "--server",
-            "per_server",
-            type=click.IntRange(1, MAX_COUNT),
-            default=4,
-            show_default=True,
-            help="Accelerators per server.",
-        ),
-        click.option(
-            "--rack",
-            "per_rack",
-            type=click.IntRange(1, MAX_COUNT),
-            default=64,
-            show_default=True,
-            help="Accelerators per rack.",
-        ),
-        click.option(
-            "--racks",
-            type=click.IntRange(1, MAX_COUNT),
-            default=64,
-            show_default=True,
-            help="Number of racks that run jobs.",
-        ),
+        count_option("--spares", default=4, lowest=0, meaning="Number of accelerators per rack reserved as spares."),
+        SERVER,
+        _RACK,
+        count_option("--racks", default=64, meaning="Number of racks that run jobs."),
     ):
         function = option(function)
     return function
@@ -113,7 +89,6 @@ _CAUSES = click.option(
 
 
 def _faults(rate: float, repair: float, server_share: float, per_server: int, causes: str | None) -> Faults:
-    """Return the fault model given by a rate, or by a file of causes."""
     from lumion_hw.planning import Faults, read_causes
 
     if causes is None:
@@ -131,13 +106,7 @@ def _simulation_options(function: _Command) -> _Command:
             "--workers", type=click.IntRange(1, 256), help="Number of worker processes.  [default: all cores]"
         ),
         click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed of layouts and faults."),
-        click.option(
-            "--states",
-            type=click.IntRange(1, MAX_COUNT),
-            default=2000,
-            show_default=True,
-            help="Number of simulated fleet states.",
-        ),
+        count_option("--states", default=2000, meaning="Number of simulated fleet states."),
     ):
         function = option(function)
     return function
@@ -156,23 +125,9 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
 
 
 @plan.command()
-@click.option("--racks", type=click.IntRange(1, MAX_COUNT), default=1, show_default=True, help="Number of racks.")
-@click.option(
-    "--rack",
-    "per_rack",
-    type=click.IntRange(1, MAX_COUNT),
-    default=64,
-    show_default=True,
-    help="Accelerators per rack.",
-)
-@click.option(
-    "--server",
-    "per_server",
-    type=click.IntRange(1, MAX_COUNT),
-    default=4,
-    show_default=True,
-    help="Accelerators per server.",
-)
+@count_option("--racks", default=1, meaning="Number of racks.")
+@_RACK
+@SERVER
 @_rate_options
 @_CAUSES
 @click.option(

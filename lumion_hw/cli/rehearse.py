@@ -81,9 +81,9 @@ def rehearse(
 ) -> None:
     """Rehearse (drill) the loss of a server: a training job must continue and end with bit-identical results.
 
-    Each server is a network namespace. A forwarder passes Ethernet frames between them only while the emulated light
-    arrives. If this machine lacks a feature, the command uses a substitute and reports it. The table shows wall-clock
-    times since the fault, each with its source. The exit code is 3 if a final model differs.
+    Each server is a network namespace. A forwarder passes Ethernet frames between two namespaces only while the
+    emulated light arrives. If this machine lacks a feature, the command uses a substitute and reports it. The table
+    shows wall-clock times since the fault, each with its source. The exit code is 3 if a final model differs.
     """
     from lumion_hw.rehearsal import RehearsalSetting, rehearse as run_rehearsal
     from lumion_hw.rehearsal.timing import table
@@ -158,7 +158,6 @@ def _record(file: str, seed: int, record: str | None, directory: Path) -> Calibr
 
 
 def _timeline(results: Any) -> str:
-    """Draw the timeline of the first fault, from the medians of its trials."""
     from lumion_hw.fabric.spans import timeline_svg
     from lumion_hw.rehearsal.timing import table
 

@@ -52,7 +52,6 @@ class SweptValues(ParameterType[tuple[str, list[Any]]]):
 
 
 def _parse_value(text: str) -> Any:
-    """Convert text to a boolean or a number if possible; otherwise return the text."""
     if text.lower() in _FLAGS:
         return _FLAGS[text.lower()]
     try:
@@ -71,13 +70,14 @@ def _parse_value(text: str) -> Any:
     required=True,
     type=SweptValues(),
     metavar="NAME=START:STOP:N",
-    help="Setting and N values from START to STOP inclusive, or NAME=A,B,C. Repeat for a grid, slowest setting first.",
+    help="Setting to sweep, with N values from START to STOP inclusive; or NAME=A,B,C. Can be repeated to sweep a "
+    "grid; the first setting changes most slowly.",
 )
 @click.option(
     "--read", "readings", multiple=True, required=True, metavar="NAME", help="Channel to read; wildcards allowed."
 )
 @out_option("HDF5 file to write.", "-o", "--out", default="scan.h5")
-@click.option("--record", metavar="RECORD", help="Calibration record whose identity is stored in the file.")
+@click.option("--record", metavar="RECORD", help="Calibration record whose ID is written into the HDF5 file.")
 @click.option(
     "--snake", is_flag=True, help="Sweep inner settings (all but the first --set) back and forth, not always forwards."
 )

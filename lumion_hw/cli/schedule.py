@@ -68,7 +68,6 @@ def _model(rate: float, alpha: float, delta: float, relock: float, hidden: float
 
 
 def _make_or_load(name: str, ranks: int | None) -> Schedule:
-    """Make a schedule by name for a number of ranks, or load it from a JSON file."""
     if name.endswith(".json"):
         from lumion_hw.schedules.documents import load_schedule
 
@@ -128,8 +127,8 @@ def _summary(plan: Schedule) -> dict[str, Any]:
 def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool, as_json: bool) -> None:
     """Make the schedule NAME, verify it by executing it with integers, and print its rounds.
 
-    In the output, `a-b x/y` means that a sends chunk x while b sends chunk y, and `a>b x` that only rank a can send.
-    `+` means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
+    In the output, `a-b x/y` means that rank a sends chunk x while rank b sends chunk y, and `a>b x` that only a can
+    send. `+` means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
     """
     from lumion_hw.files.writing import over
     from lumion_hw.schedules.documents import save_schedule, schedule_document
@@ -207,7 +206,7 @@ def cost(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Calculate how long schedules take, and compare them with the best fixed configuration.
+    """Calculate how long schedules take, and compare them with the best circuit configuration that never changes.
 
     Example: `lumion schedule cost ring stragglar --ranks 64 --buffer 1073741824 --delta 0.01`
     """
@@ -460,7 +459,6 @@ def _router(
     record: str | None,
     modules: str | None,
 ) -> tuple[MeshRouter, list[str]]:
-    """Return the router for a mesh layout, or for a calibrated bench with the names of its modules."""
     from lumion_hw.schedules.mesh_steps import MeshRouter
 
     if len({option is None for option in (bench_file, record, modules)}) > 1:
@@ -628,7 +626,6 @@ def phases(
 def _check_option_combinations(
     file: str, bench_file: str | None, record: str | None, out: Path | None, run: bool
 ) -> None:
-    """Raise ``UsageError`` if an option is given without the options that it needs."""
     if (bench_file is None) != (record is None) or (run and bench_file is None):
         raise click.UsageError("--bench and --record must be given together, and --run needs both.")
     if bench_file is None and (out is not None or file.endswith(".json")):
@@ -646,7 +643,6 @@ def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force
 def _prepare(
     file: str, bench_file: str, record: CalibrationRecord, out: Path | None, force: bool
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
-    """Load or calculate the circuit configurations of job phases, and write them to a file if ``out`` is given."""
     from lumion_hw.bench.bench import load
     from lumion_hw.files.writing import check_target, over
     from lumion_hw.schedules.phases import load_phases, prepare
@@ -681,7 +677,6 @@ def _measured_document(
 
 
 def _print_dark_times(measured: Sequence[MeasuredPhase], settle_s: float | None) -> None:
-    """Print the measured time each port is dark during a change, and the settling time of the heaters."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.phase_run import measured_dark_times
 

@@ -142,7 +142,6 @@ def _state_without_mesh(file: str, emulate: bool) -> str | None:
 
 
 def _check(ports: Mapping[str, int], host: str, allow: tuple[str, ...], page_writes: bool) -> None:
-    """Check the installed packages and the ports before anything is opened."""
     if "pva" in ports:
         from lumion_hw.remote.pv_names import require_p4p
         from lumion_hw.serving.pva import check_listening
@@ -163,7 +162,6 @@ def _start_serving(
     allow: tuple[str, ...],
     page_writes: bool,
 ) -> dict[str, str]:
-    """Start the servers; return their addresses, and the token if web pages are allowed to change settings."""
     addresses = {}
     if "pva" in ports:
         from lumion_hw.serving.pva import PvaServer

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.common.lazy import NamedGroup
-from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number
+from lumion_hw.cli.common.numbers import MAX_COUNT, SEED, Number, count_option
 from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_option
 from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.progress import RunProgress
-from lumion_hw.cli.plan import COUNTED_BY, MIX
+from lumion_hw.cli.plan import COUNTED_BY, MIX, SERVER
 
 if TYPE_CHECKING:
     from lumion_hw.planning.slices import Rack
@@ -23,14 +23,6 @@ _TOPOLOGY = click.option(
 )
 _TORUS = click.option(
     "--torus", default="4,4,4", show_default=True, help="Dimensions of the torus in accelerators, such as 4,4,4."
-)
-_SERVER = click.option(
-    "--server",
-    "per_server",
-    type=click.IntRange(1, MAX_COUNT),
-    default=4,
-    show_default=True,
-    help="Accelerators per server.",
 )
 _PORTS = click.option(
     "--ports",
@@ -62,7 +54,7 @@ def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
 @_TOPOLOGY
 @click.option("--busy", default="", help="Numbers of the busy accelerators, separated by commas.")
 @_TORUS
-@_SERVER
+@SERVER
 @_PORTS
 @json_option
 def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: int, ports: int, as_json: bool) -> None:
@@ -116,14 +108,12 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
     show_default=True,
     help="Offered load: mean number of requested accelerators, as a fraction of the accelerators in the rack.",
 )
-@click.option(
-    "--requests", type=click.IntRange(1, MAX_COUNT), default=10_000, show_default=True, help="Number of requests."
-)
+@count_option("--requests", default=10_000, meaning="Number of requests.")
 @MIX
 @COUNTED_BY
 @_TOPOLOGY
 @_TORUS
-@_SERVER
+@SERVER
 @_PORTS
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed; both racks get the same requests.")
 @out_option("Figure of the outcomes to write: .png, .svg or .pdf.", "--plot")

@@ -69,9 +69,8 @@ def snapshot(
 ) -> None:
     """Save the settings of all devices of BENCH: heaters, lasers, modules, meters, polarization.
 
-    The command changes no setting, except those of the bench file that every opening of a bench applies. `lumion
-    restore BENCH FILE` restores the settings. If a device does not answer, the snapshot notes this and the exit code is
-    4.
+    Opening the bench applies the settings in the bench file; the command changes nothing else. `lumion restore BENCH
+    FILE` restores the settings. If a device does not answer, the snapshot notes this and the exit code is 4.
     """
     from lumion_hw.acquisition import snapshot_yaml, take_snapshot
     from lumion_hw.files.writing import check_target, over, write_file

@@ -40,7 +40,6 @@ def transponder() -> None:
 
 
 def _device_arguments(function: Any) -> Any:
-    """Add the arguments BENCH and DEVICE, and the options that select how the bench is opened."""
     return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(function)))
 
 
@@ -249,8 +248,6 @@ def dump(
 
 
 class _Password(ParameterType[str]):
-    """Parameter type: the password of a module, up to eight hexadecimal digits."""
-
     name = "hex"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -362,7 +359,6 @@ def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> No
 
 
 def _description(module: Transponder) -> dict[str, Any]:
-    """Return the output of ``transponder show`` by title, each part a dictionary or a list of table rows."""
     from dataclasses import asdict
 
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
@@ -413,7 +409,6 @@ def _reading_row(name: str, reading: Reading) -> dict[str, Any]:
 
 
 def _watch_line(module: CmisTransponder, elapsed_s: float) -> dict[str, Any]:
-    """Read the module and return one output line of ``transponder watch``."""
     lock = module.lock_state()
     lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
     powers = {
@@ -441,7 +436,6 @@ def _lock_document(report: LockReport | None) -> dict[str, Any] | None:
 
 
 def _decoded_document(module: DecodedModule) -> dict[str, Any]:
-    """Return a decoded module as a JSON document."""
     from dataclasses import asdict
 
     def as_json_value(value: object) -> object:
@@ -470,7 +464,6 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
 
 
 def _print_decoded(module: DecodedModule, fields: bool) -> None:
-    """Print a decoded module as tables."""
     from dataclasses import asdict
 
     flat = ", flat memory" if module.flat and module.standard == "CMIS" else ""
@@ -498,7 +491,6 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
 
 
 def _field_text(item: DecodedField) -> str:
-    """Return the decoded value of a register field, followed by its quality unless the quality is ok."""
     if item.quality.value == "ok":
         return item.words
     return f"{item.words} ({item.quality.value})" if item.words else item.quality.value

@@ -128,16 +128,13 @@ class HeldSetup:
                     reply,
                     setting.value,
                 )
-            self._restore_all()
+            # Restore all, because *RST also changes settings that are not read back.
+            for restore in (*(setting.restore for setting in self._settings.values()), *self._unread.values()):
+                restore()
             value, replies = read()
             for setting, reply in self._changed(replies):
                 raise self._changed_error(setting, reply, "The reading was discarded.")
             return value
-
-    def _restore_all(self) -> None:
-        # Restore all, because *RST also changes settings that are not read back.
-        for restore in (*(setting.restore for setting in self._settings.values()), *self._unread.values()):
-            restore()
 
     def _changed(self, replies: list[str]) -> Iterator[tuple[HeldSetting, str]]:
         for setting, reply in zip(self._settings.values(), replies, strict=True):

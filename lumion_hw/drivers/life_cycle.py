@@ -21,6 +21,11 @@ class Driver(abc.ABC):
 
         Returns:
             ``None``, or a description of the state in which the device was found.
+
+        Raises:
+            ConnectError: The connection cannot be opened.
+            IdentityError: A different device replies.
+            LinkTimeout: There is no reply.
         """
 
     @abc.abstractmethod
@@ -118,5 +123,4 @@ class IdentifiedDriver(Driver, Generic[IdentityT, SessionT]):
         return self._session
 
     def _check_open(self) -> None:
-        """Raise ``ConnectError`` if the driver is not open."""
         _ = self.identity

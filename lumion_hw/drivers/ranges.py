@@ -17,11 +17,7 @@ _SLACK = 1e-9  # a limit in THz converted to nm and back
 def check_range(
     label: str, value: float, low_high: tuple[float, float] | None, unit: str, session: Conversation
 ) -> None:
-    """Check that a value is finite and, if a range is given, within it.
-
-    Raises:
-        LimitError: The value is out of range or not finite; nothing was changed.
-    """
+    """Raise ``LimitError`` if a value is not finite, or is outside its range if there is one. Nothing was changed."""
     low, high = low_high or (-math.inf, math.inf)
     if math.isfinite(value) and low - _SLACK * abs(low) <= value <= high + _SLACK * abs(high):
         return
@@ -36,11 +32,7 @@ def check_range(
 
 
 def check_fault_id(fault_id: object, device: str, address: str) -> None:
-    """Refuse a fault id that is not an integer; ``True`` is refused too, because it would clear fault 1.
-
-    Raises:
-        BadValueError: The id is not an integer; nothing was cleared.
-    """
+    """Raise ``BadValueError`` unless a fault id is an integer; ``True`` is refused, as it would clear fault 1."""
     if isinstance(fault_id, bool) or not isinstance(fault_id, (int, np.integer)):
         raise BadValueError(
             f"{fault_id!r} is not the id of a fault",

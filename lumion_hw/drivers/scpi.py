@@ -62,8 +62,7 @@ class ExpectedIdentity:
 def checked_identity(session: ScpiSession, reply: str, expected: ExpectedIdentity) -> Identity:
     """Return the identity in a reply to ``*IDN?``.
 
-    Raises:
-        IdentityError: The reply is from a different instrument. The session then forgets the identity.
+    Raises ``IdentityError`` if the reply is from a different instrument. The session then forgets the identity.
     """
     # Four fields (IEEE 488.2, 10.14); some firmware pads them.
     fields = [field.strip() for field in reply.split(",")]
@@ -146,8 +145,7 @@ class StrictScpi:
     def read_keyword(self, command: str, keywords: Iterable[str]) -> str:
         """Send a query and return the keyword of its reply, spelled as in ``keywords``, such as ``SMEasure``.
 
-        Raises:
-            FrameError: The reply is not one of ``keywords``, in short or long form.
+        Raises ``FrameError`` if the reply is not one of ``keywords``, in short or long form.
         """
         by_form = {form: word for word in keywords for form in (_short(word), word.upper())}
         reply = self.session.query(command)
@@ -156,7 +154,7 @@ class StrictScpi:
         return by_form[reply.strip().upper()]
 
     def set_keyword(self, header: str, word: str) -> None:
-        """Set a keyword and verify it. ``word`` is in mixed case, such as ``SMEasure``; the reply may have any form."""
+        """Set a keyword, written like ``SMEasure``, and verify it; the reply may have the short or the long form."""
         short = _short(word)
         with self.session.transaction():
             self.set(f"{header} {short}")
@@ -247,7 +245,7 @@ class StrictScpi:
             )
 
     def check_limits(self, header: str, label: str, value: float, scale: float, unit: str) -> None:
-        """Check a value against the limits that the instrument reports, before anything is sent.
+        """Raise ``LimitError`` if a value is not within the limits that the instrument reports. Nothing is sent.
 
         Args:
             header: Header of the setting; its query accepts ``MIN`` and ``MAX``.
@@ -255,9 +253,6 @@ class StrictScpi:
             value: Requested value, in ``unit``.
             scale: Factor that converts the instrument's reply to ``unit``.
             unit: Unit of ``value``.
-
-        Raises:
-            LimitError: ``value`` is outside the limits or not a number.
         """
         # Queried each time, because the limits depend on the sensor, the range and the laser.
         self.check_within(label, value, *self.limits(header, scale), unit)

@@ -43,8 +43,9 @@ class DeviceSpec:
         name: Device name in the bench file.
         kind: Kind of device as in the bench file, for error messages.
         make: Creates the device on a bench; ``None`` if the device cannot be emulated.
-        faults: Returns the faults of this device, in addition to those of every device (power loss, pulled cable).
-        inside: Name of the device that contains this device and whose connection it shares.
+        faults: Returns the faults that only this kind of device has. Power loss and pulled cable exist for every
+            device.
+        inside: Name of the device that contains this device and shares its connection with it.
     """
 
     name: str
@@ -63,7 +64,8 @@ class EmulationSpec:
         wiring: Fibres between modules, instruments and mesh.
         devices: All devices.
         controller: Name of the device that drives the heaters of the mesh; other controllers drive no heater.
-        heater_channels: Drive channel of each heater; heater number 2·PUC + arm, with arm 0 upper and 1 lower.
+        heater_channels: Drive channel of each heater. The heater of a PUC and arm (0 upper, 1 lower) has index 2·PUC +
+            arm.
         monitor_ports: Port of each monitor channel.
         responsivity_a_per_w: Nominal responsivity of the monitors.
         nominal_nm: Nominal wavelength of the modules.
@@ -88,21 +90,21 @@ class EmulatedBench:
 
     Args:
         spec: Bench to emulate.
-        clock: Virtual for tests and demonstrations, the wall clock for a bench that is served to other programs.
+        clock: A virtual clock for tests and demonstrations, the wall clock for a bench that other programs use.
         seed: Random seed; the same seed gives the same bench and the same noise.
         warm: Whether pluggable modules have been powered for a long time; otherwise they start up first.
-        aged_s: Age of the chip in seconds; at age 0 its parameters are as the seed draws them.
+        aged_s: Age of the chip in seconds. At age 0 its parameters have the values drawn from the seed.
 
     Attributes:
         spec: Bench that is emulated.
-        clock: Clock of all devices.
         warm: Whether pluggable modules have been powered for a long time.
         world: Optical model. Its true chip parameters, which a calibration has to find, are for tests only.
-        slow_drift: Slow drift of the chip's parameters with the age of the bench.
+        slow_drift: Slow drift of the chip's parameters with its age.
         chip_id: Name of the emulated chip; different for every combination of seed, mesh and physics.
         faults: Scripted faults.
-        devices: The emulated devices by name; for a pluggable module, the I2C bridge between module and host.
-        transponders: The emulated modules themselves by device name, for their faults and pins.
+        devices: The emulated devices by name. The entry of a pluggable module is the I2C bridge that connects it to the
+            host.
+        transponders: The emulated pluggable modules by device name, for access to their faults and pins.
     """
 
     def __init__(self, spec: EmulationSpec, clock: Clock, seed: int, *, warm: bool = True, aged_s: float = 0.0) -> None:
@@ -158,7 +160,7 @@ class EmulatedBench:
     # -- for the kinds of devices, which make themselves ---------------------------------------------------------------
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Return the random stream of one purpose. Adding a device to the bench does not change other streams."""
+        """Return the random number generator for one purpose. It does not depend on the other devices of the bench."""
         return np.random.default_rng(np.random.SeedSequence([self._seed, zlib.crc32(purpose.encode())]))
 
     @property
@@ -167,10 +169,7 @@ class EmulatedBench:
         return max(self.spec.heater_channels) + 1
 
     def driving(self, name: str) -> Callable[[NDArray[np.float64], float], None]:
-        """Return a function that applies a controller's currents to the heaters.
-
-        The function has no effect if the controller is not ``spec.controller``.
-        """
+        """Return a function that applies a controller's currents to the heaters if it is ``spec.controller``."""
         channels = np.array(self.spec.heater_channels)
         wired = channels != NO_CHANNEL
 
@@ -183,7 +182,7 @@ class EmulatedBench:
         return drive
 
     def launch(self, name: str) -> Callable[[Light], None]:
-        """Return a function that sends a laser's light into the mesh; light of a laser without wiring is ignored."""
+        """Return a function that sends a laser's light into the fibre connected to it, if there is one."""
         return lambda light: self.world.set_source(name, light.power_w, light.wavelength_nm)
 
     def trigger_output(self, name: str) -> Callable[[NDArray[np.float64]], None]:
@@ -205,7 +204,7 @@ class EmulatedBench:
 
     @cached_property
     def coherent_light(self) -> CoherentLight:
-        """The optical interface of all coherent modules: their launched and received light."""
+        """Connects the sent and received light of all coherent modules with the optical model."""
         # Loading its tables takes 0.1 s, so benches without coherent modules do not.
         from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight
 
@@ -216,8 +215,8 @@ class EmulatedBench:
 
         Args:
             name: Device name in the bench file.
-            module: The module. Its ``advance`` is called with the clock, and faults act on it.
-            target: The module as a target on the I2C bus.
+            module: The module. Faults act on it, and its ``advance`` is called before every reading of light.
+            target: The module as a device on the I2C bus.
         """
         from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 

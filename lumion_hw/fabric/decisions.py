@@ -130,10 +130,7 @@ Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing
 def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
     """Return the action to take after a failure of the fabric.
 
-    Args:
-        view: The present state.
-        verdict: The failure.
-        failures: Reasons why the actions decided earlier on this verdict failed, in order.
+    ``failures`` are the reasons why earlier actions for the same verdict failed, in order.
     """
     if verdict.suspect == "path":
         return _decide_on_path(view, verdict, failures)
@@ -191,11 +188,7 @@ def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -
 def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Collection[int] = ()) -> FabricState:
     """Return the fabric state after a spare has replaced a failed server or accelerator.
 
-    Args:
-        view: The state before.
-        verdict: The failure.
-        spare: The spare.
-        proven: PUCs on paths verified by measured light, which are therefore healthy.
+    ``proven`` PUCs are on paths verified by measured light, and therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
     member = next(place for place in members if view.state.unit_at(place) == verdict.name)

@@ -26,7 +26,6 @@ class Evidence:
 
     Attributes:
         detector: Name of the detector.
-        observation: The observation.
         subject: Circuit as ``from:to``, or server, or accelerator.
         since_s: Time on the bench's clock of the last check without this observation.
         at_s: Time on the bench's clock of the first check with this observation.
@@ -76,12 +75,7 @@ class FailureVerdict:
 
 @dataclass(frozen=True)
 class CircuitSender:
-    """Server or accelerator, and its module, that send the light of a circuit.
-
-    Attributes:
-        unit: Server or accelerator.
-        module: Transmitting module.
-    """
+    """Server or accelerator (``unit``) and its transmitting ``module``, which send the light of a circuit."""
 
     unit: str
     module: str
@@ -184,11 +178,7 @@ class Judge:
     def explain(self, circuit: str, sends: bool | None, reason: str, now_s: float) -> FailureVerdict:
         """Return the failure verdict on a circuit that stays dark, from the state of its transmitter.
 
-        Args:
-            circuit: The circuit.
-            sends: Whether its transmitter reports that it sends light; ``None`` if it does not answer.
-            reason: What the transmitter reports, as text.
-            now_s: Bench time.
+        ``sends`` is whether the transmitter reports that it sends light, or ``None`` if it does not answer.
         """
         self._explained.add(circuit)
         reports, unit = self._evidence_in_order([circuit]), self.senders[circuit].unit
@@ -212,7 +202,7 @@ class Judge:
             self._explained.discard(circuit)
 
     def forget_light(self) -> None:
-        """Forget which circuits are dark after the mesh was off; detectors then report those that are still dark."""
+        """After the mesh was off, forget which circuits are dark; detectors then report those that are still dark."""
         self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
         # Ended processes have nothing to do with light, so they stay reported.
         self._reported |= set(self._gone)

@@ -48,8 +48,7 @@ class CommandHooks:
 
     The last argument of ``stop`` is the failed server or accelerator. Only ``rebuild`` waits for ``stop`` to end.
 
-    Args:
-        argv: Program and arguments; no shell is used.
+    No shell is used.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:

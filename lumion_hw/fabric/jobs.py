@@ -25,11 +25,6 @@ class JobCircuits:
         service: The circuits.
         journal: Journal of the fabric.
         on_event: Called with each event and its details.
-
-    Attributes:
-        service: The circuits.
-        journal: The fabric's journal.
-        bench: The open bench.
     """
 
     def __init__(self, service: CircuitService, journal: FabricJournal, on_event: EventCallback) -> None:
@@ -56,7 +51,6 @@ class JobCircuits:
         return free_spares(self.bench.model, self.state)
 
     def _required_requests(self) -> list[CircuitRequest]:
-        """Return the circuits of all jobs that are not refused."""
         model = self.bench.model
         jobs = [job for job in self.jobs if job.name not in self.state.refused]
         return [request for job in jobs for request in job_requests(model, job, self.state.places)]
@@ -168,12 +162,7 @@ class JobCircuits:
                 self.journal.record("tried again", state)
 
     def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
-        """Remove circuits from the mesh without waiting for modules that may be dead.
-
-        Args:
-            requests: The circuits; those that are not connected are ignored.
-            lost: Modules that may be dead.
-        """
+        """Remove circuits from the mesh without waiting for modules that may be dead."""
         active = [request for request in requests if request in self._active_requests()]
         # Waiting for the time-outs of dead modules would delay the recovery, so their circuits are dropped without
         # them.
@@ -208,7 +197,7 @@ class JobCircuits:
             )
 
     def confirm(self) -> tuple[CircuitProof, ...]:
-        """Measure all circuits of the jobs with receivers and meters, and report those with wrong light.
+        """Measure all circuits of the jobs with receivers and meters, and report those whose light is not as expected.
 
         Raises:
             LumionError: A device does not answer.

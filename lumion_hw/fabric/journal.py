@@ -32,7 +32,7 @@ class FabricState:
     """State of the fabric: replaced and failed units (servers or accelerators), PUCs to avoid, and refused jobs.
 
     Attributes:
-        places: Unit that serves in the place of a job's member, by member; members that were not replaced are omitted.
+        places: For each replaced member of a job (a server or accelerator), the unit that now serves in its place.
         failed: Reason why a server or accelerator counts as failed, by name.
         avoided: PUCs that circuits avoid because a path over them has failed.
         refused: Reason why a job has no circuits, by job.
@@ -56,10 +56,6 @@ class FabricState:
 
 class FabricJournal:
     """Journal of the fabric, open for writing; the caller must hold the bench's lock.
-
-    Args:
-        directory: State directory of the bench.
-        bench: Name of the bench.
 
     Raises:
         ConfigError: The journal belongs to another bench or is damaged.

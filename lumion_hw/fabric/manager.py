@@ -48,9 +48,9 @@ from lumion_hw.fabric.standby import Standby, StandbyPlan
 from lumion_hw.quantities import w_from_dbm
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
-"""Time until a refused job is tried again; it doubles from try to try up to the longest time."""
+"""Time until a refused job is tried again; it doubles with every attempt, up to the longest time."""
 _SLICE_S = 0.05
-"""Longest wait of one detector while others run in parallel; between waits it checks for their observations."""
+"""Longest wait of one detector, in s. Between waits it checks whether another detector has observed something."""
 _STEP_S = 0.5
 # A transmitter that reports less than this counts as off.
 _DARK_W = w_from_dbm(-25.0)
@@ -68,7 +68,7 @@ class FabricManager(JobCircuits):
 
     Attributes:
         standby: Recovery plans for the failure of any single unit.
-        judge: Collected observations of the detectors.
+        judge: Collects the detectors' observations and decides on verdicts.
         fault_s: Bench time of the next fault if it is known, as in a recovery drill; recovery phases are timed from it.
         fault_cpu_s: CPU time of this process at that fault.
     """
@@ -181,7 +181,6 @@ class FabricManager(JobCircuits):
             self._planner.start()
 
     def _stop_planning(self) -> None:
-        """Stop making recovery plans in the background, as circuits change or the plans are no longer needed."""
         self.standby.stop()
         if self._planner is not None:
             self._planner.join()
@@ -270,7 +269,7 @@ class FabricManager(JobCircuits):
         over = threading.Event()
 
         def step_or_begin(is_off: bool) -> bool:
-            """Run :meth:`step`, or :meth:`begin` if the mesh controller was off; return whether it is off now."""
+            """Run a step, or restore the circuits if ``is_off``; return whether the mesh's heaters are off now."""
             try:
                 recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
@@ -379,7 +378,7 @@ class FabricManager(JobCircuits):
         return None
 
     def _may_be_polarization(self, circuit: str) -> bool:
-        """Request a polarization search, once, for a dark circuit if its light does not reach the mesh; return if so.
+        """Return whether a polarization search was requested, once, for a dark circuit whose light misses the mesh.
 
         In the readings, a moved fibre looks like a cut fibre, while a broken PUC would send the light elsewhere.
         """
@@ -464,7 +463,6 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def _retry_when_due(self) -> None:
-        """Connect refused jobs again from time to time, as the cause of the refusal may have ended."""
         if not self.state.refused:
             self._retry_after_s, self._retry_s = FIRST_RETRY_S, math.inf
             return
@@ -495,7 +493,9 @@ class FabricManager(JobCircuits):
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
-        """Replace a failed server by a spare, or route a circuit around broken PUCs. Safe to call again for a failure.
+        """Replace a failed server by a spare, or route a circuit around broken PUCs.
+
+        A second call for the same failure does no harm.
 
         Returns:
             The recovery; ``None`` if nothing had to be done, or if no spare could be used and jobs lost their circuits.
@@ -527,7 +527,7 @@ class FabricManager(JobCircuits):
         return self._without_recovery(verdict, decision)
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
-        """Return the input of a decision, with the prepared recovery plans, or new ones if those are outdated."""
+        """Return the input of a decision, with new recovery plans if the prepared plans are outdated."""
         active, standby = self.service.setup.active, self.standby
         connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
         view = FabricView(self.bench.model, self.state, connected)
@@ -565,7 +565,6 @@ class FabricManager(JobCircuits):
         proofs: tuple[CircuitProof, ...],
         timer: SpanTimer,
     ) -> Recovery:
-        """Record a recovery in journal and event log, and return it."""
         new = {proof.circuit.request for proof in proofs}
         remaining = tuple(request for request in self._active_requests() if request not in new)
         failed, spare, details = "", "", dict[str, Any]()
@@ -656,7 +655,6 @@ class FabricManager(JobCircuits):
         return confirmed
 
     def _fault_time_s(self, recovery: Recovery) -> float:
-        """Return the time on the bench's clock from which the durations of a recovery count."""
         first = recovery.spans[0]
         return recovery.verdict.at_s - first.at_ms * 1e-3
 

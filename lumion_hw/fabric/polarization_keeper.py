@@ -30,11 +30,7 @@ class _Pause:
 
 
 class PolarizationKeeper:
-    """Tracks the polarization of all circuits in one thread, with pauses while another thread changes circuits.
-
-    Args:
-        service: The circuits.
-    """
+    """Tracks the polarization of all circuits in one thread, with pauses while another thread changes circuits."""
 
     def __init__(self, service: CircuitService) -> None:
         self._service = service

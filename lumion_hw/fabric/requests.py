@@ -80,11 +80,7 @@ class Outcome:
 
 
 class RequestBox:
-    """Requests to the fabric's manager of one bench, stored as files.
-
-    Args:
-        directory: State directory of the bench.
-    """
+    """Requests to the fabric's manager of one bench, stored as files in the bench's state directory."""
 
     def __init__(self, directory: AnyPath) -> None:
         self._folder = Path(directory) / _FOLDER

@@ -95,7 +95,9 @@ def pair_requests(model: BenchModel, first: str, second: str) -> list[CircuitReq
     """
     one, other = find_unit(model, first), find_unit(model, second)
     if len(one.nics) != len(other.nics):
-        raise ConfigError(f"{first} has {len(one.nics)} NICs, but {second} has {len(other.nics)}; a pair needs as many")
+        raise ConfigError(
+            f"{first} has {len(one.nics)} NICs and {second} has {len(other.nics)}; a pair needs equal numbers"
+        )
     return [request for near, far in zip(one.nics, other.nics, strict=True) for request in _link(near, far)]
 
 

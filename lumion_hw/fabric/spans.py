@@ -70,7 +70,7 @@ class SpanTimer:
         self.spans = list(spans)
 
     def rewind(self, name: str) -> None:
-        """Discard the recovery phases after the named one; their time counts for the next attempt."""
+        """Discard recovery phases recorded after the named one; the next phase begins where the named one ended."""
         while self.spans[-1].name != name:
             # The CPU time goes back with the discarded phase, and the next mark counts it again.
             self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3
@@ -170,7 +170,6 @@ def timeline_svg(title: str, names: Sequence[str], at_ms: Sequence[float], sourc
 def _draw_scale(
     lines: list[str], y: int, caption: str, names: Sequence[str], at_ms: Sequence[float], sources: Sequence[str]
 ) -> int:
-    """Draw recovery phases on one time axis below ``y``; return the y coordinate for the next axis."""
     step_ms = _tick_step(max([*at_ms, 1e-3]))
     n_ticks = math.ceil(max([*at_ms, 1e-3]) / step_ms - 1e-9)
     px_per_ms = _WIDTH / (n_ticks * step_ms)

@@ -60,9 +60,6 @@ def loop_requests(unit: FabricUnit) -> list[CircuitRequest]:
 class Standby:
     """Recovery plans for the failure of any single unit, made from the calibration record without any device.
 
-    Args:
-        service: The circuits.
-
     Attributes:
         plans: Plans by failed unit, best first; complete only for the units passed to :meth:`prepare`.
         refused: By names of unit and spare, the reason why the spare cannot replace the unit.

@@ -60,7 +60,7 @@ class Hdf5Reader:
         """Return the names of the top-level datasets."""
         h5py = require_hdf5()
         if len(self._file) > _MAX_NAMES:
-            raise ValueError(f"it has {len(self._file)} entries")
+            raise ValueError(f"it has {len(self._file)} entries, more than {_MAX_NAMES}")
         return [name for name in self._file if self._file.get(name, getclass=True) is h5py.Dataset]
 
     def made_by(self) -> str:
@@ -74,12 +74,7 @@ class Hdf5Reader:
         return bytes(attributes[MADE_BY_ATTRIBUTE]).decode("ascii", "replace")
 
     def array(self, name: str, dimensions: int | None = None) -> NDArray[Any]:
-        """Return a numeric dataset as an array.
-
-        Args:
-            name: Path of the dataset.
-            dimensions: Required number of dimensions; any number if not given.
-        """
+        """Return a numeric dataset as an array with the required number of dimensions (any number if not given)."""
         h5py = require_hdf5()
         dataset = self._file[name]
         if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in NUMBERS:

@@ -11,11 +11,7 @@ from lumion_hw.errors import BusyError
 def lock_file(handle: int, path: Path, what: str, hint: str) -> None:
     """Lock an open file exclusively. On a file system without locks this has no effect.
 
-    Args:
-        handle: Descriptor of the file.
-        path: Path of the file, for the message.
-        what: Kind of file, for the message.
-        hint: Hint of the error.
+    ``what`` is the kind of file for the message.
 
     Raises:
         BusyError: Another process, or another descriptor of this process, holds the lock.

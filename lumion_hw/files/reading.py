@@ -101,14 +101,9 @@ def read_json(
 def check_kind(
     data: bytes, path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
 ) -> None:
-    """Raise an error if the content of a file shows another kind of input file than expected.
+    """Raise an error of the given class if the content of a file shows another kind of input file than expected.
 
-    Args:
-        data: Content of the file.
-        path: The file, for the message.
-        what: Expected kind of file, such as ``bench file``.
-        error: Class of the error.
-        hint: Hint of the error.
+    ``what`` is the expected kind, such as ``bench file``.
     """
     kind = input_kind(data)
     if kind is not None and kind.partition(" ")[2] != what:

@@ -17,13 +17,13 @@ class AmplifierMode(enum.Enum):
 
 @dataclass(frozen=True)
 class AmplifierSettings:
-    """Settings of an amplifier.
+    """Settings of an amplifier. Only the quantity that ``mode`` keeps constant has a value; the others are ``None``.
 
     Attributes:
         mode: Quantity that is held constant.
-        current_ma: Pump current; ``None`` in another mode.
-        power_dbm: Output power; ``None`` in another mode.
-        gain_db: Gain; ``None`` in another mode.
+        current_ma: Pump current.
+        power_dbm: Output power.
+        gain_db: Gain.
         enabled: Whether the pump is switched on.
     """
 
@@ -36,13 +36,7 @@ class AmplifierSettings:
 
 @dataclass(frozen=True)
 class AmplifierLimits:
-    """Lowest and highest settings, both included; ``None`` for a quantity that cannot be kept constant.
-
-    Attributes:
-        current_ma: Pump current.
-        power_dbm: Output power.
-        gain_db: Gain.
-    """
+    """Lowest and highest pump current, output power and gain; ``None`` for a quantity that cannot be held constant."""
 
     current_ma: tuple[float, float] | None
     power_dbm: tuple[float, float] | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,13 +244,33 @@ class LightWatcher(Protocol):
     """Watches monitors for loss of light; close it when it is no longer needed."""
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Replace the thresholds and the period. All monitors start as illuminated."""
+        """Replace the thresholds and the scan period. All monitors start as illuminated."""
 
     def wait(self, timeout_s: float) -> LightState | None:
         """Return the next reported state, or ``None`` if no report arrives within ``timeout_s``."""
 
     def close(self) -> None:
         """Stop watching for light; idempotent."""
+
+
+class OutputReadings(Protocol):
+    """Voltages and currents at the outputs of a controller."""
+
+    @property
+    def voltage_v(self) -> NDArray[np.float64]:
+        """Voltage of each channel in V, shape ``(n_heaters,)``."""
+
+    @property
+    def current_ma(self) -> NDArray[np.float64]:
+        """Current of each channel in mA, shape ``(n_heaters,)``."""
+
+
+@runtime_checkable
+class MeasuresOutputs(Protocol):
+    """A mesh controller that measures voltage and current of its outputs, and so the resistance of its heaters."""
+
+    def read_channels(self) -> OutputReadings:
+        """Return voltage and current of all channels, as measured."""
 
 
 class MeshController(Protocol):
@@ -269,10 +289,7 @@ class MeshController(Protocol):
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Set all heater currents: simultaneously if ``info.atomic``, otherwise channel by channel, each in one step.
 
-        If the controller refuses the currents, nothing changes.
-
-        Args:
-            currents_ma: Current of each heater, shape ``(n_heaters,)``.
+        ``currents_ma`` has the shape ``(n_heaters,)``. If the controller refuses the currents, nothing changes.
 
         Raises:
             LimitError: A value is outside the limits; the message names the channel.
@@ -281,7 +298,7 @@ class MeshController(Protocol):
         """
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the currents in mA, shape ``(n_heaters,)``, accurate to ``info.readback_tolerance_ma`` or a step.
+        """Return the currents in mA, shape ``(n_heaters,)``, with an error of at most ``info.readback_tolerance_ma``.
 
         Raises:
             NotSupportedError: ``info.readback`` is false.

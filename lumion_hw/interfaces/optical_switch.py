@@ -42,10 +42,7 @@ class OpticalSwitch(Protocol):
         """Return the present connections as a mapping from input port to output port."""
 
     def connect(self, connections: Mapping[int, int]) -> None:
-        """Connect inputs to outputs; all other connections stay.
-
-        Args:
-            connections: Mapping from input port to output port.
+        """Connect inputs to outputs, given as a mapping from input port to output port; all other connections stay.
 
         Raises:
             ConfigError: A port does not exist, or an output is named twice; nothing was changed.

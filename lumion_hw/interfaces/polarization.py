@@ -103,12 +103,7 @@ class PolarizationReading:
 
 @dataclass(frozen=True)
 class PolarimeterSettings:
-    """Present settings of a polarimeter.
-
-    Attributes:
-        frequency_thz: Optical frequency for which the calibration is applied.
-        averaging_s: Averaging time.
-    """
+    """Optical frequency for which a polarimeter applies its calibration, and its averaging time."""
 
     frequency_thz: float
     averaging_s: float
@@ -116,12 +111,7 @@ class PolarimeterSettings:
 
 @dataclass(frozen=True)
 class PolarimeterLimits:
-    """Lowest and highest settings of a polarimeter, both ends included.
-
-    Attributes:
-        frequency_thz: Optical frequency.
-        averaging_s: Averaging time.
-    """
+    """Lowest and highest optical frequency and averaging time of a polarimeter, both ends included."""
 
     frequency_thz: tuple[float, float]
     averaging_s: tuple[float, float]
@@ -131,10 +121,10 @@ class Polarimeter(Protocol):
     """Measures states of polarization. Thread-safe; settings are read back."""
 
     def read(self) -> PolarizationReading:
-        """Measure the present state; all components belong to one instant. Raises ``DeviceError`` out of range."""
+        """Measure the state of polarization at one instant. Raises ``DeviceError`` if the power is out of range."""
 
     def set_frequency_thz(self, frequency_thz: float) -> float:
-        """Set the optical frequency for the calibration; return the frequency that was set. Raises ``LimitError``."""
+        """Set the optical frequency that the calibration uses; return the frequency set. Raises ``LimitError``."""
 
     def set_averaging_s(self, averaging_s: float) -> float:
         """Set the averaging time to the nearest available value and return that value. Raises ``LimitError``."""

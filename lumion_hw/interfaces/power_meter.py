@@ -39,7 +39,6 @@ class PowerReading:
     _value_w: float | None = None
 
     def __repr__(self) -> str:
-        """Return channel and value as one line of text."""
         value = self.state.value if self._value_w is None else f"{self._value_w:.6g} W"
         if self._value_w is not None and self._value_w > 0.0:
             value += f" ({dbm_from_w(self._value_w):.2f} dBm)"

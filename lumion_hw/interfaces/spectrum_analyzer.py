@@ -65,7 +65,6 @@ class Spectrum:
     ended_s: float
 
     def __repr__(self) -> str:
-        """Return span, points and resolution as one line of text, without the arrays."""
         first_nm, last_nm = (float(self.wavelength_nm[end]) for end in (0, -1))
         return f"<Spectrum {first_nm:g} to {last_nm:g} nm, {len(self.wavelength_nm)} points, {self.resolution_nm:g} nm>"
 

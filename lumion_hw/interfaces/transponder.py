@@ -15,10 +15,6 @@ class TransponderIdentity:
     """Identity that the module reports.
 
     Attributes:
-        vendor: Vendor name.
-        part_number: Part number.
-        revision: Revision.
-        serial: Serial number.
         date_code: Date code, ``YYMMDD`` plus lot.
         technology: Type of the module, such as ``10GBASE-ER``.
         wavelength_nm: Nominal wavelength.
@@ -154,7 +150,7 @@ class TransponderCapabilities:
         monitors: Names of the available monitors.
         loopbacks: Names of the available loopbacks.
         performance: Available link performance quantities and their units; empty if the module measures none.
-        statistics: Whether the module counts and averages over intervals, which end when the values are frozen.
+        statistics: Whether the module collects statistics over intervals, which the host ends by a request.
     """
 
     applications: tuple[Application, ...]
@@ -216,7 +212,6 @@ class Reading:
     source: str
 
     def __repr__(self) -> str:
-        """Return value, quality and source as one line of text."""
         value = "nothing" if self.value is None else f"{self.value:.6g} {self.unit}".rstrip()
         worth = "" if self.quality is Quality.OK else f", {self.quality.value}"
         return f"<Reading {value}{worth}, from {self.source}>"
@@ -226,12 +221,7 @@ class Reading:
 class LinkQuantity:
     """A link quantity: its present value and its statistics over the last interval; ``None`` where unavailable.
 
-    Attributes:
-        current: Present value.
-        average: Average over the interval.
-        minimum: Smallest value in the interval.
-        maximum: Largest value in the interval.
-        others: The same quantity from other registers, for comparison.
+    ``others`` holds the same quantity from other registers, for comparison.
     """
 
     current: Reading | None = None
@@ -287,7 +277,7 @@ class StickyFlag:
 
 
 class LockStage(enum.Enum):
-    """Stage that keeps a link from coming up, in the order of docs/transponders.md, "Why is there no link?"."""
+    """Stage at which a link stops coming up, in the order of docs/transponders.md, "Why is there no link?"."""
 
     ABSENT = "absent"
     NOT_RESPONDING = "not_responding"
@@ -413,10 +403,9 @@ class BreakoutTransponder(CoherentTransponder, Protocol):
     """
 
     def path(self, first_lane: int) -> CoherentTransponder:
-        """Return one data path. Its calls do not affect the light of other paths; its ``close`` does nothing.
+        """Return the data path that begins on host lane ``first_lane``, counted from 1.
 
-        Args:
-            first_lane: First host lane, from 1.
+        Calls on the path do not affect the light of other paths; its ``close`` does nothing.
 
         Raises:
             ConfigError: No application begins on this host lane.

@@ -34,7 +34,8 @@ class LaserRanges:
 
     Attributes:
         frequency_thz: Lowest and highest frequency.
-        frequency_step_thz: Step to which frequency settings are rounded, possibly the equivalent of a wavelength step.
+        frequency_step_thz: Step to which frequency settings are rounded. For a laser with a wavelength step, its
+            equivalent.
         power_dbm: Lowest and highest output power; ``None`` if the instrument does not report its limits.
         power_step_db: Step in dB to which power settings are rounded.
         sweep_nm_per_s: Available sweep speeds, ascending; empty if unknown, or if the laser does not sweep.

@@ -20,7 +20,7 @@ Tributary = Literal["x", "y"]
 class InlineDevice:
     """An attenuator, switch or amplifier through which light passes.
 
-    Its loss or gain depends on its settings and is therefore not part of ``loss_db`` or ``gain_db``.
+    Its loss or gain depends on its settings, and is therefore not part of ``loss_db`` or ``gain_db`` in the bench file.
 
     Attributes:
         device: Device name.
@@ -35,12 +35,9 @@ class InlineDevice:
 
 @dataclass(frozen=True)
 class MeterTap:
-    """Branch of a splitter that leads to a power meter or a spectrum analyser.
+    """Branch of a splitter that sends ``fraction`` of the light to a power meter or a spectrum analyser.
 
-    Attributes:
-        meter: Device name.
-        channel: Channel of the meter, from 1.
-        fraction: Fraction of the light that goes to the meter.
+    ``meter`` is the device name, and ``channel`` is the channel of the meter, from 1.
     """
 
     meter: str
@@ -62,9 +59,9 @@ class InputPath:
             its present gain counts instead, and ``gain_db`` is used for planning only.
         polarimeter: Device name of the polarimeter at a tap just before the facet; ``None`` without one.
         polarimeter_tap: Fraction of the power that goes to the polarimeter; ``loss_db`` includes this loss.
-        tributary: Output of the polarization splitter-rotator that feeds this port. Both outputs carry TE. A module
-            with two tributaries has an input path for each, and a single-polarization module may have both (diversity).
-            ``None`` without a splitter: the chip then receives only the TE fraction of the light.
+        tributary: Output of the polarization splitter-rotator that feeds this port; both outputs carry TE light. A
+            module has one input path per output that it uses; even a single-polarization module may use both
+            (diversity). ``None`` without a splitter: the chip then receives only the TE fraction of the light.
         laser: Device name of the tunable laser; ``None`` if the source is a module.
         noise_figure_db: Noise figure of the booster amplifier.
         through: Devices that the light passes, the one next to the source first.

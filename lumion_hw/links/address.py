@@ -21,22 +21,24 @@ _EXPECTED = (
 def open_link(address: str, clock: Clock, baud: int = DEFAULT_BAUD) -> Link:
     """Return the link for an address, not yet open: call ``open`` on the result.
 
+    Raises ``ConfigError`` if the address is not valid; the message lists the valid forms.
+
     Args:
         address: ``tcp://host:port``, ``serial:///dev/ttyUSB0?baud=9600`` (``serial://COM3`` on Windows) or
             ``visa://`` followed by a VISA resource name.
         clock: A wall clock.
         baud: Baud rate of a serial address that does not specify one.
-
-    Raises:
-        ConfigError: The address is not valid; the message lists the valid forms.
     """
     scheme, separator, location = address.partition("://")
     if separator and scheme == "serial":
         return _serial(address, location, clock, baud)
-    makers = {"tcp": _tcp, "visa": _visa}
-    if not separator or scheme not in makers:
+    if separator and scheme == "tcp":
+        return _tcp(address, clock)
+    if not separator or scheme != "visa":
         raise ConfigError(f"{address!r} is not a device address", hint=_EXPECTED)
-    return makers[scheme](address, location, clock)
+    if "::" not in location:
+        raise ConfigError(f"{address!r} needs a VISA resource name after visa://", hint=_EXPECTED)
+    return VisaLink(location, clock)
 
 
 def serial_baud(address: str) -> int | None:
@@ -46,8 +48,7 @@ def serial_baud(address: str) -> int | None:
     return int(baud) if scheme == "serial" and baud.isdigit() else None
 
 
-def _tcp(address: str, location: str, clock: Clock) -> Link:
-    del location
+def _tcp(address: str, clock: Clock) -> Link:
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
@@ -68,9 +69,3 @@ def _serial(address: str, location: str, clock: Clock, baud: int) -> Link:
     if not (baud_text.isascii() and baud_text.isdigit() and int(baud_text) > 0):
         raise ConfigError(f"{address!r}: baud must be a positive integer, not {baud_text!r}", hint=_EXPECTED)
     return SerialLink(unquote(path), int(baud_text), clock)
-
-
-def _visa(address: str, location: str, clock: Clock) -> Link:
-    if "::" not in location:
-        raise ConfigError(f"{address!r} needs a VISA resource name after visa://", hint=_EXPECTED)
-    return VisaLink(location, clock)

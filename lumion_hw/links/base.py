@@ -18,13 +18,13 @@ class Link(Protocol):
         """Open the byte stream; does nothing if the stream is open. Raises ``ConnectError`` on failure."""
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data``. Raises ``LinkLost`` if that fails, also after a partial write."""
+        """Write all of ``data``. Raises ``LinkLost`` if only a part or nothing could be written."""
 
     def read(self, deadline: Deadline) -> bytes:
         """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if the link is lost."""
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
+        """Discard input until none has arrived for ``quiet_s`` seconds; return the number of discarded bytes."""
 
     def close(self) -> None:
         """Close the stream; idempotent, never raises."""
@@ -40,7 +40,7 @@ class BulkLink(Link, Protocol):
 
 @runtime_checkable
 class ModemLink(Link, Protocol):
-    """A link with an RTS line, which some USB bridges need before they send."""
+    """A link with an RTS line; some USB bridges send nothing before RTS is asserted."""
 
     def set_rts(self, on: bool) -> None:
         """Assert or release RTS; a port without RTS ignores it. Raises ``LinkLost`` if the port is lost."""
@@ -49,7 +49,7 @@ class ModemLink(Link, Protocol):
 class Peer(Protocol):
     """The far end of an in-process link: one connection to an emulated device, without real I/O.
 
-    An emulated device creates one peer per connection. All times are those of the shared clock.
+    An emulated device creates one peer per connection. Host and device share one clock.
     """
 
     def receive(self, data: bytes) -> None:

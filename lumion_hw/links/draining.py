@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import abc
+
 from lumion_hw.clock import Clock, Deadline
-from lumion_hw.links.base import Link
 
 
-def drain_by_reading(link: Link, clock: Clock, quiet_s: float, deadline: Deadline) -> int:
-    """Discard input until none has arrived for ``quiet_s`` seconds or ``deadline`` is reached.
+class DrainedByReading(abc.ABC):
+    """Base of links that discard input by reading it; a subclass sets ``_clock``."""
 
-    Returns:
-        The number of discarded bytes.
+    _clock: Clock
 
-    Raises:
-        LinkLost: The peer closed the connection.
-    """
-    dropped = 0
-    # Wait for silence, not just for an empty buffer: late data arrives in chunks with gaps.
-    while clock.now() < deadline:
-        data = link.read(Deadline(min(clock.now() + quiet_s, deadline)))
-        if not data:
-            break
-        dropped += len(data)
-    return dropped
+    @abc.abstractmethod
+    def read(self, deadline: Deadline) -> bytes:
+        """Return received bytes, or ``b""`` at the deadline."""
+
+    def drain(self, quiet_s: float, deadline: Deadline) -> int:
+        """Discard input until none has arrived for ``quiet_s`` seconds; return the number of discarded bytes."""
+        dropped = 0
+        # Wait for silence, not just for an empty buffer: late data arrives in chunks with gaps.
+        while self._clock.now() < deadline:
+            data = self.read(Deadline(min(self._clock.now() + quiet_s, deadline)))
+            if not data:
+                break
+            dropped += len(data)
+        return dropped

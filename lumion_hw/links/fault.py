@@ -1,8 +1,9 @@
 """Fault link for tests: wraps any link, applies seeded faults in both directions and counts them.
 
-Damage to single bytes depends only on the seed, the direction and the number of the byte, not on how bytes are grouped,
-so every run is the same, also over TCP. Chunks (one ``write`` of the host, one ``read`` of the inner link) are delayed,
-split, swapped or hit by a burst. The line itself can stall, half close or be unplugged after a given number of bytes.
+Whether a byte is damaged depends only on the seed, the direction and the number of the byte in the stream. Every run
+therefore has the same damage, also over TCP. Whole chunks (one ``write`` of the host, or one ``read`` of the inner
+link) can be delayed, split, swapped or hit by a burst of wrong bytes. The line itself can stall, half close or be
+unplugged after a given number of bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NoReturn
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.base import Link
-from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.draining import DrainedByReading
 from lumion_hw.links.fault_lane import FaultLane
 from lumion_hw.links.fault_plan import Direction, FaultCounts, FaultEvent, FaultKind, FaultPlan, FaultRates
 
@@ -24,7 +25,7 @@ _SLICE_S = 0.05  # longest single sleep of a stalled call, after which a close f
 _FLUSH_S = 1.0  # time limit for sending delayed bytes
 
 
-class FaultLink:
+class FaultLink(DrainedByReading):
     """A link with faults; wraps any :class:`~lumion_hw.links.base.Link`.
 
     It has no thread: delayed bytes move when the host next uses the link.
@@ -52,7 +53,7 @@ class FaultLink:
         return self._inner.name
 
     def apply(self, plan: FaultPlan) -> None:
-        """Replace the fault plan from now on. Events at bytes that have already passed do not happen."""
+        """Replace the fault plan. Events of the new plan at byte counts that have already passed do not happen."""
         for lane, rates in ((self._out, plan.to_device), (self._in, plan.from_device)):
             lane.apply(rates, (event for event in plan.events if event.direction is lane.direction))
 
@@ -102,10 +103,6 @@ class FaultLink:
                 return b""
             polled = True
             self._wait(deadline, now)
-
-    def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Discard input until none has arrived for ``quiet_s`` seconds; return the number of bytes."""
-        return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
         """Close the inner link; queued bytes are lost."""
@@ -159,7 +156,7 @@ class FaultLink:
             self._inner.close()
 
     def _flush(self, deadline: Deadline) -> None:
-        """Send the bytes whose delay has passed to the device, unless the link is unplugged."""
+        """Send the device all bytes whose delay has passed, unless the link is unplugged."""
         while self._lost is None and (data := self._out.pop(self._clock.now())):
             self._inner.write(data, deadline)
 
@@ -174,7 +171,7 @@ class FaultLink:
             self._end(f"{self._lost}; {progress}" if progress else self._lost)
 
     def _end(self, label: str, *, orderly: bool = False) -> NoReturn:
-        """Close the link and raise ``LinkLost``; its cause is an ``OSError``, as for a socket, if the end is abrupt."""
+        """Close the link and raise ``LinkLost``, caused by an ``OSError`` if the end is abrupt, as for a socket."""
         self._lost = self._lost or label
         self.close()
         hint = "The fault plan of this test link caused it; open the link again."

@@ -177,7 +177,7 @@ class FaultLane:
         return b"".join(damaged_bytes)
 
     def _random_hits(self, end: int) -> Iterator[tuple[int, FaultKind, int]]:
-        """Yield byte number, fault and bit of every damage before ``end``, independently of how bytes are grouped."""
+        """Yield all random damage before byte ``end``: byte number, kind of fault, and number of the wrong bit."""
         while self._next_hit < end:
             index = int(self._next_hit)
             weights = (self._rates.flip, self._rates.drop, self._rates.duplicate)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import LinkLost
 from lumion_hw.links.base import Peer
-from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.draining import DrainedByReading
 from lumion_hw.links.owner import OwnerProcess
 
 
-class MemoryLink:
+class MemoryLink(DrainedByReading):
     """A link to a :class:`~lumion_hw.links.base.Peer` in the same process.
 
     Args:
@@ -64,10 +64,6 @@ class MemoryLink:
             wake = deadline if event is None else min(max(event, now), deadline)
             # An event that is due but yields no data would loop forever: advance by one microsecond.
             self._clock.sleep(max(wake - now, 1e-6))
-
-    def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Discard input until none has arrived for ``quiet_s`` seconds; return the number of bytes."""
-        return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
         """Disconnect from the device."""

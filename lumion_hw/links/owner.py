@@ -60,7 +60,7 @@ def fork_safe(lock: LockT) -> LockT:
 
 
 def forget_in_child(link: Any) -> None:
-    """Call ``link.forget()`` in forked children: otherwise the link's library closes the parent's session at exit."""
+    """Call ``link.forget()`` in forked children; otherwise a child's exit would end the parent's session."""
     _forgetful.add(link)
 
 

@@ -46,11 +46,7 @@ class ReplayPeer:
         return tuple(self._remaining)
 
     def receive(self, data: bytes) -> None:
-        """Compare bytes from the host with the next step of the conversation.
-
-        Raises:
-            LinkLost: The bytes differ.
-        """
+        """Compare bytes from the host with the next recorded step. Raises ``LinkLost`` if they differ."""
         self._received += data
         while self._received:
             step = self._remaining[0] if self._remaining else None

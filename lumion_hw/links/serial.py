@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, InUseError, LinkLost
 from lumion_hw.files import AnyPath
-from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.draining import DrainedByReading
 from lumion_hw.links.owner import OwnerProcess
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ else:
     _PORT_ERRORS += (termios.error,)  # not an OSError
 
 
-class SerialLink:
+class SerialLink(DrainedByReading):
     """A serial port, opened exclusively, 8N1, without flow control.
 
     Args:
@@ -71,8 +71,7 @@ class SerialLink:
                 self._path, self._baud, timeout=_SLICE_S, write_timeout=_WRITE_TIMEOUT_S, exclusive=True
             )
         except _PORT_ERRORS as error:  # SerialException is an OSError
-            busy = "exclusively lock" in str(error)
-            if busy:
+            if "exclusively lock" in str(error):
                 raise InUseError("the port is in use", address=self.name, hint="Close the other program.") from error
             hint = "Check the cable, the path and the permissions."
             raise ConnectError(f"cannot open the port: {error}", address=self.name, hint=hint) from error
@@ -122,10 +121,6 @@ class SerialLink:
             port.rts = on
         except _PORT_ERRORS as error:
             _log.debug("%s: the RTS line could not be set: %s", self.name, error)
-
-    def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
-        return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
         """Close the port; idempotent, never raises. In a forked child, the parent's port stays open."""

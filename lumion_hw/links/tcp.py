@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, LinkLost
-from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.draining import DrainedByReading
 from lumion_hw.links.owner import OwnerProcess
 
 ReceivedT = TypeVar("ReceivedT", bytes, int)
@@ -20,7 +20,7 @@ _RECEIVE_BYTES = 65536
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # detects a dead peer within a minute
 
 
-class TcpLink:
+class TcpLink(DrainedByReading):
     """A TCP connection to a device, with deadlines on a wall clock.
 
     Args:
@@ -113,10 +113,6 @@ class TcpLink:
             raise self._close_as_lost("closed by the other side")
         return received
 
-    def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
-        return drain_by_reading(self, self._clock, quiet_s, deadline)
-
     def close(self) -> None:
         """Close the connection; idempotent, never raises. In a forked child, the parent's connection stays open."""
         connection, self._socket = self._socket, None
@@ -130,7 +126,7 @@ class TcpLink:
         return self._socket
 
     def _ready(self, deadline: Deadline, *, for_writing: bool) -> bool:
-        """Wait until the socket is ready, the time slice ends or the deadline passes; return whether it is ready."""
+        """Wait for the socket until the deadline, at most ``_SLICE_S``; return whether the socket is ready."""
         timeout_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
         return (self._writable if for_writing else self._readable)(timeout_s)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConnectError, LinkLost
-from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.draining import DrainedByReading
 from lumion_hw.links.owner import OwnerProcess, forget_in_child, fork_safe
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def _is_open(manager: Any) -> bool:
         return False
 
 
-class VisaLink:
+class VisaLink(DrainedByReading):
     """A link to an instrument through a VISA resource.
 
     Args:
@@ -143,10 +143,6 @@ class VisaLink:
             if data:
                 return data
         return b""
-
-    def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Discard input until none has arrived for ``quiet_s``; return the number of bytes."""
-        return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
         """Close the resource, not the resource manager; idempotent, never raises."""

@@ -1,4 +1,4 @@
-"""Check of published cost factors of recovery policies, over job sizes and fractions of whole-server faults."""
+"""Cost of recovery policies by job size and fraction of whole-server faults, to compare with published factors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def factor_map(
         sizes: Job sizes.
         server_shares: Fractions of the faults that affect a whole server.
         counting: One of :data:`lumion_hw.planning.COUNTINGS`.
-        states: Number of random states (moments) of each fleet.
+        states: Number of random moments at which the cost of each fleet is evaluated.
         seed: As for :func:`lumion_hw.planning.simulate`.
         mapper: As for :func:`lumion_hw.planning.simulate`.
     """

@@ -85,12 +85,7 @@ class Faults:
 
     @classmethod
     def from_causes(cls, causes: Iterable[FaultRate], per_server: int) -> Faults:
-        """Return the distribution of failures for independent causes, each with its own repair time.
-
-        Args:
-            causes: Rate and repair time of each cause.
-            per_server: Accelerators per server.
-        """
+        """Return the distribution of failures for independent causes, each with its own rate and repair time."""
         up = dict.fromkeys(_SCOPES, 1.0)
         for cause in causes:
             per_day = cause.per_accelerator_day * (per_server if cause.scope == "server" else 1)

@@ -18,12 +18,7 @@ _MAX_SIZE = 65_536
 
 @dataclass(frozen=True)
 class JobMix:
-    """Job sizes and their frequencies.
-
-    Attributes:
-        sizes: Accelerators per job.
-        shares: Fraction of the jobs that have each size; they sum to 1.
-    """
+    """Job sizes in accelerators (``sizes``), and the fraction of the jobs that have each size (``shares``)."""
 
     sizes: tuple[int, ...]
     shares: tuple[float, ...]
@@ -34,7 +29,8 @@ class JobMix:
 
         Args:
             weights: Weight of every size, in any unit.
-            counted_by: Whether a weight counts jobs, or the accelerators of jobs of that size.
+            counted_by: ``jobs`` if the weights are proportional to numbers of jobs, ``accelerators`` if they are
+                proportional to the accelerators that these jobs use.
 
         Raises:
             ConfigError: A size is not a valid integer, a weight is negative or not finite, or all weights are 0.

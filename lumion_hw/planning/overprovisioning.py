@@ -49,7 +49,7 @@ class Fleet:
         racks: Number of racks that run jobs.
         per_rack: Accelerators in a rack, spares included.
         per_server: Accelerators in a server.
-        spares_per_rack: Accelerators reserved in each rack; they have the lowest numbers.
+        spares_per_rack: Accelerators reserved in each rack: those with the lowest indices.
         spare_racks: Number of reserved racks besides ``racks``.
     """
 
@@ -122,7 +122,9 @@ class Overprovisioning:
         Args:
             policy: Policy in the numerator.
             over: Policy in the denominator.
-            counting: ``stranded`` accelerators alone, with ``idle`` spares, ``needed`` (with failed), or ``all``.
+            counting: Accelerators that count as cost. ``stranded``: healthy accelerators out of service. ``idle``:
+                stranded and unused spares. ``needed``: stranded and failed. ``all``: stranded, unused spares and
+                failed.
         """
         one, other = (self._count(name, counting) for name in (policy, over))
         return one / other if other > 0.0 else float("inf") if one > 0.0 else float("nan")

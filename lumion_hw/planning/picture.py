@@ -19,12 +19,9 @@ _SHOWN_SHORT = 1e-6
 
 
 def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
-    """Draw the cost of recovery policies relative to in-rack spares; values of at least the published factor are bold.
+    """Draw relative costs of recovery policies in a file; values of at least the published factor are bold.
 
-    Args:
-        found: The relative costs.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -56,10 +53,7 @@ def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
 def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over = "own") -> None:
     """Draw the cost of recovery policies: healthy accelerators out of service, idle spares, failed accelerators.
 
-    Args:
-        found: The costs of the policies.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -84,10 +78,7 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
 def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over = "own") -> None:
     """Draw the results of request streams on several racks: accepted requests, accelerators in use, usable links.
 
-    Args:
-        found: Results by name of the rack.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -120,11 +111,8 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
 def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own") -> None:
     """Draw the probability that more accelerators are lost than there are spares, over the number of spares.
 
-    Args:
-        lost: Probabilities that exactly k of n accelerators are lost, by label of the curve, shape ``(n + 1,)``.
-        service_level: Required probability that no job lacks an accelerator.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    ``lost`` maps the label of each curve to the probabilities that exactly k of n accelerators are lost, shape ``(n +
+    1,)``. ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.

@@ -80,7 +80,6 @@ class PlacedSlice:
     """A slice in a rack.
 
     Attributes:
-        request: The request.
         accelerators: Indices of the accelerators in the rack, in the order of the topology; more than requested if no
             box has exactly the requested volume.
         box: Lengths of the box on a torus; ``None`` on a fabric.
@@ -112,7 +111,7 @@ class Rack(Protocol):
 
 
 def most_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
-    """Return the lengths a ≤ b ≤ c of the most cubic box of a volume (smallest surface); optionally inside a torus.
+    """Return side lengths a ≤ b ≤ c of the box of a volume with the smallest surface, within ``longest`` if given.
 
     Raises:
         ConfigError: No such box fits.
@@ -156,11 +155,7 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
 
 
 class _BusyCounts:
-    """Counts the busy accelerators in boxes of a torus quickly, from cumulative sums.
-
-    Args:
-        busy: Whether each accelerator is busy, shape ``(x, y, z)``.
-    """
+    """Counts busy accelerators in boxes of a torus quickly, from cumulative sums of ``busy``, shape ``(x, y, z)``."""
 
     def __init__(self, busy: NDArray[np.bool_]) -> None:
         # Twice along each dimension, for boxes over the edge; entry (i, j, k) counts what lies before i, j and k.
@@ -263,7 +258,7 @@ class FabricRack:
             )
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Place a slice on few servers: the emptiest first, for the rest the fullest server that has enough free.
+        """Place a slice: fill the emptiest servers; the rest goes to the fullest server with enough room.
 
         Raises:
             ConfigError: The topology needs more ports than an accelerator has.
@@ -387,7 +382,8 @@ def training_speedup(communication_share: float, faster: float) -> float:
     """Return the speed-up of a training iteration whose communication gets faster (Amdahl's law).
 
     Args:
-        communication_share: Fraction of the original iteration spent in communication that nothing hides, 0 to 1.
+        communication_share: Fraction of the original iteration spent in communication that does not overlap with
+            computation, 0 to 1.
         faster: Speed-up of the communication.
     """
     if not 0.0 <= communication_share <= 1.0 or not faster > 0.0:
@@ -396,7 +392,7 @@ def training_speedup(communication_share: float, faster: float) -> float:
 
 
 def needed_communication_share(speedup: float, faster: float) -> float | None:
-    """Return the communication fraction at which an iteration reaches a speed-up; ``None`` if even 1 is too low."""
+    """Return the communication fraction at which an iteration reaches a speed-up; ``None`` if no fraction suffices."""
     if not (speedup >= 1.0 and faster > 0.0):
         raise ConfigError(f"invalid speed-up {speedup} or communication speed-up {faster}", hint="Give at least 1.")
     if speedup > faster:

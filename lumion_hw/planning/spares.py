@@ -49,12 +49,7 @@ class RiskGroup:
 
 
 def unavailable_share(failures_per_day: float, repair_days: float) -> float:
-    """Return the long-run fraction of time that a part is out of service, λD / (1 + λD).
-
-    Args:
-        failures_per_day: Fault rate λ: failures per day in service.
-        repair_days: Repair time D: days until the part is replaced.
-    """
+    """Return the fraction of time λD / (1 + λD) that a part is lost, from fault rate λ and repair time D."""
     for name, value in (("failures per day", failures_per_day), ("days to repair", repair_days)):
         if not (math.isfinite(value) and value >= 0.0):
             raise ConfigError(f"{name} must be finite and at least 0, found {value}")
@@ -67,11 +62,8 @@ def rack_of_servers(
 ) -> RiskGroup:
     """Return a rack of equal servers, with faults of servers and of single accelerators.
 
-    Args:
-        servers: Servers in the rack.
-        per_server: Accelerators per server.
-        accelerator_unavailable: Fraction of time that one accelerator alone is lost.
-        server_unavailable: Fraction of time that a server is lost with all of its accelerators.
+    Unavailabilities are the fractions of time that one accelerator alone, or a server with all of its accelerators, is
+    lost.
     """
     if servers < 1 or per_server < 1 or servers * per_server > MAX_ACCELERATORS:
         raise ConfigError(
@@ -86,8 +78,7 @@ def rack_of_servers(
 def lost_probability(group: RiskGroup) -> Real:
     """Return the probability that exactly k accelerators are out of service, for k = 0 … size: shape ``(size + 1,)``.
 
-    The parts of the group are added one by one as independent units; for single units with loss probability p:
-    ``dp[i][k] = dp[i-1][k-1]·p + dp[i-1][k]·(1 - p)``.
+    The risk groups inside a group fail independently, so their distributions are convolved.
     """
     inside = np.ones(1)
     for part in group.parts:

@@ -1,9 +1,9 @@
 """Search for the polarization that the mesh accepts, with power readings alone.
 
 The search itself has no I/O (:mod:`lumion_hw.polarization.search`); this module connects it to a controller, a power
-reading and the clock. The period of a squeezer in drive units is unknown at first: each channel is swept once over its
-range, and the period is kept for the next search. A controller that searches on its own gets a score for each of its
-steps.
+reading and the clock. The period of a squeezer (change of its drive that turns the light once around) is unknown at
+first: each channel is swept once over its range, and the period is kept for the next search. A controller that searches
+on its own gets a score for each of its steps.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ class Alignment:
     Attributes:
         settings: Present settings, in the controller's units; empty for an automatic controller, which reports none.
         power: Confirming reading at these settings, in the unit of the readings.
-        worst_power: The reading farthest from the result; the difference proves that the readings show this source.
+        worst_power: The reading that differs most from ``power``; the difference proves that the meter receives the
+            light behind this controller.
         reads: Number of readings.
         remaining_loss_db: Estimated light that may still be missing at the desired port.
         floor_power: Lowest power that any setting reaches (crosstalk, or other light); ``None`` if unknown.
         method: ``model`` if the readings matched squeezers or plates, ``three-point`` if the search had to optimise the
             actuators one by one, ``feedback`` if an automatic controller searched on its own.
-        light: The fitted model of the light, from which tracking starts; ``None`` for other actuators than squeezers,
-            and if the model did not fit.
+        light: The fitted model of the light, from which tracking starts; ``None`` if the actuators are not squeezers,
+            or if the model did not fit.
     """
 
     settings: NDArray[np.float64]
@@ -65,7 +66,7 @@ class Alignment:
 
     @property
     def swing_db(self) -> float:
-        """Ratio of the final and the worst reading in dB, at most 60; 0 without any light."""
+        """Ratio of ``power`` and ``worst_power`` in dB, at most 60; 0 without any light."""
         dark, bright = sorted((self.power, self.worst_power))
         return 10.0 * math.log10(bright / max(dark, 1e-6 * bright)) if bright > 0.0 else 0.0
 
@@ -75,7 +76,7 @@ class Aligner:
 
     Args:
         clock: Clock of the bench, for settling times.
-        noise_db: Expected noise of a reading. The readings also determine the noise, but only poorly if they are few.
+        noise_db: Expected noise of a reading; the estimate is refined while readings accumulate.
     """
 
     def __init__(self, clock: Clock, *, noise_db: float = EXPECTED_NOISE_DB) -> None:
@@ -105,7 +106,7 @@ class Aligner:
     ) -> Alignment:
         """Turn the polarization until the power is smallest, which maximises the power at the complementary port.
 
-        A null is sharper than a maximum (docs/polarization.md), down to the crosstalk, which is reported as the floor.
+        A minimum is sharper than a maximum (docs/polarization.md). The crosstalk that remains is the ``floor_power``.
         Arguments and errors are those of :meth:`maximise`.
         """
         return self._search(name, controller, read, -1.0)
@@ -233,7 +234,6 @@ class Tracking:
     """Tracks a polarization on a controller; created by :meth:`Aligner.track`.
 
     Args:
-        controller: The controller.
         read: Reads the power.
         clock: Clock of the bench, for settling times.
         light: Model of the light that the search has found.
@@ -270,7 +270,7 @@ class Tracking:
         return self._tracker.update(self._phases, self._read())
 
     def switch_reading(self, read: ReadPower) -> None:
-        """Track with another detector from now on; its scale may differ. Raises the errors of a reading."""
+        """Track with another detector from now on; its scale may differ. Raises errors of its first reading."""
         self._tracker.rescale(self._phases, read())
         self._read = read
 

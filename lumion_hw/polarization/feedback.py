@@ -13,9 +13,9 @@ from dataclasses import dataclass
 MAX_FACTOR = 100.0
 _MIN_FACTOR = 1e-4
 _FAR_AHEAD, _JUST_AHEAD, _NEAR = 2.0, 1.02, 1.005
-"""Ratios of power: factors refer to a reference power above every reading. When a reading comes near the reference, it
-is raised and the box starts again: first far above, so that this is rare; then just above the brightest reading,
-because the steps of a box may be as large as its factor."""
+"""Ratios of power. Factors refer to a reference power above every reading, at first twice the brightest reading and in
+the fine search 1.02 times, because a box may make larger steps for larger factors. A reading within 0.5 % of the
+reference raises the reference, and the box starts again."""
 _DARKER = 0.9
 """Ratio of new to former lowest power that counts as an improvement (docs/polarization.md, "Three readings")."""
 _FINE = (0.02, 80)
@@ -40,7 +40,7 @@ class FeedbackStep:
 
     Attributes:
         factor: Score of the present polarization, above 0 and at most 100; smaller is better.
-        restart: Whether factors get a new scale, so that the box must start again and compare none with earlier ones.
+        restart: Whether the scale of the factors changes, so that the box must discard earlier factors and start again.
     """
 
     factor: float
@@ -53,7 +53,7 @@ class FeedbackSearch:
     Args:
         sign: 1 for the brightest, −1 for the darkest.
         noise_db: Expected noise of a reading.
-        full_power: Approximate full power, for a search for the darkest, whose factors are scaled by it.
+        full_power: Approximate full power, by which a search for the darkest scales its factors.
         coarse: Whether to find only roughly the brightest light.
     """
 

@@ -4,12 +4,12 @@ Behind plates of fixed retardance δ_k, turned to the angles θ_k, the power is
 
     P = P0·[(1 − 2ε)·(1 + t·R_N(θ_N)…R_1(θ_1) s)/2 + ε]
 
-with the launched state s, the state t that the device accepts, and the rotation R_k by δ_k about (cos 2φ_k, sin 2φ_k,
-0) with φ_k = aθ_k + o_k. A paddle twists its fibre on both sides, and twisted fibre itself turns the light a little;
-together this acts like a paddle at aθ with a below 1. Paddles and the fibre between them do not share one reference
-direction: the direction o_1 of the first only turns s and t, but o_2 and o_3 are unknown. So three plates have twelve
-unknowns: two for each state, three retardances, two directions, a, P0 and ε. Maker and wavelength give the retardances
-roughly: λ/4, λ/2, λ/4 for three paddles.
+with the total power P0, the crosstalk ε, the launched state s, the state t that the device accepts, and the rotation
+R_k by δ_k about (cos 2φ_k, sin 2φ_k, 0) with φ_k = aθ_k + o_k. A paddle twists its fibre on both sides, and twisted
+fibre itself turns the light a little; together this acts like a paddle at the angle aθ, where a < 1. Paddles and the
+fibre between them do not share one reference direction: the direction o_1 of the first only turns s and t, but o_2 and
+o_3 are unknown. So three plates have twelve unknowns: two for each state, three retardances, two directions, a, P0 and
+ε. Maker and wavelength give the retardances roughly: λ/4, λ/2, λ/4 for three paddles.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def fit_plates(
 
 
 class _PlateFit:
-    """Residuals of normalised readings as a function of 2·3 + N + N − 1 + 3 parameters: s, t, δ, o, a, ln P0, ε."""
+    """Residuals of normalised readings as a function of s, t, δ, o (without the first), a, ln P0 and ε."""
 
     def __init__(self, angles_deg: NDArray[np.float64], powers: NDArray[np.float64], relative_noise: float) -> None:
         self._angles_deg, self._angles_rad, self._powers = angles_deg, np.deg2rad(angles_deg), powers
@@ -189,19 +189,13 @@ class _PlateFit:
         return float(np.log1p(self._residuals(parameters, self._sigma) ** 2).sum())
 
     def _slopes(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the derivatives of the fit residuals by finite differences."""
         # All columns in one call, shape (M, n): the propagation is broadcast, which is faster than a loop.
         shifted = parameters + _DIFFERENCE * np.eye(len(parameters))
         slopes = (self._residuals(shifted, sigma) - self._residuals(parameters, sigma)) / _DIFFERENCE
         return np.ascontiguousarray(slopes.T)
 
     def _residuals(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the fit residuals of readings and prior, in standard deviations.
-
-        Args:
-            parameters: Shape ``(..., M)``.
-            sigma: Standard deviations of the readings, shape ``(n,)``.
-        """
+        """Return the fit residuals of readings and prior in standard deviations, for one or many parameter sets."""
         n = self._n
         states = parameters[..., :6].reshape(*parameters.shape[:-1], 2, 3)
         lengths = np.sqrt((states**2).sum(axis=-1))
@@ -229,9 +223,9 @@ def _overlap(
     state: NDArray[np.float64],
     accepted: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the overlap t·s of light behind plates at angles ``(..., N)``, shape ``(...)`` (Rodrigues).
+    """Return the overlap t·s of light behind plates at angles ``(..., N)``, shape ``(...)``.
 
-    Retardances ``(..., N)`` and states ``(..., 3)`` are broadcast against the angles.
+    Retardances ``(..., N)`` and states ``(..., 3)`` are broadcast against the angles. Uses Rodrigues' rotation formula.
     """
     # Angles on the Poincaré sphere are twice those of the plate (docs/polarization.md).
     twice = 2.0 * angles_rad

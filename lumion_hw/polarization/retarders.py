@@ -20,12 +20,7 @@ S1, S2, S3 = np.eye(3)
 
 
 def turn_matrix(axis: NDArray[np.float64], angle_rad: ArrayLike) -> NDArray[np.float64]:
-    """Return the rotation matrices by ``angle_rad`` about ``axis`` (Rodrigues), shape ``(..., 3, 3)``.
-
-    Args:
-        axis: Unit vector, shape ``(3,)``.
-        angle_rad: Angles of any shape.
-    """
+    """Return the matrices that rotate by ``angle_rad`` about ``axis`` (Rodrigues' formula), shape ``(..., 3, 3)``."""
     angle = np.asarray(angle_rad, dtype=np.float64)[..., None, None]
     cross = cross_matrix(axis)
     matrix: NDArray[np.float64] = np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * (cross @ cross)
@@ -33,7 +28,7 @@ def turn_matrix(axis: NDArray[np.float64], angle_rad: ArrayLike) -> NDArray[np.f
 
 
 def cross_matrix(axis: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the matrix of ``v -> axis × v``, the derivative of a rotation about ``axis`` by its angle."""
+    """Return the matrix of ``v -> axis × v``, the derivative of a rotation about ``axis`` with respect to its angle."""
     x, y, z = axis
     return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
@@ -56,11 +51,7 @@ def accepted_share(
 
 @dataclass(frozen=True)
 class RetarderChain:
-    """Chain of squeezers at 0°, 45°, 0°, 45° …: rotations about S1 and S2, each of which mixes two components.
-
-    Attributes:
-        n_squeezers: Number N of squeezers.
-    """
+    """Chain of N squeezers at 0°, 45°, 0°, 45° …, which rotate the Stokes vector about S1 and S2 in turn."""
 
     n_squeezers: int
 
@@ -73,7 +64,7 @@ class RetarderChain:
         return [(1, 2) if index % 2 == 0 else (2, 0) for index in range(self.n_squeezers)]
 
     def turn(self, retardances: NDArray[np.float64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return states behind the chain, shape ``(..., 3)``, for retardances ``(..., N)`` and input states."""
+        """Return states behind N squeezers, shape ``(..., 3)``, for retardances ``(..., N)`` and states in front."""
         return np.stack(np.broadcast_arrays(*self._propagate(np.moveaxis(retardances, -1, 0), state)), axis=-1)
 
     def turn_and_slopes(
@@ -81,9 +72,7 @@ class RetarderChain:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the rotation R of the chain, the light behind it, and its derivatives by the retardances.
 
-        Args:
-            retardances: One setting, shape ``(N,)``, rad.
-            state: s in front of the chain, shape ``(3,)``.
+        ``state`` is s in front of the chain, shape ``(3,)``; the retardances are one setting, shape ``(N,)``, rad.
 
         Returns:
             R ``(3, 3)``, R s ``(3,)``, dR s/dretardance ``(3, N)``.
@@ -119,7 +108,6 @@ class RetarderChain:
     def _propagate(
         self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64]
     ) -> list[NDArray[np.float64]]:
-        """Return the Stokes components of the light behind the chain."""
         light: list[NDArray[np.float64]] = [state[..., 0], state[..., 1], state[..., 2]]
         for (i, j), angle in zip(self.mixed, retardances, strict=True):
             light[i], light[j] = _rotate(light[i], light[j], np.cos(angle), np.sin(angle))
@@ -130,7 +118,7 @@ class DrivenChain:
     """A chain of squeezers at several settings, for many polarization states and constants at once.
 
     Squeezer k rotates by its drive phase x_k plus a constant o_k. The rotations by the drive phases x are the same for
-    all states and constants, and are calculated once; the rotations by the constants have the same axes.
+    all states and constants, and are calculated once.
 
     Args:
         chain: Two squeezers or more.
@@ -149,7 +137,7 @@ class DrivenChain:
         """Return the overlap q = t·R s of the light behind the chain with the accepted state t, and its derivatives.
 
         Args:
-            states: s in front of the chain and t behind it, shape ``(6, K)``.
+            states: Stokes components of s in front of the chain and t behind it, for K pairs, shape ``(6, K)``.
             offsets: Constants o, shape ``(N, K)``; the first and the last only turn s and t, and are treated as 0.
 
         Returns:

@@ -30,7 +30,7 @@ Reading = Generator[NDArray[np.float64], float, float]
 """Yields settings, receives the power read there, and returns a power."""
 
 _MISFIT = 0.05
-"""Largest relative residual of the best explanation; larger residuals do not come from squeezers (decision 0005)."""
+"""Largest relative residual with which the model of squeezers counts as valid (decision 0005)."""
 _MAX_MODEL_READS = 40
 _FIRST_PLATE_READS, _MAX_PLATE_READS = 12, 30
 """Readings before plates are first fitted, and their maximum: three plates have twelve unknowns."""
@@ -78,12 +78,11 @@ class PolarizationSearch:
     """One polarization search on one controller.
 
     Args:
-        actuators: The actuators.
         periods: Change of setting that turns the light once around, by actuator, in the actuator's units; the search
             adds the periods that it learns.
         start: Present settings.
         sign: 1 for the brightest, −1 for the darkest.
-        rng: Random numbers of the ensemble.
+        rng: Random numbers for the fits.
         noise_db: Expected noise of a reading.
     """
 
@@ -121,7 +120,7 @@ class PolarizationSearch:
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def steps(self) -> Steps:
-        """Yield the settings of a search; without light, end with the powers read so far."""
+        """Yield the settings of a search, and return its result."""
         yield from self._read_at_settings(self._settings)
         # A model needs the true periods, so they are learnt first, and remembered for the next search.
         yield from self._learn_periods()
@@ -135,7 +134,6 @@ class PolarizationSearch:
         return result
 
     def _read_at_settings(self, settings: NDArray[np.float64]) -> Reading:
-        """Apply controller settings and read the power there; the settings stay."""
         self._settings = settings.copy()
         power = yield settings.copy()
         self._settings_read.append(settings.copy())
@@ -143,7 +141,6 @@ class PolarizationSearch:
         return power
 
     def _with_channel(self, channel: int, value: float) -> NDArray[np.float64]:
-        """Return the present controller settings with another value for one channel."""
         settings = self._settings.copy()
         settings[channel] = value
         return settings
@@ -173,7 +170,7 @@ class PolarizationSearch:
         return settings
 
     def _sweep(self, channel: int) -> Reading:
-        """Sweep one squeezer, learn its period if visible, set it to its best, and return the expected power."""
+        """Sweep one squeezer to fit its period, set its best value, and return the expected power there."""
         actuator, start = self._actuators[channel], float(self._settings[channel])
         drives = np.linspace(actuator.minimum, actuator.maximum, _LEARNING_POINTS)
         readings = np.empty(len(drives))
@@ -193,7 +190,6 @@ class PolarizationSearch:
     # By the model -----------------------------------------------------------------------------------------------------
 
     def _model_applies(self) -> bool:
-        """Return whether the model of squeezers applies: only squeezers, at least two with known period."""
         return len(self._periods) >= 2 and all(actuator.kind != "angle" for actuator in self._actuators)
 
     def _search_by_model(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
@@ -291,7 +287,6 @@ class PolarizationSearch:
         return PolarizationSearchResult(self._settings.copy(), power, float(loss_db), floor, "model", None)
 
     def _rounded_to_steps(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the nearest controller settings that the actuators' step sizes allow."""
         stepped = [
             min(max(round(value / actuator.step) * actuator.step, actuator.minimum), actuator.maximum)
             for value, actuator in zip(settings.tolist(), self._actuators, strict=True)
@@ -344,7 +339,6 @@ class PolarizationSearch:
         return any(actuator.kind == "angle" for actuator in self._actuators)
 
     def _random_settings(self) -> NDArray[np.float64]:
-        """Return controller settings with random plate angles; other actuators stay."""
         settings = self._settings.copy()
         for channel, actuator in enumerate(self._actuators):
             if actuator.kind == "angle":

@@ -16,7 +16,8 @@ from lumion_hw.interfaces import ActuatorInfo
 _VISIBLE_SWING = 0.05  # relative to the mean power
 _PERIOD_STEPS = 400
 _SHORTEST, _LONGEST = 0.22, 0.9
-"""Range of periods searched, relative to the drive range: it covers more than a turn, with enough readings per turn."""
+"""Range of periods searched, relative to the drive range: the range covers more than one turn, with enough readings per
+turn."""
 _UNEXPLAINED = 0.02  # residual over the squared swing, per reading, up to which a sweep counts as a sinusoid
 _GRID = 720
 PLATE_PERIOD_DEG = 180.0
@@ -53,7 +54,7 @@ class Coordinate:
         return places
 
     def inside(self, setting: float, near: float) -> float:
-        """Move an actuator setting by full periods into the range, close to mid-range; else return the nearer end."""
+        """Return a setting moved by full periods to near mid-range, or else the nearer end of the range."""
         middle = 0.5 * (self.minimum + self.maximum)
         aim = 0.5 * (near + middle)  # towards the middle, where most of the range remains for later moves
         turns = np.arange(-8, 9) * self.period
@@ -89,10 +90,7 @@ class Coordinate:
 def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics: int = 1) -> NDArray[np.float64]:
     """Return the columns 1, cos, sin, cos 2… of a sinusoid fit, shape ``(..., n, 2·harmonics + 1)``.
 
-    Args:
-        settings: Shape ``(n,)``.
-        period: One number, or many of shape ``(..., 1)``.
-        harmonics: Number of harmonics of the period.
+    ``period`` is one number, or many of shape ``(..., 1)``.
     """
     phase = 2.0 * np.pi * settings / np.asarray(period, dtype=np.float64)
     waves = [wave(order * phase) for order in range(1, harmonics + 1) for wave in (np.cos, np.sin)]
@@ -105,7 +103,7 @@ def changes_power(readings: NDArray[np.float64]) -> bool:
 
 
 def fit_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> float | None:
-    """Return the actuator period that fits a sweep best; ``None`` if the power hardly varies or fits no sinusoid."""
+    """Return the actuator period that fits a sweep best; ``None`` if the power hardly varies or no sinusoid fits."""
     if not changes_power(readings):
         return None
     span = float(np.ptp(drives))

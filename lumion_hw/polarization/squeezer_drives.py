@@ -14,9 +14,8 @@ class SqueezerDrives:
     """Converts settings to drive phases (one turn per period) and back; actuators of unknown period stay unchanged.
 
     Args:
-        actuators: The actuators.
         periods: Known periods by actuator, in its units.
-        present: Present settings, shape ``(N,)``.
+        present: Present settings of the N actuators, shape ``(N,)``.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from lumion_hw.polarization.retarders import DrivenChain, RetarderChain
 
 _COARSE = 0.05
-"""Assumed noise relative to the brightest reading, while a member is far from a fit."""
+"""Assumed noise relative to the brightest reading, while a model is far from a fit."""
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
 """Prior mean and spread of ln P0 relative to the brightest reading: readings are rarely all dark."""
 _CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
@@ -77,31 +77,31 @@ class Members:
 
     @property
     def state(self) -> NDArray[np.float64]:
-        """States s in front of the squeezers, shape ``(K, 3)``."""
+        """States s in front of the squeezers for K members, shape ``(K, 3)``."""
         return self.numbers[:, 0:3]
 
     @property
     def accepted(self) -> NDArray[np.float64]:
-        """Accepted states t, shape ``(K, 3)``."""
+        """Accepted states t of K members, shape ``(K, 3)``."""
         return self.numbers[:, 3:6]
 
     @property
     def offsets(self) -> NDArray[np.float64]:
-        """Constants o of the squeezers' retardances, rad, shape ``(K, N)``."""
+        """Constants o of the retardances of N squeezers for K members, rad, shape ``(K, N)``."""
         return self.numbers[:, 6:-2]
 
     @property
     def ln_p0(self) -> NDArray[np.float64]:
-        """Logarithms of the total power, shape ``(K,)``."""
+        """Logarithms of the total power for K members, shape ``(K,)``."""
         return self.numbers[:, -2]
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Crosstalk ε, shape ``(K,)``."""
+        """Crosstalk ε of K members, shape ``(K,)``."""
         return self.numbers[:, -1]
 
     def angles(self, phases: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Return the retardances at phases ``(C, N)``: for each squeezer an array that broadcasts to ``(K, C)``."""
+        """Return the retardances of K fits at C settings: per squeezer an array that broadcasts to ``(K, C)``."""
         # First and last are the same for all members, so their expensive sines and cosines are calculated once.
         inner = range(1, phases.shape[1] - 1)
         return [column + self.offsets[:, k, None] if k in inner else column[None] for k, column in enumerate(phases.T)]
@@ -121,7 +121,7 @@ class LightEnsemble:
     Args:
         chain: The squeezers.
         rng: Draws starting points and noise.
-        members: K; 16 per squeezer if omitted.
+        members: Number K of members; 16 per squeezer if omitted.
         relative_noise: Expected standard deviation of a reading relative to its value; it is raised if readings differ
             more.
         dark_noise: Standard deviation of a reading in the dark, relative to the brightest reading.
@@ -163,12 +163,7 @@ class LightEnsemble:
         return self._relative_noise
 
     def add(self, phases: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
-        """Add power readings and fit the ensemble again.
-
-        Args:
-            phases: Drive phases, shape ``(n, N)``, rad.
-            powers: Shape ``(n,)``, in any linear unit.
-        """
+        """Add powers read at n settings of drive phases ``(n, N)`` in rad, and fit the ensemble again."""
         first = not self.n_readings
         self._phases = np.vstack([self._phases, phases])
         self._driven = DrivenChain(self.chain, self._phases)
@@ -214,24 +209,24 @@ class LightEnsemble:
 
     @property
     def p0(self) -> NDArray[np.float64]:
-        """Total power of each ensemble member, shape ``(K,)``."""
+        """Total power of each of K ensemble members, shape ``(K,)``."""
         power: NDArray[np.float64] = np.exp(self._members.ln_p0)
         return power
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Accepted fraction of the orthogonal state for each ensemble member, shape ``(K,)``."""
+        """Accepted fraction of the orthogonal state for each of K ensemble members, shape ``(K,)``."""
         return self._members.crosstalk
 
     def overlap(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (1 + q)/2, the fraction of light in the accepted state, shape ``(K, C)``, at phases ``(C, N)``."""
+        """Return the accepted fraction of light for K members at C settings ``(C, N)``, shape ``(K, C)``."""
         members = self._members
         return 0.5 * (
             1.0 + self.chain.overlap(members.angles(phases), members.state[:, None], members.accepted[:, None])
         )
 
     def powers(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the powers that the ensemble members predict, shape ``(K, C)``, at phases ``(C, N)``."""
+        """Return the powers that K members predict at C settings of phases ``(C, N)``, shape ``(K, C)``."""
         members = self._members
         share = (1.0 - 2.0 * members.crosstalk[:, None]) * self.overlap(phases) + members.crosstalk[:, None]
         power: NDArray[np.float64] = np.exp(members.ln_p0)[:, None] * share
@@ -246,17 +241,14 @@ class LightEnsemble:
         sign: float = 1.0,
         sweeps: int = 8,
     ) -> NDArray[np.float64]:
-        """Return each member's phases of brightest or darkest light, optimised exactly, one squeezer at a time.
+        """Return the phases at which each of K members predicts the brightest or darkest light, shape ``(K, N)``.
 
         Args:
             start: Phases to start from, shape ``(N,)``.
             low: Lowest phases, shape ``(N,)``; equal to the highest for a squeezer that must stay.
             high: Highest phases.
             sign: 1 for the brightest, −1 for the darkest.
-            sweeps: Number of rounds through the squeezers.
-
-        Returns:
-            Shape ``(K, N)``.
+            sweeps: Number of rounds in which each squeezer in turn is set to its optimum.
         """
         members, offsets = self._members, self._members.offsets.T
         phases = np.tile(start[:, None], (1, len(members.state)))  # a row for each squeezer
@@ -282,7 +274,6 @@ class LightEnsemble:
     # The fit ----------------------------------------------------------------------------------------------------------
 
     def _draw_from_prior(self, count: int) -> Members:
-        """Return ensemble members drawn from the prior."""
         rng, n = self._rng, len(self.chain)
         states = rng.standard_normal((2, count, 3))
         states /= np.linalg.norm(states, axis=2, keepdims=True)
@@ -330,7 +321,6 @@ class LightEnsemble:
         return float((relative**2).sum())
 
     def _sigma(self) -> NDArray[np.float64]:
-        """Return the standard deviations of the power readings."""
         return self._relative_noise * self._powers + self._dark_noise * float(self._powers.max())
 
     def _split_by_fit(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -341,7 +331,6 @@ class LightEnsemble:
         return np.flatnonzero(is_stuck), np.flatnonzero(~is_stuck)
 
     def _optimise(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
-        """Apply Levenberg-Marquardt steps to some ensemble members."""
         members, weights = self._members.subset(index), self._weights(fine=fine)
         targets = self._powers[:, None] * weights + self._draws[index].T
         if not fine:  # a restarted member needs the full damping again
@@ -376,7 +365,6 @@ class LightEnsemble:
         self._members.replace(index, members)
 
     def _weights(self, *, fine: bool) -> NDArray[np.float64]:
-        """Return the inverse standard deviations of the power readings, shape ``(n, 1)``."""
         # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
         sigma = self._sigma() if fine else np.full(len(self._powers), _COARSE * float(self._powers.max()))
         return 1.0 / sigma[:, None]
@@ -396,7 +384,7 @@ class LightEnsemble:
             weights: Inverse standard deviations, shape ``(n, 1)``.
 
         Returns:
-            Shape ``(K, M + 1, M + 1)``.
+            Shape ``(K, M + 1, M + 1)`` for M parameters.
         """
         # Members are the last axis, so values common to all members are plain numbers in the innermost loops.
         numbers = members.numbers.T.copy()

@@ -14,14 +14,14 @@ ACCEPTED_LOSS_DB = 0.03
 ACCEPTED_LEAK = 1e-5
 """A search for the darkest stops when at most this fraction of the total power could still be removed."""
 ACCEPTED_FLOOR_FRACTION = 0.1
-"""A search for the darkest also stops at this fraction of the crosstalk, which no setting can remove."""
+"""A search for the darkest also stops when the removable light is at most this fraction of the crosstalk."""
 _CONFIDENCE = 0.97
 _PREDICTABLE = 0.01
 """If all fitted models predict the same power within this fraction, a reading does not help to choose between them."""
 _RANDOM_CANDIDATES = 64
 _AGREED = 0.03
-"""Relative to the total power: fitted models that differ by less over the whole range count as the same. Readings along
-one squeezer after the other leave several models that agree at these settings and nowhere else."""
+"""Fitted models count as the same if their powers differ by less, relative to the total power, over the whole range.
+Readings along one squeezer after the other leave several models that agree only at these settings."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,7 @@ class ModelStrategy:
     def next(self, present: NDArray[np.float64], *, last: bool = False) -> NDArray[np.float64]:
         """Return the phases for the next reading: the best setting, or where the fitted models differ most.
 
-        Args:
-            present: Present phases, shape ``(N,)``.
-            last: Whether this is the last reading, so that only the best setting is useful.
+        With ``last``, this is the last reading, so that only the best setting is useful.
         """
         ensemble = self._ensemble
         best = self._extremes(present)
@@ -114,16 +112,13 @@ class ModelStrategy:
         return self._ensemble.extremes(present, self._low, self._high, sign=self._sign)
 
     def _random_phases(self) -> NDArray[np.float64]:
-        """Return random squeezer phases within one turn around the middle of the range."""
         middle, reach = 0.5 * (self._low + self._high), np.minimum(0.5 * (self._high - self._low), np.pi)
         return middle + reach * self._rng.uniform(-1.0, 1.0, (_RANDOM_CANDIDATES, len(middle)))
 
     def _shortfall(self, powers: NDArray[np.float64], extreme: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return by how much settings miss each fit's extreme: dB below its maximum, or leakage above its minimum.
 
-        Args:
-            powers: Shape ``(K, C)``.
-            extreme: Shape ``(K,)``.
+        Powers have shape ``(fits, settings)``, extremes ``(fits,)``.
         """
         if self._sign > 0.0:
             shortfall = 10.0 * np.log10(extreme[:, None] / np.maximum(powers, 1e-9 * extreme[:, None]))
@@ -132,7 +127,7 @@ class ModelStrategy:
         return np.asarray(np.maximum(shortfall, 0.0))
 
     def _is_good_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
-        """Return whether the missing light at a setting, by K fits, is too small to justify another reading."""
+        """Return whether the missing light that the fits predict is too small to justify another reading."""
         if self._sign > 0.0:
             return _bound(shortfall) <= ACCEPTED_LOSS_DB
         # Crosstalk cannot be removed, so a tenth of it more is not worth a reading.
@@ -140,11 +135,10 @@ class ModelStrategy:
 
 
 def _most_informative(powers: NDArray[np.float64]) -> int:
-    """Return the index of that of C settings whose predicted powers ``(K, C)`` differ most between the K fits."""
+    """Return the index of the setting at which predictions differ most, from powers of shape ``(fits, settings)``."""
     # Noise grows with the power, so a spread between members counts more where it is dark.
     return int(np.argmax(powers.std(axis=0) / np.sqrt(powers.mean(axis=0))))
 
 
 def _bound(values: NDArray[np.float64]) -> float:
-    """Return the value that 97 of 100 fits do not exceed."""
     return float(np.sort(values)[int(_CONFIDENCE * len(values))])

@@ -24,7 +24,7 @@ from lumion_hw.polarization.retarders import RetarderChain, cross_matrix
 from lumion_hw.polarization.state_fit import LightEstimate
 
 DITHER_RAD = 0.1
-"""Distance of a reading from the maximum; it costs 0.011 dB. Noise of 0.01 dB then causes an error of 0.05 rad."""
+"""Distance of readings from the maximum on the Poincaré sphere: costs 0.011 dB, and 0.01 dB of noise gives 0.05 rad."""
 DRIFT_RAD = 0.02
 """Assumed drift per reading; dithering can follow 0.01 to 0.03 rad (docs/polarization.md, "Tracking")."""
 _NEAR_END = 0.75
@@ -34,8 +34,8 @@ _BACK = 0.25
 _RETURN_RAD = 0.1  # of a squeezer that moves back, per reading
 _CENTRING = 0.03  # grows with the cube of the position, so that it acts near the ends and hardly in the middle
 _CIRCLE_RAD, _CIRCLE_READS = 0.3, 16.0
-"""Radius and readings per turn of small circles that drives make where they cost no light. The circles show how each
-squeezer turns the light."""
+"""Radius and readings per turn of small circles that the drives describe along combinations that do not change the
+light. The circles show how each squeezer turns the light."""
 _MAX_STEP_RAD, _MAX_RETURN_RAD = 0.5, 0.15
 _MAX_TURN_RAD = 0.1
 """Largest correction along each axis of the Poincaré sphere. No fibre turns the light farther between two readings: a
@@ -46,7 +46,8 @@ _STEPS_PER_READING = 2  # the sphere is curved: one linear step leaves a second-
 _DAMPING = 1e-3
 _UNIT = np.eye(3)
 _MAX_VARIANCE = 0.3
-"""Largest variance of the estimate, rad². The power hardly shows how drift divides before and behind the squeezers."""
+"""Largest variance of the estimate, rad². The power hardly distinguishes drift in front of the squeezers from drift
+behind."""
 _P0_WALK = 5e-4
 """Standard deviation of the change of ln P0 from reading to reading."""
 _DRIFT_MEMORY = 0.02
@@ -85,7 +86,7 @@ class PolarizationTracker:
     """Follows the brightest polarization; all settings are drive phases in rad.
 
     Args:
-        chain: The squeezers.
+        chain: The N squeezers.
         light: Starting point: the light as the search has found it.
         phases: Present phases, shape ``(N,)``.
         low: Lowest phases, shape ``(N,)``.
@@ -176,7 +177,7 @@ class PolarizationTracker:
         """
         expected, _ = self._predict(phases)
         if not power > 0.0:
-            raise DeviceError("no light at the new position where the polarization is to be tracked")
+            raise DeviceError("no light reaches the detector to which polarization tracking has been switched")
         self._ln_p0 += math.log(power / expected)
         self._missing = 0
         self._recent.clear()  # readings of the former detector are not comparable
@@ -226,7 +227,6 @@ class PolarizationTracker:
         return p0 * share, slope
 
     def _apply_correction(self, step: NDArray[np.float64]) -> None:
-        """Apply a correction to the estimated polarization states, which stay on the sphere."""
         self._state = self._state + step[0:3]
         self._state /= np.linalg.norm(self._state)
         self._accepted = self._accepted + step[3:6]
@@ -296,7 +296,7 @@ class PolarizationTracker:
         free: NDArray[np.bool_],
         position: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
-        """Return a step of squeezer phases that turns the light to ``aim``; with ``position`` also to mid-range."""
+        """Return a step that turns the light to ``aim``; with ``position``, squeezers also move to mid-range."""
         used = jacobian * free
         inverse = _damped_inverse(used)
         step: NDArray[np.float64] = inverse @ (aim - (aim @ turned) * turned)
@@ -320,7 +320,6 @@ class PolarizationTracker:
 
 
 def _limit_step(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """Return a step of squeezer phases, shortened so that no component is larger than ``largest``."""
     limited: NDArray[np.float64] = step * min(1.0, largest / max(1e-12, *map(abs, step.tolist())))
     return limited
 

@@ -133,7 +133,6 @@ class BenchFabric:
             self._failure = error
 
     def _run_on_bench_thread(self, action: Callable[[], None], *, wait: bool = True) -> None:
-        """Run an action in the thread that accesses the bench."""
         done = threading.Event()
 
         def act() -> None:
@@ -156,7 +155,7 @@ class BenchFabric:
     # -- light --------------------------------------------------------------------------------------------------------
 
     def _report_light(self) -> None:
-        """Report from which server light arrives at each server, as calculated by the emulated optics."""
+        """For each server, report the server whose light arrives there, as calculated by the emulated optics."""
         model, world = self._bench.model, self._bench.emulated.world
         owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
         changes: dict[str, str] = {}

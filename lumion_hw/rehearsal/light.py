@@ -27,7 +27,7 @@ class LightFabric(Protocol):
         """Servers of the job at its start, in rank order."""
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Report light: call ``arrives`` now and after every change of the light, and ``failed`` when light is lost."""
+        """Start reports: call ``arrives`` now and when arriving light changes, and ``failed`` when light is lost."""
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
         """Switch off the light that a server sends; ``on_cut`` is called at that instant."""
@@ -46,13 +46,7 @@ class LightFabric(Protocol):
 
 
 class SwitchedLight:
-    """A simulated optical switch that takes the place of the mesh in rehearsals without an emulated bench.
-
-    Args:
-        members: Servers of the job.
-        spares: Spare servers.
-        switching_s: Dark time, in seconds, of ports whose connections change.
-    """
+    """A simulated optical switch in place of the mesh. A reconnected port is dark for ``switching_s`` seconds."""
 
     def __init__(self, members: Sequence[str], spares: Sequence[str], switching_s: float = 0.010) -> None:
         self._members, self._spares = tuple(members), tuple(spares)
@@ -77,7 +71,7 @@ class SwitchedLight:
             self._report_light()
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start to report from which server light arrives at each server."""
+        """Start to report, for each server, the server whose light arrives there."""
         self._arrives, self._failed = arrives, failed
         self._report_light()
 

@@ -106,7 +106,7 @@ class Forwarder:
         self._is_open = True
 
     def set_light(self, arrives: Mapping[str, str]) -> None:
-        """Forward frames only from the given sender to each receiver; return when the change is effective."""
+        """Forward to each receiver only the frames of its given sender, from now on; return when this is in effect."""
         self._request({"lit": dict(arrives)})
 
     def counts(self) -> dict[str, int]:
@@ -127,7 +127,6 @@ class Forwarder:
 
 
 def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
-    """Forward Ethernet frames until the other end of ``control`` is closed."""
     names = {handle: name for name, handle in ports.items()}
     target: dict[int, int] = {}
     carrier = dict.fromkeys(ports, True)
@@ -267,11 +266,7 @@ class NamespaceNetwork:
 
 
 class PairNetwork:
-    """Links as socket pairs, for machines without namespaces; the frames are the job's own messages.
-
-    Args:
-        servers: Names of the servers.
-    """
+    """Links between servers as socket pairs, for machines without namespaces. Frames are the job's own messages."""
 
     kind = "pairs"
 

@@ -83,8 +83,6 @@ class Rehearsal:
 
 @dataclass
 class _Rank:
-    """The supervisor's state of one worker process (rank)."""
-
     server: str
     pid: int
     control: socket.socket
@@ -201,14 +199,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 class _Stage:
-    """Network, light and workers of a rehearsal.
-
-    Args:
-        fabric: The light between the servers.
-        kind: Kind of network, ``tap`` or ``pairs``.
-        job: Kind of job, ``torch`` or ``numpy``.
-        setting: Settings of the rehearsal.
-    """
+    """Network (``tap`` or ``pairs``), light and workers (``torch`` or ``numpy``) of a rehearsal."""
 
     def __init__(self, fabric: LightFabric, kind: str, job: str, setting: RehearsalSetting) -> None:
         self._fabric, self._job, self._setting = fabric, job, setting
@@ -300,7 +291,6 @@ class _Stage:
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def _start_worker(self, server: str) -> None:
-        """Start a worker process on a server; it waits for the order to join a communication group."""
         network = self._opened_network()
         if self._worker_pool is None:
             raise RuntimeError("the rehearsal is not open")
@@ -345,7 +335,6 @@ class _Stage:
         return messages
 
     def _wait_for_report(self, what: str, servers: Sequence[str], timeout_s: float) -> None:
-        """Wait until all given servers have sent a report."""
         waiting, deadline_s = set(servers), time.monotonic() + timeout_s
         while waiting:
             if time.monotonic() > deadline_s:
@@ -377,7 +366,6 @@ class _Stage:
         return self._watch(members, fault)
 
     def _form_group(self, members: Sequence[str], new: set[str]) -> None:
-        """Order the workers of the job to form their next communication group."""
         network = self._opened_network()
         self._generation += 1
         details = {
@@ -392,7 +380,6 @@ class _Stage:
             self._ranks[server].order("form", rank=number, store=store, is_new=server in new, **details)
 
     def _watch(self, members: list[str], fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
-        """Let the job train, inject the fault, recover, and wait for the end of training."""
         victim = members[self._setting.victim]
         hashes: dict[str, str] = {}
         milestones, lost = self._milestones, False
@@ -428,7 +415,7 @@ class _Stage:
             os.kill(self._ranks[victim].pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
     def _failed_member(self, members: Sequence[str]) -> tuple[str, str] | None:
-        """Return the job server that has failed, and what showed the failure, as text; ``None`` if none has failed."""
+        """Return the first server of the job that failed, and the sign of its failure as text; ``None`` if all work."""
         if not self._failed.empty():
             server, detector, _ = self._failed.get()
             return (server, f"light ({detector})") if server in members else None

@@ -38,11 +38,7 @@ class Model(Protocol):
 
 
 class Trainer:
-    """Adam optimiser of a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the previous step.
-
-    Args:
-        model: The model.
-    """
+    """Adam optimiser of a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the previous step."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -93,7 +89,7 @@ class Group(Protocol):
         """Return the sum of ``values`` over all ranks of the group."""
 
     def gather(self, number: int) -> list[int]:
-        """Return the number that each rank contributes, in rank order."""
+        """Return the numbers that the ranks contribute, one per rank, in rank order."""
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` of every rank by the values of one rank."""
@@ -106,11 +102,7 @@ class Group(Protocol):
 
 
 class NumpyModel:
-    """A two-layer perceptron that learns a fixed random function.
-
-    Args:
-        seed: Random seed of parameters and data.
-    """
+    """A two-layer perceptron that learns a fixed random function; ``seed`` determines parameters and data."""
 
     _N_IN, _N_HIDDEN, _N_OUT, _BATCH = 64, 256, 32, 64
 
@@ -259,7 +251,7 @@ class RingGroup:
         return total
 
     def gather(self, number: int) -> list[int]:
-        """Return the number that each rank contributes, in rank order."""
+        """Return the numbers that the ranks contribute, one per rank, in rank order."""
         return [int.from_bytes(part, "little") for part in self._all_gather(number.to_bytes(8, "little"))]
 
     def broadcast(self, values: Floats, source: int) -> None:
@@ -371,7 +363,7 @@ class GlooGroup:
         return result
 
     def gather(self, number: int) -> list[int]:
-        """Return the number that each rank contributes, in rank order."""
+        """Return the numbers that the ranks contribute, one per rank, in rank order."""
         torch: Any = importlib.import_module("torch")
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
         self._wait(self._gloo.allgather([counts], [torch.tensor([number])]))

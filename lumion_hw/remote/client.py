@@ -38,11 +38,7 @@ _POLL_S = 0.1
 
 
 class ServedClock(SystemClock):
-    """Clock of a server on another host; the readings of the served bench have the times of this clock.
-
-    Args:
-        ahead_s: Time by which the server's monotonic clock is ahead of this host's, in seconds.
-    """
+    """Clock of a server on another host, ``ahead_s`` ahead of this host's clock. Readings of the bench use it."""
 
     def __init__(self, ahead_s: float) -> None:
         self._ahead_s = ahead_s
@@ -112,7 +108,6 @@ class PvaConnection:
         return str(document["bench"])
 
     def _on_heartbeat(self, value: object) -> None:
-        """Record that a heartbeat arrived or that the heartbeat stopped."""
         if isinstance(value, Exception):
             self._lost.set()
         else:

@@ -39,7 +39,6 @@ class RemoteDevice:
         self._is_closed = False
 
     def __repr__(self) -> str:
-        """Return the class, the device name and the server's address in one line."""
         return f"<{type(self).__name__} {self._name} at {self._connection.address}>"
 
     def call(self, method: str, *arguments: Any, **named: Any) -> Any:
@@ -86,13 +85,7 @@ class RemoteStream(RemoteDevice):
 def device_proxy(
     interface: str, name: str, connection: RemoteCaller, properties: Mapping[str, Any] | None = None
 ) -> RemoteDevice:
-    """Return a proxy for a device on the server.
-
-    Args:
-        interface: Name of the device's interface.
-        name: Name of the device on the server.
-        connection: Connection to the server.
-        properties: Values of the device's properties.
+    """Return a proxy for the device ``name`` on the server, with the methods of this interface.
 
     Raises:
         KeyError: No interface has this name.

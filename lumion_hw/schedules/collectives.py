@@ -66,7 +66,7 @@ def ring_on_matchings(ranks: int) -> Schedule:
 
 
 def halving_doubling(ranks: int) -> Schedule:
-    """Return the all-reduce by recursive halving and doubling: 2 log2 n rounds, partners are ranks i and i XOR 2**k."""
+    """Return the all-reduce by recursive halving and doubling: 2 log2 n rounds between ranks i and i XOR 2**k."""
     check_ranks(ranks, "halving-doubling", power_of_two=True)
     distances = [ranks >> k for k in range(1, ranks.bit_length())]
     halving, block = [], {i: range(ranks) for i in range(ranks)}

@@ -1,9 +1,9 @@
 """Duration of schedules on a switch that needs time to change circuits, and when a fixed configuration is faster.
 
-A round takes a fixed time alpha plus bytes / rate. Before a round whose circuits are not up, ports that change their
-partner are dark for the time delta. A schedule takes A alpha + C b + P delta, with A rounds, P programmings of the
-switch, and C buffers over the busiest circuits, where b is the time to send one buffer at the rate of a port. As A and
-P are integers, break-even points are exact. Tables of published and calculated figures are in docs/schedules.md.
+A round takes a fixed time alpha plus bytes / rate. Before a round whose circuits are not yet set up, ports that change
+their partner are dark for the time delta. A schedule takes A alpha + C b + P delta, with A rounds, P programmings of
+the switch, and C buffers over the busiest circuits, where b is the time to send one buffer at the rate of a port. As A
+and P are integers, break-even points are exact. Tables of published and calculated figures are in docs/schedules.md.
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class ScheduleCost:
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:
-        """Return the duration in seconds of the rounds before the straggler joins, free if it joins even later."""
+        """Return the duration in s of the rounds before the straggler joins; 0 if its lateness hides all of them."""
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
-        """Return the dark time below which this schedule is faster than ``static``, which changes circuits less often.
+        """Return the dark time per change below which this schedule is faster than ``static`` with fewer changes.
 
         Returns:
             Dark time in seconds; 0 if this schedule is never faster, infinite if it always is.
@@ -114,7 +114,7 @@ class ScheduleCost:
         return max(0.0, gain_s / more)
 
     def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
-        """Return the smallest and largest buffer, in bytes, with which this schedule beats ``static``, or ``None``."""
+        """Return the smallest and largest buffer in bytes for which this schedule beats ``static``, if any."""
         gain_s = self._latency_gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
         slope = static.buffers - self.buffers
         if abs(slope) < 1e-12:
@@ -139,10 +139,8 @@ def cost_of(schedule: Schedule) -> ScheduleCost:
 def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> ScheduleCost | None:
     """Return the cost of a schedule's collective on a fixed ring of circuits, for comparison.
 
-    A broadcast is cut into the number of pieces that is fastest for this buffer size.
-
-    Returns:
-        The cost of a ring with simplex ports or two ports per rank; ``None`` for matchings without data.
+    The ring has simplex ports or two ports per rank. A broadcast is cut into the number of pieces that is fastest for
+    this buffer size. ``None`` for matchings without data.
     """
     n = schedule.ranks
     pieces = _best_piece_count(n, model, buffer_bytes)
@@ -171,12 +169,9 @@ def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
 
 
 def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> tuple[float, tuple[float, ...]]:
-    """Return the time at which the last rank ends if ranks wait only for their partners, and each rank's dark time.
+    """Return the time in s when the last rank ends if ranks wait only for their partners, and each rank's dark time.
 
     A port whose partner stays keeps sending while others are dark, and an idle port is switched before its next round.
-
-    Returns:
-        Total time in seconds, and dark time in seconds by rank.
     """
     part_s = _buffer_s(model, buffer_bytes) / max(schedule.parts, 1)
     free, dark = [0.0] * schedule.ranks, [0.0] * schedule.ranks

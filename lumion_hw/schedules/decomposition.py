@@ -327,7 +327,7 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
 
 
 def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
-    """Return the number of an unknown of :func:`optimal`: a configuration's hold time, or a pair's use or bytes."""
+    """Return the index of an unknown in :func:`optimal`: a configuration's hold time, or a pair's use or bytes."""
     return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
 
 

@@ -80,7 +80,7 @@ def demand_from_counts(
         )
     check_ranks(len(matrix), "a demand")
     if not 0.0 < bytes_per_count < _MAX_BYTES:
-        raise ConfigError(f"cannot use {bytes_per_count} bytes per count", hint="Give a positive number.")
+        raise ConfigError(f"bytes_per_count must be above 0 and below {_MAX_BYTES}, not {bytes_per_count}")
     with np.errstate(over="ignore", invalid="ignore"):
         in_bytes = matrix * bytes_per_count
     wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MAX_BYTES)))
@@ -101,7 +101,9 @@ def _sum_by_rank(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> 
     if len(rank_of_column) != experts:
         raise ConfigError(f"{len(rank_of_column)} ranks given for {experts} columns", hint="Give one rank per column.")
     if unknown := [rank for rank in rank_of_column if not 0 <= rank < ranks]:
-        raise ConfigError(f"a column is on rank {unknown[0]}, but ranks are 0 to {ranks - 1}, one per row")
+        raise ConfigError(
+            f"a column of experts is assigned to rank {unknown[0]}, but the {ranks} rows are ranks 0 to {ranks - 1}"
+        )
     folded = np.zeros((ranks, ranks))
     for column, rank in enumerate(rank_of_column):
         folded[:, rank] += matrix[:, column]

@@ -16,7 +16,8 @@ _Pairs = list[tuple[int, int]]
 def circle(ranks: int) -> tuple[Circuits, ...]:
     """Return the circle method's matchings: ``ranks - 1``, or ``ranks`` with one idle rank each if ``ranks`` is odd.
 
-    Round t connects rank m with t and (t + i) with (t - i) modulo m, where m is the largest odd number below the ranks.
+    Round t connects rank m with t and (t + i) with (t - i) modulo m, where m is the largest odd number below the number
+    of ranks.
     """
     check_ranks(ranks, "circle method")
     seats = ranks + ranks % 2
@@ -53,13 +54,10 @@ def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
 
 
 def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
-    """Return a matching of approximately the largest total weight.
+    """Return a matching of approximately the largest total weight; ``weight`` is symmetric, ``(n, n)``.
 
     The permutation of largest weight consists of cycles. Every other edge of each cycle is kept; then two pairs
-    exchange partners as long as the total weight grows.
-
-    Args:
-        weight: Weights, shape ``(n, n)``, symmetric, with a diagonal far below the rest.
+    exchange partners as long as the total weight grows. The diagonal of ``weight`` must be far below the rest.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -92,7 +90,6 @@ def _best_pairs_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]
 
 
 def _improve_by_swaps(weight: NDArray[np.float64], pairs: _Pairs) -> _Pairs:
-    """Let two pairs of ranks exchange partners as long as the total weight grows."""
     pairs = list(pairs)
     while len(pairs) > 1:
         a, b = np.array(pairs).T

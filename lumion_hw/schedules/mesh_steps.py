@@ -24,7 +24,7 @@ from lumion_hw.schedules.packing import Packer, Unit
 from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound
 
 _EXACT_UNITS = 8
-"""Largest number of circuits in a round (pairs on duplex ports) for which the smallest number of parts is searched."""
+"""Largest number of circuits in a round (pairs on duplex ports) for which the fewest settings are searched exactly."""
 _PACKINGS, _PUSHES = 4, 100
 """Number of random orders in which circuits are combined, and of attempts per order to save one mesh setting."""
 _RELABELLINGS = 60
@@ -117,10 +117,7 @@ class MeshRouter:
     def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
         """Route one set of circuits; circuits that had paths in an earlier step get the same paths if possible.
 
-        Args:
-            number: Number of the step.
-            circuits: The circuits.
-            before: Circuits that are active before this step.
+        ``before`` are the circuits that are active before this step.
 
         Raises:
             RoutingError: There are no paths for all circuits at once.
@@ -145,9 +142,7 @@ class MeshRouter:
     def is_routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
         """Return whether circuits can be routed together: true, proven false, or ``None`` if undecided.
 
-        Args:
-            circuits: The circuits.
-            hard: Whether to use the exact search, if its solver is installed, when the fast search fails.
+        If ``hard`` is set and the fast search fails, the exact search is used, provided that its solver is installed.
         """
         try:
             self._route(circuits, (), hard=hard, explain_s=0.0)
@@ -242,13 +237,10 @@ def _check_enough_ports(router: MeshRouter, schedule: Schedule) -> None:
 
 
 def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool) -> tuple[list[Circuits], int]:
-    """Split a set of circuits into parts that can each be routed; also return a lower bound of the number of parts.
+    """Split circuits into parts that can each be routed; also return a lower bound of the number of parts.
 
-    Args:
-        router: The mesh.
-        circuits: Circuits that cannot all be routed together, or for which no common routes were found.
-        duplex: Whether both directions of a pair stay together where possible.
-        impossible: Whether the circuits provably cannot be routed together.
+    The circuits cannot all be routed together (``impossible``: provably), or no common routes were found. On ``duplex``
+    ports both directions of a pair stay together where possible.
 
     Raises:
         RoutingError: A circuit has no path even without other circuits.
@@ -379,11 +371,6 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
 
     Two ranks at a time exchange their ports; an exchange that makes the result worse is undone. Pass the result to
     :meth:`MeshRouter.with_ports_of`.
-
-    Args:
-        router: The mesh, and the ports in the present order of ranks.
-        schedule: The schedule.
-        seed: Random seed.
 
     Raises:
         ConfigError: There are more ranks than ports.

@@ -17,8 +17,7 @@ _SPREAD = 4.0
 class Packer:
     """Packs units (groups of circuits) into mesh settings, and remembers which units are compatible.
 
-    Args:
-        routable: Returns whether circuits can be routed together; ``None`` if undecided.
+    ``routable`` returns whether circuits can be routed together; ``None`` if undecided.
     """
 
     def __init__(self, is_routable: Callable[[Circuits], bool | None]) -> None:
@@ -29,13 +28,9 @@ class Packer:
     def pack(self, units: Sequence[Unit], order: random.Random, steps: int = 0) -> list[list[Unit]]:
         """Group units of circuits into mesh settings, each unit in exactly one, so that every setting can be routed.
 
-        Settings are filled one after the other, starting with the ranks that need most circuits. Then the smallest
-        setting is repeatedly dissolved: its units move into the other settings, as long as all of them fit.
-
-        Args:
-            units: Units, each routable alone.
-            order: Random number generator.
-            steps: Total number of attempts to move a unit to another setting, in order to save a setting.
+        Each unit must be routable alone. Settings are filled one after the other, starting with the ranks that need
+        most circuits. Then the smallest setting is repeatedly dissolved: its units move into the other settings, as
+        long as all of them fit. ``steps`` limits the total number of attempts to move a unit.
         """
         remaining, settings = list(units), list[list[Unit]]()
         while remaining:

@@ -86,12 +86,7 @@ class MeasuredPhase:
 
 
 class PhaseSwitch:
-    """Switches a bench between prepared configurations of circuits.
-
-    Args:
-        setup: Circuit set-up of the bench.
-        prepared: Configurations by tag.
-    """
+    """Switches a bench between prepared configurations of circuits, given by tag."""
 
     def __init__(self, setup: PathSetup, prepared: Mapping[str, PreparedPhase]) -> None:
         self._setup = setup
@@ -263,7 +258,6 @@ class PhaseSwitch:
         return self._prepared[tag]
 
     def _changing_ports(self, tag: str) -> list[str]:
-        """Return the ports whose circuits a change ends or reconnects."""
         gone = [pair for pair, _ in self._active_circuits() if pair not in self._prepared[tag].circuits]
         return _ports_of([*self._new_circuits(tag), *gone])
 
@@ -279,7 +273,6 @@ class PhaseSwitch:
                 )
 
     def _active_circuits(self) -> set[_CircuitPaths]:
-        """Return the active circuits with the PUCs of their paths."""
         active = self._setup.active
         return _paths_of(() if active is None else active.circuits)
 
@@ -319,10 +312,7 @@ def _sleep_until(now: Callable[[], float], sleep: Callable[[float], None], when_
 def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: PhasePlan) -> IterationTimes:
     """Return the measured times of one iteration, in the same form as modelled times, for a table or a picture.
 
-    Args:
-        phases: Result of :meth:`PhaseSwitch.run`.
-        iteration: Number of the iteration, from 0.
-        plan: The phases.
+    ``phases`` is the result of :meth:`PhaseSwitch.run`; iterations are numbered from 0.
     """
     own = [phase for phase in phases if phase.iteration == iteration]
     begin_s = own[0].start_s - own[0].wait_s

@@ -142,11 +142,6 @@ def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
 def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
     """Write phases as a file that :func:`load_phases` can read; on an error no file is left.
 
-    Args:
-        plan: The phases.
-        target: The file.
-        over: Which existing files to overwrite.
-
     Raises:
         ConfigError: A name could not be read back, or the file cannot be written.
     """
@@ -163,13 +158,9 @@ def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
 
 
 def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: float, job: str = "schedule") -> PhasePlan:
-    """Return the steps of a schedule on a mesh as consecutive phases of equal duration.
+    """Return the steps of a schedule on a mesh as consecutive phases, each of ``duration_s`` once its circuits are up.
 
-    Args:
-        found: The schedule's steps on the mesh.
-        modules: Device name of the module of each rank.
-        duration_s: Duration of each step once its circuits are up.
-        job: Name of the plan.
+    ``modules`` has the device name of the module of each rank; ``job`` is the name of the plan.
 
     Raises:
         ConfigError: There are fewer modules than ranks.
@@ -356,12 +347,7 @@ def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
 
 
 class _Preparation:
-    """Prepares configurations one after the other, with as few changes as possible.
-
-    Args:
-        model: The checked bench file.
-        record: Calibration record of the mesh.
-    """
+    """Prepares configurations one after the other, with as few changes as possible."""
 
     def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:
         self._model, self._record = model, record

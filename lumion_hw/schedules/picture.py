@@ -50,12 +50,8 @@ def save_figure(figure: Figure, target: AnyPath, over: Over = "own") -> None:
 def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> None:
     """Draw a schedule: rounds from left to right, ranks from top to bottom, an arrow per transfer.
 
-    Circuits without data are grey, adding transfers red, other transfers blue.
-
-    Args:
-        schedule: The schedule.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    Circuits without data are grey, adding transfers red, other transfers blue. The picture is a .png, .svg or .pdf
+    file.
 
     Raises:
         ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
@@ -89,12 +85,8 @@ def plot_costs(
 ) -> None:
     """Draw the duration of schedules over the dark time of a circuit change, and that of fixed configurations in grey.
 
-    Args:
-        schedules: The schedules.
-        model: The fabric; the picture marks its dark time.
-        buffer_bytes: Buffer of one rank.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    The dark time of the fabric ``model`` is marked; ``buffer_bytes`` is the buffer of one rank. The picture is a .png,
+    .svg or .pdf file.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -120,12 +112,7 @@ def plot_costs(
 
 
 def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> None:
-    """Draw the served fraction of a demand over the number of configurations.
-
-    Args:
-        found: The decompositions to draw.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    """Draw the served fraction of a demand over the number of configurations, as a .png, .svg or .pdf file.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -144,11 +131,7 @@ def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> No
 def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over: Over = "own") -> None:
     """Draw one iteration: a bar per phase on each port it uses, and black bars where a port is dark.
 
-    Args:
-        plan: The phases.
-        times: Start and dark times, modelled or measured.
-        target: File name ending in .png, .svg or .pdf.
-        over: Which existing files to overwrite.
+    ``times`` are modelled or measured. The picture is a .png, .svg or .pdf file.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.

@@ -45,8 +45,6 @@ class _Configuration:
 
 @dataclass(frozen=True)
 class _Content:
-    """Content of a file with prepared configurations, without the header."""
-
     software: str
     bench: str
     bench_sha256: str
@@ -67,15 +65,7 @@ def save_prepared(
     path: AnyPath,
     over: Over = "own",
 ) -> None:
-    """Write prepared configurations as JSON; on an error no file is left.
-
-    Args:
-        prepared: Configurations by tag.
-        plan: The phases for which they were prepared.
-        model: The checked bench file.
-        record: Calibration record of the mesh.
-        path: Path of the file.
-        over: Which existing files to overwrite.
+    """Write prepared configurations (by tag) and their phases as JSON; on an error no file is left.
 
     Raises:
         ConfigError: The file cannot be written, or an existing file must not be overwritten.
@@ -112,15 +102,9 @@ def save_prepared(
 def load_prepared(
     path: AnyPath, model: BenchModel, record: CalibrationRecord
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
-    """Read prepared configurations; nothing is routed or calculated again, and no device is read.
+    """Read the phases and their prepared configurations by tag; nothing is calculated again, and no device is read.
 
-    Args:
-        path: The file.
-        model: The checked bench file; only its content matters, not its layout.
-        record: Calibration record of the mesh.
-
-    Returns:
-        The phases, and their configurations by tag.
+    Only the content of the bench file matters, not its layout.
 
     Raises:
         ConfigError: The file is of another kind or version, was changed, or belongs to another bench, mesh or record;

@@ -90,7 +90,7 @@ class Schedule:
         check_ranks(self.ranks, self.name)
         if self.collective not in COLLECTIVES:
             raise ConfigError(
-                f"{self.name}: no collective {self.collective!r}", hint=f"Collectives: {', '.join(COLLECTIVES)}."
+                f"{self.name}: unknown collective {self.collective!r}", hint=f"Collectives: {', '.join(COLLECTIVES)}."
             )
         if self.collective == "all-to-all" and self.chunks != self.ranks**2:
             raise ConfigError(

@@ -77,7 +77,7 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
 
 @cache
 def rotations() -> dict[int, Rotation]:
-    """Return the stored rotations (see the text of this module), by number of ranks."""
+    """Return the stored rotations (exchange patterns for one round of StragglAR) by number of ranks."""
     stored = json.loads(Path(__file__).with_name("rotations.json").read_text(encoding="utf-8"))
     return {int(ranks): tuple(tuple(row) for row in rows) for ranks, rows in stored["rotations"].items()}
 

@@ -87,7 +87,6 @@ def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> Non
 
 
 def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> None:
-    """Compare the final content of every rank with the expected content."""
     ranks, chunks = own.shape
     if schedule.collective in ("all-reduce", "straggler all-reduce"):
         expected, needed = np.broadcast_to(own.sum(axis=0), own.shape), np.ones(own.shape, dtype=np.bool_)

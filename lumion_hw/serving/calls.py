@@ -1,4 +1,4 @@
-"""Remote calls of device interfaces: access checks, the calls themselves, and the streams and watches they open."""
+"""Remote calls of device interfaces: access checks, the calls, and the streams and watches that calls open."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Handle:
 
 
 class Calls:
-    """Calls methods of open devices for remote clients. As thread-safe as the devices.
+    """Calls methods of open devices for remote clients. Thread-safe if the devices are.
 
     Args:
         devices: Open devices by name.
@@ -164,7 +164,6 @@ class Calls:
         return getattr(handle.source, method)(*arguments, **named)
 
     def _next_reading(self, handle: _Handle) -> tuple[bool, object]:
-        """Return whether a stream has ended, and its next reading."""
         if not handle.reading.acquire(blocking=False):
             raise BusyError("another call already waits for the next reading of this stream", device=handle.device)
         try:
@@ -175,7 +174,7 @@ class Calls:
             handle.reading.release()
 
     def document(self, result: object, caller: Caller, device: str) -> dict[str, Any]:
-        """Return the reply to a call: its result, or the handle of a stream or watch, which stays open here."""
+        """Return the reply to a call: its result, or the handle of a stream or watch, which this server keeps open."""
         if isinstance(result, Iterator):
             return {"handle": self._store_handle(result, caller, device), "interface": STREAM}
         try:

@@ -28,15 +28,15 @@ def served_circuits(
     faults: Sequence[str],
     wall_s: Callable[[], float],
 ) -> tuple[ServedCircuit, ...]:
-    """Return the active circuits as served values.
+    """Return the active circuits as served values; none without a calibration record (``service`` is ``None``).
 
     Args:
-        service: The circuits; ``None`` without a calibration record.
+        service: The circuits.
         health: Measured health of the circuits, as far as available.
         silent: Names of devices that do not answer.
         trouble: Reason why circuits are not maintained now; empty while they are.
         faults: Latched faults of the mesh controller.
-        wall_s: Function that returns the time of day, in seconds since 1970.
+        wall_s: Returns the time of day, in seconds since 1970.
     """
     if service is None:
         return ()

@@ -127,7 +127,6 @@ class BenchKeeper:
             raise
 
     def _use_record(self, path: AnyPath) -> None:
-        """Load a calibration record and use it from now on."""
         if self._journal is None:
             raise ConfigError("this bench has no mesh with heater currents, so it has no circuits")
         record = load_record(path)
@@ -152,7 +151,7 @@ class BenchKeeper:
 
     @property
     def keeps(self) -> str:
-        """What is maintained: ``nothing``, ``circuits`` or ``fabric``."""
+        """What this object maintains now: ``nothing``, ``circuits`` or ``fabric``."""
         if self._manager is not None:
             return "fabric"
         return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
@@ -201,9 +200,6 @@ class BenchKeeper:
         """Stop when the current step or job has ended, or after ``patience_s``; a second call has no effect.
 
         A job that takes longer is abandoned; its journals show its progress, as after a power failure.
-
-        Args:
-            patience_s: Longest wait for the job or step.
         """
         self._stop.set()
         with self._news:
@@ -259,7 +255,6 @@ class BenchKeeper:
             self._bench.events.add("kept again")
 
     def _maintain(self, for_s: float | None) -> None:
-        """Maintain the fabric or the circuits, or wait for work if there are none."""
         service = self.service
         if service is not None and self._wants_fabric:
             self._maintain_fabric(service, for_s)
@@ -275,7 +270,6 @@ class BenchKeeper:
                 self._news.wait_for(self._has_work, _IDLE_WAIT_S if for_s is None else 0.0)
 
     def _after_health_check(self, _held_s: float, _health: Sequence[CircuitHealth]) -> None:
-        """Publish the health of the circuits and interrupt maintenance if a job is waiting."""
         self._clear_trouble()
         self._on_change()
         if self._has_work():
@@ -285,7 +279,6 @@ class BenchKeeper:
         return self._work is not None or self._stop.is_set()
 
     def _maintain_fabric(self, service: CircuitService, for_s: float | None) -> None:
-        """Maintain the jobs of the bench file until the server stops."""
         with (
             FabricJournal(self._directory, self._bench.model.name) as journal,
             FabricManager(service, journal, on_event=self._on_fabric_event) as manager,
@@ -324,7 +317,6 @@ class BenchKeeper:
             thread.join()
 
     def _between_fabric_steps(self) -> None:
-        """Run waiting jobs and requests between two steps of the fabric manager."""
         self._clear_trouble()
         self._run_job()
         self._requests.serve(self._lock.owner, self._perform)
@@ -334,7 +326,6 @@ class BenchKeeper:
         request.perform(self._require_manager())
 
     def _on_fabric_event(self, what: str, fields: Mapping[str, Any]) -> None:
-        """Record an event of the fabric manager in the event log and, for a recovery, as the last recovery."""
         if what == "span":
             self._spans.append(Span(**fields))
         elif what == "verdict":
@@ -396,7 +387,6 @@ class BenchKeeper:
         return self.job is not None and self.job.number == job.number and self.job.is_over
 
     def _run_job(self) -> None:
-        """Run the waiting job, if any."""
         work = self._work
         if work is None:
             return
@@ -433,7 +423,6 @@ class BenchKeeper:
             raise _ServerStops
 
     def _report_residual(self, name: str, value: float) -> None:
-        """Publish the fit residual of a calibration stage."""
         if self.job is not None:
             self.job = dataclasses.replace(self.job, residuals={**self.job.residuals, name: value})
 
@@ -541,7 +530,6 @@ def _manager_job(manager: FabricManager, action: Callable[[], object]) -> Callab
 
 
 def _seed(value: object) -> int:
-    """Return the random seed of a request, which may be given as text."""
     try:
         if not isinstance(value, bool):
             seed = operator.index(int(value) if isinstance(value, str) else value)  # type: ignore[arg-type] # refused
@@ -553,7 +541,6 @@ def _seed(value: object) -> int:
 
 
 def _as_list(value: object) -> list[Any]:
-    """Return the circuits of a request as a list; text is split at commas and blanks."""
     if isinstance(value, str):
         return [name for name in re.split(r"[,\s]+", value) if name]
     if isinstance(value, Sequence):
@@ -564,7 +551,6 @@ def _as_list(value: object) -> list[Any]:
 
 
 def _circuit_request(value: object) -> CircuitRequest:
-    """Return the circuit request for a name such as ``a:b``, or for a document with its fields."""
     if isinstance(value, CircuitRequest):
         return value
     if isinstance(value, Mapping):

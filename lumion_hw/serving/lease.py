@@ -1,4 +1,4 @@
-"""The lease of a served bench: the right of one named client to change it, with a fencing number that only grows.
+"""The lease of a served bench: the right of one named client to change it, with a number that grows with every lease.
 
 The number is stored on disk before it is issued, so it also grows across restarts. A client that was suspended while
 another client held the lease returns with an old number and is rejected. A lease ends when its holder releases it, when
@@ -33,7 +33,8 @@ class Caller:
 
     Attributes:
         name: Name of the client for logs: a person, or the account that the client claims.
-        connection: Connection of the request, whose loss ends a lease taken over it; empty without a connection.
+        connection: Connection over which the request arrived; its loss ends a lease that the client took over it. Empty
+            without a connection.
         account: User and host that the client claims; empty if it claims none.
         number: Fencing number of the lease that the client believes to hold; ``None`` if it has none.
     """
@@ -167,11 +168,7 @@ class BenchLease:
             self._active = None
 
     def expire(self, connections: Container[str] | None = None) -> None:
-        """End the lease if its deadline has passed or its holder's connection is lost; call this periodically.
-
-        Args:
-            connections: Established connections; read from the system if not given.
-        """
+        """End the lease if its deadline has passed or its holder's connection is lost; call this periodically."""
         with self._guard:
             active = self._active
             if active is None:

@@ -22,7 +22,7 @@ _Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 class PageCounts(Protocol):
-    """Interface to the numbers of open web pages and of states that these pages missed."""
+    """Gives the number of open web pages, and the number of published states that were not sent to slow pages."""
 
     n_pages: int
     missed: int
@@ -92,7 +92,6 @@ def _device(point: Point) -> str:
 
 
 def _readings(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
-    """Yield the numeric readings and settings that are valid now; array elements are separate."""
     for point in state.points.values():
         if point.severity is AlarmSeverity.INVALID or point.value is None or isinstance(point.value, str | np.ndarray):
             continue

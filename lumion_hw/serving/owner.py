@@ -57,8 +57,7 @@ _MAX_EVENT_BYTES = 64e6
 class Subscription:
     """Holds the newest published state of a bench for one subscriber. Use it as a context manager.
 
-    Attributes:
-        missed: Number of published states that the subscriber did not read.
+    ``missed`` is the number of published states that the subscriber did not read.
     """
 
     def __init__(self, newest: ServedState, forget: Callable[[Subscription], None]) -> None:
@@ -214,9 +213,6 @@ class BenchOwner:
 
         Run the waiting job, maintain circuits or fabric for ``keep_s``, end leases of lost clients, read all devices
         once and publish one state. On a virtual clock, days of serving take minutes.
-
-        Args:
-            keep_s: Duration of the maintenance, in seconds.
         """
         self._keeper.step(keep_s)
         self._end_leases()
@@ -335,7 +331,6 @@ class BenchOwner:
                 self._check_lock()
 
     def _end_leases(self) -> None:
-        """End the lease, streams and watches of clients whose connection is lost."""
         established = Connections(self.ports)
         self.lease.expire(established)
         for connection in self.calls.connections():
@@ -411,7 +406,6 @@ class BenchOwner:
 
     @contextlib.contextmanager
     def _log_change(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
-        """Log a change before it is sent to the device, and its outcome afterwards."""
         with self._guard:
             self._n_changes += 1
             number = self._n_changes

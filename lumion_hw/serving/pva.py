@@ -138,7 +138,6 @@ class PvaServer:
             self._add(name, nt, self._first(nt, point), handler)
 
     def _first(self, nt: Any, point: Point) -> Any:
-        """Return the first value to send for a point, with its constant unit, limits and choices."""
         if point.choices:
             value = nt.wrap({"index": _index(point), "choices": list(point.choices)})
         else:
@@ -264,7 +263,6 @@ class PvaServer:
     # -- calls --------------------------------------------------------------------------------------------------------
 
     def _make_calls(self) -> None:
-        """Create the process variables for RPC calls."""
         nt = self._p4p.nt.NTScalar("s")
         calls: dict[str, Callable[[Mapping[str, Any], Caller], Any]] = {CALL: self._call}
         calls |= {
@@ -341,8 +339,6 @@ class PvaServer:
 
 
 class _PutHandler:
-    """Handler that p4p calls when a client writes a value."""
-
     def __init__(self, server: PvaServer, write: Callable[[Any, Caller, bool], None]) -> None:
         self._server, self._write = server, write
 
@@ -352,8 +348,6 @@ class _PutHandler:
 
 
 class _CallHandler:
-    """Handler that p4p calls when a client makes an RPC call."""
-
     def __init__(self, server: PvaServer, function: Callable[[Mapping[str, Any], Caller], Any]) -> None:
         self._server, self._function = server, function
 
@@ -363,7 +357,6 @@ class _CallHandler:
 
 
 def _query(sent: Any) -> dict[str, Any]:
-    """Return the arguments of an RPC call, which is an NTURI or a plain structure."""
     fields = sent.todict() if hasattr(sent, "todict") else {}
     query = fields.get("query", fields)
     if not isinstance(query, dict):
@@ -408,7 +401,6 @@ def _server_conf(host: str, port: int, timeout_s: int) -> dict[str, str]:
 
 
 def _type_of(p4p: Any, point: Point) -> Any:
-    """Return the PV Access normative type for a point."""
     if point.choices:
         return p4p.nt.NTEnum()
     if point.kind == "flag":
@@ -428,7 +420,6 @@ def _value_or_nan(point: Point) -> Any:
 
 
 def _sent_value(sent: Any, point: Point) -> Any:
-    """Convert a value that a client has sent to the value of the setting."""
     value = sent["value"]
     if point.choices:
         index = int(value["index"])
@@ -448,7 +439,6 @@ def _number(value: Any) -> float:
 
 
 def _table(nt: Any, rows: list[tuple[Any, ...]]) -> Any:
-    """Return a PV Access table of the rows; without rows its columns are empty."""
     columns: dict[str, list[Any]] = {label: [row[i] for row in rows] for i, label in enumerate(nt.labels)}
     return nt.Value(nt.type, {"labels": nt.labels, "value": columns})
 

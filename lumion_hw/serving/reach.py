@@ -15,12 +15,7 @@ Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
 def parse_networks(host: str, allowed: Collection[str], what: str) -> Networks:
-    """Return the networks whose hosts may connect.
-
-    Args:
-        host: Address to listen on.
-        allowed: Addresses or networks of the clients that may connect.
-        what: Name of the server, for the error message.
+    """Return ``allowed`` as the networks whose hosts may connect to the server ``what``, which listens on ``host``.
 
     Raises:
         ConfigError: An address is invalid, or other hosts can reach ``host`` and ``allowed`` is empty.
@@ -48,12 +43,7 @@ def may_connect(host: str, networks: Networks) -> bool:
 
 
 def open_listener(host: str, port: int, option: str) -> socket.socket:
-    """Open a listening TCP socket and return it.
-
-    Args:
-        host: Address to listen on.
-        port: TCP port; 0 selects any free port.
-        option: Command-line option that selects the port, for the message.
+    """Open a listening TCP socket and return it; port 0 selects any free port. ``option`` sets the port, for messages.
 
     Raises:
         InUseError: Another program uses the port.

@@ -29,7 +29,7 @@ _STOP_TIMEOUT_S = 1.0
 STALE_S = 0.7
 """Silence after which the values of a device are stale; clients then see this within 1 s, publishing included."""
 _SLOW_DEVICE_FACTOR = 2.5
-"""Multiple of a slow device's reading time after which it is stale, if this is longer than ``STALE_S``."""
+"""Multiple of a slow device's reading time after which its values are stale, if longer than ``STALE_S``."""
 
 _ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
     State.OK: (AlarmSeverity.NONE, ""),
@@ -52,9 +52,6 @@ class DeviceReadings:
         settings: Whether the device has settings.
         clock: Clock that measures the silence of the device.
         wall_s: Returns the time of day, in seconds since 1970.
-
-    Attributes:
-        settings: Settings of the device by name.
     """
 
     def __init__(
@@ -295,7 +292,6 @@ class BenchReadings:
             self._stop.wait(max(_READ_PERIOD_S - took_s, min(took_s, _READ_PERIOD_S)))
 
     def _read(self, device: DeviceReadings) -> float:
-        """Read a device, open it again if its link was lost, and return the reading time in seconds."""
         try:
             took_s = device.update()
             if device is self._devices.get(self._controller):
@@ -341,7 +337,7 @@ class BenchReadings:
         bench.clock.run_parallel([device.update for device in devices])
 
     def setting(self, name: str) -> Setting:
-        """Return a setting.
+        """Return the setting with this name.
 
         Raises:
             ConfigError: The point is a reading and cannot be set.
@@ -382,7 +378,6 @@ def _reading(column: Column, value: Value, now_s: float) -> Point:
 
 
 def _limits_or_none(setting: Setting) -> tuple[float, float] | None:
-    """Return the limits of a setting if they are two finite numbers, otherwise ``None``."""
     try:
         limits: Any = setting.limits()
     except LumionError:

@@ -146,14 +146,7 @@ class ServedCircuit:
 
 @dataclass(frozen=True)
 class ServedEvent:
-    """One line of the event log.
-
-    Attributes:
-        number: Running number of the event, from 1.
-        time_s: Time of the event, in seconds since 1970.
-        event: Name of the event.
-        data: Details, with units in the names.
-    """
+    """One line of the event log: its number (from 1), time in seconds since 1970, name and data."""
 
     number: int
     time_s: float
@@ -238,7 +231,7 @@ class ServedHealth:
     Attributes:
         started_s: Start time of the server, in seconds since 1970.
         silent: Silent devices by name: start of the silence in seconds since 1970, and its reason.
-        keeps: What is maintained: ``nothing``, ``circuits`` or ``fabric``.
+        keeps: What the server maintains: ``nothing``, ``circuits`` or ``fabric``.
         trouble: Reason why circuits or fabric are not maintained now; empty while they are.
         faults: Latched faults of the mesh controller with their measured values; with any fault all heaters are off and
             every circuit is dark.

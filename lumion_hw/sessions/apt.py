@@ -54,9 +54,7 @@ class AptSession(Conversation):
     def open(self, timeout_s: float = 5.0) -> None:
         """Open the link, toggle RTS if available, and wait until the device replies to a request for its parameters.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            LinkTimeout: The device did not reply.
+        Raises ``ConnectError`` if the link cannot be opened, and ``LinkTimeout`` if the device did not reply.
         """
         with self.transaction():
             self.open_link(timeout_s)
@@ -83,18 +81,13 @@ class AptSession(Conversation):
             self._write_paced(message, deadline)
 
     def request(self, message: bytes, label: str, reply_id: DecodedAptMessage, channel: int | None = None) -> AptFrame:
-        """Send a request and return its reply.
+        """Send a request and return its reply. Raises the errors of :meth:`exchange`.
 
         Args:
             message: Request to send.
             label: Description of the request, for messages.
             reply_id: Id of the reply.
             channel: Channel id in the reply; any if omitted.
-
-        Raises:
-            LinkTimeout: No reply in time; the next exchange resynchronises first.
-            FrameError: Bytes arrived that are not a message.
-            LinkLost: The link is lost, or could not be resynchronised.
         """
         with self.exchange(label) as deadline:
             started, n_foreign = self._clock.now(), self._decoder.foreign_bytes
@@ -122,7 +115,6 @@ class AptSession(Conversation):
         return self._is_first_probe
 
     def _write_paced(self, message: bytes, deadline: Deadline) -> None:
-        """Write a message, at least ``WRITE_GAP_S`` after the previous message."""
         wait_s = self._written_s + WRITE_GAP_S - self._clock.now()
         if wait_s > 0.0:
             self._clock.sleep(wait_s)
@@ -150,16 +142,13 @@ class AptSession(Conversation):
             self._on_frame(frame)
         return frames
 
-    def _ensure_in_sync(self, label: str) -> None:
-        if not self._out_of_sync:
-            n_foreign = self._decoder.foreign_bytes
-            self._decode_bytes(self._link.read(Deadline(self._clock.now())))
-            n_foreign = self._decoder.foreign_bytes - n_foreign
-            if n_foreign:
-                self._count(foreign_bytes=n_foreign)
-                self.mark_out_of_sync(f"{n_foreign} bytes that are not a message, before {label}")
-        if self._out_of_sync:
-            self._resynchronise()
+    def _process_unrequested(self, label: str) -> None:
+        n_foreign = self._decoder.foreign_bytes
+        self._decode_bytes(self._link.read(Deadline(self._clock.now())))
+        n_foreign = self._decoder.foreign_bytes - n_foreign
+        if n_foreign:
+            self._count(foreign_bytes=n_foreign)
+            self.mark_out_of_sync(f"{n_foreign} bytes that are not a message, before {label}")
 
     def _discard_input(self, quiet_s: float) -> int:
         """Discard input until the line is quiet; return the number of bytes that were not part of a message."""

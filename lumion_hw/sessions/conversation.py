@@ -171,7 +171,9 @@ class Conversation(DeviceErrors, abc.ABC):
             A context manager whose value is the deadline of the exchange.
 
         Raises:
-            LinkLost: The session was out of sync and could not be resynchronised.
+            LinkTimeout: No complete reply in time; the next exchange resynchronises first.
+            FrameError: The reply is not valid, or belongs to a different request.
+            LinkLost: The link is lost, or could not be resynchronised.
         """
         return _Exchange(self, label, self._timeout_s if timeout_s is None else timeout_s)
 
@@ -222,25 +224,24 @@ class Conversation(DeviceErrors, abc.ABC):
 
     @abc.abstractmethod
     def probe(self, deadline: Deadline) -> bool:
-        """Send a query whose reply cannot be confused with another reply; return whether this reply arrived.
-
-        Raises:
-            LinkLost: The link is lost.
-        """
+        """Send a query whose reply cannot be confused with another reply; return whether this reply arrived."""
 
     def _ensure_in_sync(self, label: str) -> None:
         if not self._out_of_sync:
-            # A deadline of now returns the data that has already arrived. It was not
-            # requested, so it is a late reply to an earlier query.
-            stray = self._link.read(Deadline(self._clock.now()))
-            if self._buffer:
-                stray = bytes(self._buffer) + stray
-                self._buffer.clear()
-            if stray and stray.strip(self.harmless):
-                self._count(foreign_bytes=len(stray))
-                self.mark_out_of_sync(f"{len(stray)} unexpected bytes before {label}")
+            self._process_unrequested(label)
         if self._out_of_sync:
             self._resynchronise()
+
+    def _process_unrequested(self, label: str) -> None:
+        # A deadline of now returns the data that has already arrived. It was not
+        # requested, so it is a late reply to an earlier query.
+        stray = self._link.read(Deadline(self._clock.now()))
+        if self._buffer:
+            stray = bytes(self._buffer) + stray
+            self._buffer.clear()
+        if stray and stray.strip(self.harmless):
+            self._count(foreign_bytes=len(stray))
+            self.mark_out_of_sync(f"{len(stray)} unexpected bytes before {label}")
 
     def _resynchronise(self) -> None:
         # Late replies arrive about as late as the longest reply so far
@@ -280,12 +281,9 @@ class Conversation(DeviceErrors, abc.ABC):
         self._link.write(data, deadline)
 
     def receive_line(self, label: str, deadline: Deadline) -> bytes:
-        r"""Return the bytes up to the next line end, without CR and LF, and without leading NULs.
+        """Return the bytes up to the next line end, without CR and LF, and without leading NULs.
 
-        Raises:
-            LinkTimeout: No complete line arrived before the deadline.
-            FrameError: The line is longer than 1 MiB.
-            LinkLost: The connection is lost.
+        Raises the errors of :meth:`receive_exactly`, and ``FrameError`` if the line is longer than 1 MiB.
         """
         # Reading byte by byte costs two system calls each, 1.3 ms for 301 bytes
         # with pyserial's read_until. Therefore all available data is read and searched here.
@@ -303,7 +301,7 @@ class Conversation(DeviceErrors, abc.ABC):
             searched = len(self._buffer)
             if searched > _LINE_LIMIT_BYTES:
                 raise self._frame_error(label, "a line without an end")
-            self._receive_more(label, started, deadline)
+            self._buffer += self._received(label, started, deadline)
         line = bytes(self._buffer[: found.start()]).rstrip(b"\r").lstrip(b"\0")
         del self._buffer[: found.end()]
         return line
@@ -312,18 +310,13 @@ class Conversation(DeviceErrors, abc.ABC):
         """Return exactly ``n_bytes``. Raises ``LinkTimeout`` if they do not arrive in time, or ``LinkLost``."""
         started = self._clock.now()
         while len(self._buffer) < n_bytes:
-            self._receive_more(label, started, deadline)
+            self._buffer += self._received(label, started, deadline)
         data = bytes(self._buffer[:n_bytes])
         del self._buffer[:n_bytes]
         return data
 
     def receive_block(self, n_bytes: int, label: str, deadline: Deadline) -> bytearray:
-        """Return exactly ``n_bytes`` in their own buffer, received without copying if the link supports that.
-
-        Raises:
-            LinkTimeout: The bytes did not arrive in time.
-            LinkLost: The connection is lost.
-        """
+        """Return exactly ``n_bytes``, received without copying if the link can. Errors: :meth:`receive_exactly`."""
         link = self._link
         if n_bytes < _BULK_BYTES or not isinstance(link, BulkLink):
             return bytearray(self.receive_exactly(n_bytes, label, deadline))
@@ -352,14 +345,17 @@ class Conversation(DeviceErrors, abc.ABC):
         del self._buffer[:n_bytes]
         return data
 
-    def _receive_more(self, label: str, started: float, deadline: Deadline) -> None:
-        self._buffer += self._received(label, started, deadline)
-
     def _received(self, label: str, started: float, deadline: Deadline) -> bytes:
         data = self._link.read(deadline)
         if not data:
             raise self._incomplete(label, started)
         return data
+
+    def _as_text(self, command: str, line: bytes) -> str:
+        try:
+            return line.decode("ascii").strip()
+        except UnicodeDecodeError:
+            raise self._frame_error(command, f"not text: {format_bytes(line)}") from None
 
     def _incomplete(self, label: str, started: float) -> LinkTimeout:
         return self.error(

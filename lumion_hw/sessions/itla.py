@@ -59,11 +59,8 @@ class ItlaSession(Conversation):
     def read(self, register: int) -> int:
         """Return the 16 bits of a module register.
 
-        Raises:
-            NotSupportedError: The module does not have the register.
-            DeviceError: The module refuses the command.
-            LinkTimeout: No reply in time.
-            FrameError: The data received is not a reply to this request.
+        Raises the errors of :meth:`exchange`, ``NotSupportedError`` if the module does not have the register, and
+        ``DeviceError`` if it refuses the command for another reason.
         """
         with self.transaction():
             reply = self._ask(f"read 0x{register:02X}", read_request(register), register)

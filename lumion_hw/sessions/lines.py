@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkTimeout
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, format_bytes
+from lumion_hw.sessions.conversation import Conversation
 
 # Keeps a device that never sends its end word from blocking the session.
 _MAX_LINES = 1000
@@ -52,12 +52,7 @@ class LineSession(Conversation):
         self._is_marker_reply = is_marker_reply
 
     def open(self, timeout_s: float = 5.0) -> tuple[str, ...]:
-        """Open the link and return the reply to the marker query.
-
-        Raises:
-            ConnectError: The link cannot be opened.
-            LinkTimeout: The device did not reply.
-        """
+        """Open the link and return the reply to the marker query. Raises ``ConnectError`` or ``LinkTimeout``."""
         with self.transaction():
             self.open_link(timeout_s)
             return self.first_reply(lambda: self.command(self._marker))
@@ -65,11 +60,7 @@ class LineSession(Conversation):
     def command(self, text: str, timeout_s: float | None = None) -> tuple[str, ...]:
         """Send a command and return the lines of its reply, without echo, empty lines and end word.
 
-        Raises:
-            DeviceError: The device refused the command.
-            LinkTimeout: No end word in time; the next command resynchronises first.
-            FrameError: The reply is not text, or has no end.
-            LinkLost: The link is lost, or could not be resynchronised.
+        Raises the errors of :meth:`exchange`, and ``DeviceError`` if the device refused the command.
         """
         if not (text and text.isascii() and text.isprintable()):
             raise ConfigError(f"{text!r} is not a command", hint="Give one line of printable ASCII.")
@@ -107,9 +98,3 @@ class LineSession(Conversation):
                 # line is dropped only if it is the command itself.
                 return failed and failed[0], tuple(lines[1:] if lines[:1] == [text] else lines)
         raise self._frame_error(text, f"longer than {_MAX_LINES} lines and has no end word")
-
-    def _as_text(self, command: str, line: bytes) -> str:
-        try:
-            return line.decode("ascii").strip()
-        except UnicodeDecodeError:
-            raise self._frame_error(command, f"not text: {format_bytes(line)}") from None

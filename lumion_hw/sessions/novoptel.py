@@ -49,10 +49,7 @@ class NovoptelSession(Conversation):
     def open(self, timeout_s: float = 5.0) -> tuple[int, ...]:
         """Open the link and return the content of the landmark registers.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            LinkTimeout: The instrument did not reply.
-            FrameError: A reply does not have the format ``form``.
+        Raises ``ConnectError`` if the link cannot be opened, and the errors of :meth:`exchange`.
         """
         with self.transaction():
             self.open_link(timeout_s)
@@ -66,13 +63,7 @@ class NovoptelSession(Conversation):
             return self._known
 
     def read(self, *addresses: int) -> tuple[int, ...]:
-        """Return the content of registers, read one after the other in one exchange.
-
-        Raises:
-            LinkTimeout: A reply did not arrive in time; the next exchange resynchronises first.
-            FrameError: A reply is not valid, or does not belong to these requests.
-            LinkLost: The link is lost, or could not be resynchronised.
-        """
+        """Return the content of registers, read one after the other. Raises the errors of :meth:`exchange`."""
         for address in addresses:
             _check(address, 0)
         label = f"registers {', '.join(map(str, addresses))}" if len(addresses) > 1 else f"register {addresses[0]}"

@@ -92,10 +92,7 @@ class QontrolSession(Conversation):
     def open(self, timeout_s: float = 5.0) -> str:
         """Open the link and return the identity of the first module.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            LinkTimeout: No module replied.
-            IdentityError: The first module has changed.
+        Raises ``ConnectError`` or ``LinkTimeout``, and the errors of :meth:`check_identity`.
         """
         with self.transaction():
             self.open_link(timeout_s)
@@ -104,8 +101,7 @@ class QontrolSession(Conversation):
     def check_identity(self) -> str:
         """Query and return the identity of the first module.
 
-        Raises:
-            IdentityError: The first module has changed; the link is closed.
+        Closes the link and raises ``IdentityError`` if this is a different module than at the previous query.
         """
         with self.transaction():
             identity = self.ask(_MARKER)[0]
@@ -133,11 +129,7 @@ class QontrolSession(Conversation):
         All requests must be safe to repeat: after ``E15`` (serial communication error) they are sent again, up to 3
         times.
 
-        Raises:
-            DeviceError: A request was refused, or only an error line was returned.
-            LinkTimeout: A reply did not arrive in time; the next exchange resynchronises first.
-            FrameError: A line does not have the expected format.
-            LinkLost: The link is lost, or could not be resynchronised.
+        Raises the errors of :meth:`exchange`, and ``DeviceError`` if the reply to a request is only an error line.
         """
         with self.transaction():
             for _ in range(_ATTEMPTS - 1):
@@ -153,10 +145,7 @@ class QontrolSession(Conversation):
     def request_list(self, request: QontrolRequest) -> tuple[str, ...]:
         """Send one request whose number of reply lines is unknown; its reply ends with 0.1 s of silence.
 
-        Raises:
-            DeviceError: The request was refused.
-            LinkTimeout: No line arrived.
-            FrameError: A line does not have the expected format.
+        Raises the errors of :meth:`run`.
         """
         with self.exchange(request.text):
             self.send(request.data, Deadline(self._clock.now() + self._timeout_s))
@@ -279,12 +268,6 @@ class QontrolSession(Conversation):
             self._reports.append(report)
         _log.warning("%s @ %s: a module reports %s during %s", self.device, self.address, report, during or "idle time")
         return report.code
-
-    def _ensure_in_sync(self, label: str) -> None:
-        if not self._out_of_sync:
-            self._process_unrequested(label)
-        if self._out_of_sync:
-            self._resynchronise()
 
     def _process_unrequested(self, label: str) -> None:
         """Read data that arrived since the last exchange. Data other than reports marks the session as out of sync."""

@@ -64,12 +64,9 @@ class ScpiSession(Conversation):
         return self._identity
 
     def open(self, timeout_s: float = 5.0) -> str:
-        """Open the link and return the identity.
+        """Open the link and return the identity. Raises ``ConnectError`` or ``LinkTimeout``.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            LinkTimeout: The instrument did not reply to the identity query.
-            IdentityError: A different instrument than before replied at this address.
+        Raises ``IdentityError`` if a different instrument than at the previous opening replied.
         """
         with self.transaction():
             self.open_link(timeout_s)
@@ -89,16 +86,11 @@ class ScpiSession(Conversation):
         self._identity = None
 
     def query(self, command: str, timeout_s: float | None = None) -> str:
-        """Send a query and return its reply, without the terminator.
+        """Send a query and return its reply, without the terminator. Raises the errors of :meth:`exchange`.
 
         Args:
             command: One program message with a ``?``.
             timeout_s: Time limit for the reply; by default that of the session.
-
-        Raises:
-            LinkTimeout: No complete reply in time; the next exchange resynchronises first.
-            FrameError: The reply is not text, or belongs to a different query.
-            LinkLost: The link is lost, or could not be resynchronised.
         """
         message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
@@ -119,10 +111,7 @@ class ScpiSession(Conversation):
     def query_block(self, command: str, timeout_s: float | None = None) -> bytearray:
         """Send a query and return the content of the definite-length block (IEEE 488.2, 8.7.9) in its reply.
 
-        Raises:
-            LinkTimeout: The block is not complete in time; the next exchange resynchronises first.
-            FrameError: The reply is not a block, or exceeds the limit.
-            LinkLost: The link is lost, or could not be resynchronised.
+        Raises the errors of :meth:`exchange`; a block longer than ``block_limit_bytes`` is a ``FrameError``.
         """
         message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
@@ -159,13 +148,6 @@ class ScpiSession(Conversation):
             line = self.receive_line(command, deadline)
         return line
 
-    def _as_text(self, command: str, line: bytes) -> str:
-        try:
-            text = line.decode("ascii")
-        except UnicodeDecodeError:
-            raise self._frame_error(command, f"not text: {format_bytes(line)}") from None
-        return text.strip()
-
     def _block_length(self, command: str, deadline: Deadline) -> int:
         head = self.receive_exactly(2, command, deadline)
         while head[:1] in ((b"\n", b"\0") if self._by_cr else (b"\0",)):  # left over from the previous line
@@ -191,7 +173,6 @@ class ScpiSession(Conversation):
 
 
 def _encoded(command: str, *, is_query: bool) -> bytes:
-    """Return the bytes of a message without terminator. Raises ``ConfigError`` for an invalid command or query."""
     if not (command and command.isascii() and command.isprintable()):
         raise ConfigError(f"{command!r} is not a SCPI message", hint="Give one line of printable ASCII.")
     if ("?" in command) is not is_query:

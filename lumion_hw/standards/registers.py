@@ -1,4 +1,4 @@
-"""Description of a field in the memory of a pluggable module, for every standard: place, number format and codec.
+"""Describes the fields in the memory of pluggable modules, for every standard: address, number format and codec.
 
 The maps of CMIS (:mod:`~lumion_hw.standards.cmis`) and of SFF-8472 (:mod:`~lumion_hw.standards.sff8472`) are tables of
 such fields. A memory has several spaces of at most 256 bytes: the pages of CMIS, or the two I2C devices of SFF-8472.
@@ -278,7 +278,7 @@ def encode_unscaled(field: Register, value: Value) -> bytes:
 
 
 def _placed(field: Register, count: int | bytes, index: int | None, current: bytes | None) -> bytes:
-    """Return the bytes of a field after inserting a raw number; other bits of the bytes do not change."""
+    """Return the bytes of a field after inserting a raw number; the other bits in these bytes do not change."""
     span = field.span(index)
     if isinstance(count, bytes):
         return count
@@ -321,10 +321,7 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
 
 
 _CLEAR = 1e-3
-"""A float at least this far from the middle between two counts rounds to the same count as the exact fraction.
-
-This holds for quotients up to the inverse square of this number.
-"""
+"""A quotient at least this far from the midpoint of two counts is rounded correctly as a float, up to 1e6 counts."""
 
 
 def _nearest_count(value: float, scale: Fraction) -> int:
@@ -370,7 +367,7 @@ def f16_encode(value: float) -> int:
 
     Raises:
         LimitError: The value is above 2.047e10.
-        ValueError: The value is not a number.
+        ValueError: The value is NaN.
     """
     if math.isnan(value):
         raise ValueError("NaN has no F16 code")

@@ -28,13 +28,7 @@ def array_suffix() -> str:
 
 
 def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Over = "own") -> None:
-    """Write arrays to an ``.h5`` or ``.npz`` file, atomically.
-
-    Args:
-        path: The file.
-        arrays: The arrays by name.
-        what: Kind of file, for the message.
-        over: Files that may be overwritten.
+    """Write arrays by name to an ``.h5`` or ``.npz`` file, atomically; ``what`` is the kind of file for messages.
 
     Raises:
         ConfigError: An array is not numeric, h5py is missing for an ``.h5`` file, or an error of ``write_file``.

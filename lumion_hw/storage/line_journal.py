@@ -166,11 +166,7 @@ class LineJournal:
 
 
 def read_lines(path: AnyPath, what: str) -> JournalLines:
-    """Read a journal without changing it.
-
-    Args:
-        path: The file.
-        what: Kind of journal, for messages.
+    """Read a journal without changing it; ``what`` is the kind of journal for messages.
 
     Raises:
         ConfigError: The journal cannot be read, or a complete line is damaged; the message gives the line number.

@@ -1,4 +1,4 @@
-"""The pytest plugin: provides an emulated bench as a fixture, with a random seed and on virtual time.
+"""The pytest plugin: provides an emulated bench as a fixture, with a given seed and on virtual time.
 
 pytest loads this module in every run, so it imports the package only when a test requests a bench.
 """
@@ -54,7 +54,6 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 
 
 def _path_and_seed(request: pytest.FixtureRequest) -> tuple[str | Path, int]:
-    """Return path and seed, each from the innermost marker that gives it, otherwise the default."""
     path: str | Path | None = None
     seed: int | None = None
     for marker in request.node.iter_markers(MARKER):
@@ -69,7 +68,6 @@ def _path_and_seed(request: pytest.FixtureRequest) -> tuple[str | Path, int]:
 
 
 def _arguments(marker: pytest.Mark) -> tuple[str | Path | None, int | None]:
-    """Return path and seed of one marker; ``None`` for a missing value."""
     from lumion_hw.errors import ConfigError
 
     options = dict(marker.kwargs)
@@ -86,7 +84,6 @@ def _arguments(marker: pytest.Mark) -> tuple[str | Path | None, int | None]:
 
 
 def _located(path: str | Path, directory: Path) -> str | Path:
-    """Return the name of a built-in bench unchanged, and a file path relative to ``directory``."""
     from lumion_hw.bench.file.loader import builtin_names
 
     return path if isinstance(path, str) and path in builtin_names() else directory / path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lumion_hw.clock import Clock, Deadline, SystemClock, VirtualClock
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost
 from lumion_hw.links.base import Link, Peer
-from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.draining import DrainedByReading
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.wires.device import EmulatedDevice
@@ -36,13 +36,8 @@ def clock_for(transport: str) -> Clock:
     return VirtualClock() if transport == "memory" else SystemClock()
 
 
-class DisturbedLink:
-    """A link that a test can cut, delay or slow down to single bytes, and into which it can insert bytes.
-
-    Args:
-        link: The link between driver and device.
-        clock: The clock of the link.
-    """
+class DisturbedLink(DrainedByReading):
+    """A link that a test can cut, delay or slow down to single bytes, and into which it can insert bytes."""
 
     def __init__(self, link: Link, clock: Clock) -> None:
         self._link = link
@@ -106,10 +101,6 @@ class DisturbedLink:
         del self._arrived[:size]
         return data
 
-    def drain(self, quiet_s: float, deadline: Deadline) -> int:
-        """Discard input until nothing has arrived for ``quiet_s`` seconds."""
-        return drain_by_reading(self, self._clock, quiet_s, deadline)
-
     def close(self) -> None:
         """Close the stream; idempotent, never raises."""
         self._link.close()
@@ -129,15 +120,12 @@ class _DeviceWithActions:
 
     @property
     def name(self) -> str:
-        """Device name."""
         return self._device.name
 
     def connect(self) -> Peer:
-        """Open another connection to the device."""
         return self._device.connect()
 
     def advance(self) -> None:
-        """Run the posted actions, then advance the device to the current time."""
         while self._posted:
             action, done = self._posted.popleft()
             try:
@@ -149,7 +137,6 @@ class _DeviceWithActions:
         self._device.advance()
 
     def next_due(self) -> float | None:
-        """Return the time of the next event of the device; the current time if an action is waiting."""
         return float("-inf") if self._posted else self._device.next_due()
 
     def do(self, action: Callable[[], object]) -> None:
@@ -172,9 +159,6 @@ class WireUnderTest:
         clock: The clock of device and links.
         do: Runs an action in the device's thread.
         pull: Disconnects the device permanently from its wire; a second call has no effect.
-        address: Address of the device; ``None`` in memory.
-
-    Attributes:
         address: Address of the device; ``None`` in memory.
     """
 

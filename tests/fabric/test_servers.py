@@ -39,7 +39,7 @@ def test_two_servers_are_joined_nic_by_nic_in_both_directions(model: BenchModel)
 
 
 def test_servers_with_different_numbers_of_nics_are_not_joined(model: BenchModel) -> None:
-    with pytest.raises(ConfigError, match="server0 has 2 NICs, but server3 has 1"):
+    with pytest.raises(ConfigError, match="server0 has 2 NICs and server3 has 1"):
         pair_requests(shorn(model, "server3", 1), "server0", "server3")
 
 

@@ -171,11 +171,11 @@ def test_tokens_become_bytes_and_experts_ranks() -> None:
         ([[0, 1e300], [1, 0]], {}, "too large"),
         ([[0, 1, 2], [1, 0, 2]], {}, "shape .*the rank of each"),
         ([[0, 1, 2], [1, 0, 2]], {"rank_of_column": [0, 1]}, "2 ranks given for 3 columns"),
-        ([[0, 1, 2], [1, 0, 2]], {"rank_of_column": [0, 1, 2]}, "on rank 2, but ranks are 0 to 1"),
+        ([[0, 1, 2], [1, 0, 2]], {"rank_of_column": [0, 1, 2]}, "assigned to rank 2, but the 2 rows are ranks 0 to 1"),
         ([[1]], {}, "1 ranks"),
         ([], {}, "a demand must be a matrix"),
         ([["a"]], {}, "matrix of numbers"),
-        ([[0, 1], [1, 0]], {"bytes_per_count": math.nan}, "bytes per count"),
+        ([[0, 1], [1, 0]], {"bytes_per_count": math.nan}, "bytes_per_count must be"),
     ],
 )
 def test_demands_that_make_no_sense_are_refused(counts: object, options: dict[str, object], message: str) -> None:

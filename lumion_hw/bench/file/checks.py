@@ -33,7 +33,7 @@ class Check:
     Attributes:
         path: Path of the mistake in the file.
         message: The expected value and the value found.
-        other: Path of the other part concerned, if any.
+        other: Path of the part of the file that this one contradicts, if any.
         on_key: Whether the key itself is wrong, not its value.
     """
 
@@ -56,7 +56,7 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
 
 
 class CheckedKind(Protocol):
-    """The members of :class:`lumion_hw.bench.file.kind.DeviceKind` that the checks use."""
+    """The attributes and methods of :class:`lumion_hw.bench.file.kind.DeviceKind` that the checks use."""
 
     @property
     def role(self) -> Role:
@@ -109,7 +109,7 @@ def is_index(value: object) -> bool:
 
 @dataclass
 class Uses:
-    """Register of resources that may be used only once, with the path of their first use."""
+    """Register of resources (ports, channels) that may be used only once, with the path of their first use."""
 
     first: dict[object, Path] = field(default_factory=dict)
 
@@ -123,10 +123,10 @@ class Uses:
 
 @dataclass
 class PartedUses:
-    """Register of resources that several fibres may use if a switch or a hand selects one of them at a time.
+    """Register of resources that several fibres may share if a switch or a hand connects one of them at a time.
 
     Attributes:
-        users: For each resource, the fibres that use it and the paths of these uses in the file.
+        users: For each resource, the fibres that use it and the path in the file where each does so.
     """
 
     users: dict[object, list[tuple[Path, Mapping[Any, Any]]]] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class PartedUses:
 
 
 def _are_switched(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> bool:
-    """Return whether a switch selects between two fibres: one port of the switch is common, the other differs."""
+    """Return whether a switch selects between two fibres: they share one of its ports and differ in the other."""
     switches = [
         [(d.get("device"), d.get("enters"), d.get("leaves")) for d in _inline_devices(fibre) if "leaves" in d]
         for fibre in (first, second)
@@ -259,7 +259,6 @@ def _devices(bench: BenchData) -> Iterator[Check]:
 
 
 def _kinds(bench: BenchData) -> Iterator[Check]:
-    """Check every device of a bench file by the rules of its kind."""
     for name in bench.devices:
         kind = bench.kind_of(name)
         if kind is not None:
@@ -411,7 +410,6 @@ def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
 
 
 def _devices_in_fibres(bench: BenchData) -> Iterator[Check]:
-    """Check the attenuators, switches and amplifiers in the light paths of a bench file."""
     uses = PartedUses()
     for base, fibre in (*bench.inputs, *bench.outputs, *bench.fibres):
         for i, part in enumerate(_inline_devices(fibre)):
@@ -539,7 +537,6 @@ def _meter_name(fibre: Mapping[Any, Any]) -> tuple[object, str] | None:
 
 
 def _fractions(base: Path, ends: Sequence[Mapping[Any, Any]], has_receiver: bool) -> Iterator[Check]:
-    """Yield a problem if the sum of the fractions of a splitter exceeds the limit."""
     fractions = [value for end in ends if isinstance(value := end.get("fraction", 1.0), int | float)]
     total = sum(fractions)
     if total > 1.0 + 1e-9 or (has_receiver and total > 1.0 - 1e-9):
@@ -550,7 +547,6 @@ def _fractions(base: Path, ends: Sequence[Mapping[Any, Any]], has_receiver: bool
 def _meter_channel(
     bench: BenchData, uses: PartedUses, path: Path, end: Mapping[Any, Any], fibre: Mapping[Any, Any]
 ) -> Iterator[Check]:
-    """Check that a meter channel exists and that no other fibre uses it."""
     meter, channel = end.get("meter"), end.get("channel", 1 if path[-3] == "taps" else None)
     if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
         return
@@ -634,7 +630,7 @@ def _equal_nic_counts(path: Path, ends: Sequence[object], units: Mapping[str, Se
 def _topology(
     base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
 ) -> Iterator[Check]:
-    """Yield the members and links of a job that contradict its topology; members are servers or accelerators."""
+    """Check the members of a job (servers or accelerators) and its links against the job's topology."""
     shape, links = job.get("topology", "pair"), items(job.get("links"))
     if shape == "pair":
         if len(members) != 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from pydantic import Field
 
@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import ControllerLimits, PowerMeter
 
 MeterT = TypeVar("MeterT", bound="PowerMeter")
+
+
+class _Driver(Protocol):
+    def open(self) -> None: ...
+
+
+DriverT = TypeVar("DriverT", bound=_Driver)
 
 
 class DeviceModel(StrictModel):
@@ -44,12 +51,13 @@ class DeviceModel(StrictModel):
         return None
 
     def emulated_serial(self, name: str) -> str:
-        """Return the serial number that the emulated device reports: from the bench file, or derived from the name.
-
-        Args:
-            name: Device name of the bench file.
-        """
+        """Return the serial number that the emulated device reports: from the bench file, or derived from its name."""
         return getattr(self, "serial", None) or f"EMU-{name}"[:16]
+
+    def open_device(self, device: DriverT) -> DriverT:
+        """Open a device with its driver, apply :meth:`set_up`, and return the device."""
+        device.open()
+        return cast(DriverT, self.set_up(device))
 
     def set_up(self, device: Any) -> Any:
         """Apply the settings of the bench-file entry to an open device and return the device; close it on an error.

@@ -31,7 +31,6 @@ class HeaterEfficiencyModel(StrictModel):
 
 
 def _model_field(key: EmulationKey) -> tuple[Any, Any]:
-    """Return the pydantic type and field of a key in section ``emulation``."""
     if isinstance(key.default, bool):
         return Flag, Field(key.default, description=key.description)
     ge, gt = (key.low, None) if key.low_is_allowed else (None, key.low)
@@ -81,7 +80,7 @@ class EmulationModel(_PhysicsKeys):
         return EffectSizes.for_chip(self.physics, self.effects.model_dump(exclude_none=True))
 
     def heater_efficiency(self, p_pi_range_mw: tuple[float, float]) -> HeaterEfficiencyModel:
-        """Return the heater power for a phase of π: the values of the file, or else the given range in mW."""
+        """Return the spread of heater powers for a phase of π: from the file, or by default the given range in mW."""
         low_mw, high_mw = p_pi_range_mw
         default = HeaterEfficiencyModel()
         if "p_pi_mw" in self.model_fields_set or (low_mw, high_mw) == (default.min, default.max):

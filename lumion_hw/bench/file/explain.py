@@ -1,4 +1,4 @@
-"""Writes messages for mistakes in a bench file: place, expected value, value found, and closest valid spelling."""
+"""Writes messages for mistakes in a bench file: path in the file, expected value, value found, valid spelling."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _YES_NO = {"yes", "no", "on", "off", "y", "n"}
 Location = tuple[int | str, ...]
 """Location of an error, as reported by pydantic."""
 SchemaLookup = Callable[[Location], tuple[Mapping[str, Any], Location]]
-"""Returns the JSON Schema of the model that contains a location, and the location within this model."""
+"""Returns the JSON Schema of the model that contains a location, and the location relative to this model."""
 
 
 def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
@@ -57,7 +57,6 @@ def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
 
 
 def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
-    """Return the message for a mistake, with the expected value and the value found."""
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind in {"missing", "union_tag_not_found"}:
         return "expected this key, found none"
@@ -73,12 +72,10 @@ def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
 
 
 def _unknown_word(what: str, choices: list[str], word: str) -> str:
-    """Return the message for a value that is not one of the choices, with the closest choice."""
     return f"expected one of {what}{', '.join(choices)}; found {word!r}{did_you_mean(word, choices)}"
 
 
 def _hint(kind: str, value: object) -> str:
-    """Return a hint for a common YAML mistake, or an empty string."""
     if kind == "string_type" and isinstance(value, int | float):
         return ". Put it in quotes"
     if not isinstance(value, str):
@@ -120,7 +117,6 @@ def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str,
 
 
 def _step(node: Mapping[str, Any], part: int | str) -> Mapping[str, Any]:
-    """Return the JSON Schema of a key or list entry within a schema."""
     if isinstance(part, int) and "prefixItems" in node:
         return dict(node["prefixItems"][part])
     by_pattern = next(iter(node.get("patternProperties", {}).values()), None)

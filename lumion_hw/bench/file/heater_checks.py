@@ -19,7 +19,7 @@ _MIN_PHASE_PI = 0.25
 
 
 def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the largest heater current changes the phase enough; detects a current in A instead of mA."""
+    """Check that the largest heater current shifts the phase by at least π/4; detects currents given in A, not mA."""
     from lumion_hw.bench.file.model import TypicalMeshModel
 
     if bench.mesh.get("controller") != name:
@@ -74,12 +74,7 @@ def reach_note(model: BenchModel) -> str | None:
 
 
 def heat_note(model: BenchModel, needed_mw: float) -> str | None:
-    """Return a warning if the limit of the total power is too small for a calibration; otherwise ``None``.
-
-    Args:
-        model: The bench.
-        needed_mw: Largest total heat of all heaters in a calibration.
-    """
+    """Return a warning if the limit of the total power is below ``needed_mw``, the largest heat in a calibration."""
     device = model.devices[model.mesh_section.controller]
     if not isinstance(device, HeaterDriverModel) or needed_mw <= device.total_power_mw:
         return None
@@ -97,14 +92,7 @@ def _number(data: Mapping[Any, Any], model: type[BaseModel], key: str) -> float:
 
 
 def channel_check(bench: BenchData, name: str, max_channels: int, driver: str) -> Iterator[Check]:
-    """Check that the mesh needs no more drive channels than its controller can have.
-
-    Args:
-        bench: The bench file.
-        name: Name of the controller.
-        max_channels: Largest number of channels of this kind of controller.
-        driver: Name of the controller, for the message.
-    """
+    """Check that the mesh needs at most ``max_channels`` drive channels; ``driver`` names the controller in errors."""
     needed = bench.channels_needed() if bench.mesh.get("controller") == name else 0
     if needed > max_channels:
         message = f"expected a mesh with at most {max_channels} drive channels, the limit of {driver}, found {needed}"

@@ -32,8 +32,8 @@ class DiscoveryQuery:
         name: Name of the query, for logs.
         bauds: Baud rates to try on a serial line.
         request: Bytes to send.
-        identify: Returns the identity in a reply, and further keys of the bench-file entry; ``None`` if the bytes are
-            not a reply to this query.
+        identify: Returns the identity of the instrument and further keys of its bench-file entry, both from a reply;
+            ``None`` if the bytes are not a reply to this query.
     """
 
     name: str

@@ -23,13 +23,7 @@ _NAMED = tuple(word for word, layout in LAYOUTS.items() if layout.key is None)
 
 @dataclass(frozen=True)
 class LayoutProblem:
-    """A mistake in the keys that select the mesh.
-
-    Attributes:
-        key: The wrong key.
-        message: The expected value and the value found.
-        other_key: Another key that contradicts it.
-    """
+    """A mistake in ``key``, one of the keys that select the mesh, and the key that contradicts it, if any."""
 
     key: str
     message: str
@@ -56,7 +50,6 @@ def layout_fields() -> dict[str, Any]:
 
 
 def _netlist_fields() -> dict[str, Any]:
-    """Return the bench-file fields of a mesh that a netlist describes."""
     kinds: Any = Literal[tuple(KINDS)]
     text = "Contents of the netlist; the bench file's reader sets it. If given, no file is read."
     cells = f"Kind of each component or instance that is unknown or differs: {', '.join(KINDS)}."
@@ -121,7 +114,6 @@ def default_heater_channels(mesh: MeshTopology) -> list[tuple[int | None, int | 
 
 
 def _netlist_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
-    """Yield the mistakes in the keys of a mesh that a netlist describes."""
     file, text = section.get("netlist"), section.get("netlist_text")
     if file is None:
         yield LayoutProblem("topology", "expected also netlist, the file that describes the mesh, found none")
@@ -136,7 +128,7 @@ def _netlist_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
 
 
 def _has_netlist_types(section: Mapping[str, Any]) -> bool:
-    """Return whether the values have the right types; wrong types are reported by the data model."""
+    """Return whether the netlist keys have values of the right types; the data model reports wrong types."""
     cells = section.get("cells") or {}
     top = section.get("netlist_top")
     return (
@@ -166,12 +158,12 @@ def _kind(section: Mapping[str, Any]) -> TopologyKind | None:
 
 
 def _sized(section: Mapping[str, Any], kind: TopologyKind) -> bool:
-    """Return whether section ``mesh`` has a size key of a topology, even with a value of a wrong type."""
+    """Return whether section ``mesh`` has a size key of this topology, even if its value has a wrong type."""
     return any(section.get(_key(layout)) is not None for layout in kind.layouts.values())
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the sizes of all layouts for which section ``mesh`` has a key, of any topology."""
+    """Return the layouts that the keys of section ``mesh`` select, with their sizes, whatever the topology."""
     given: dict[str, tuple[int, ...]] = {}
     for word, layout in LAYOUTS.items():
         value = section.get(_key(layout))
@@ -184,7 +176,7 @@ def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _chosen(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts in section ``mesh`` that belong to its topology; by default the layout that needs no size."""
+    """Return the layouts that the keys select for the chosen topology, with sizes; by default that without size."""
     kind = _kind(section)
     if kind is None:
         return {}

@@ -32,13 +32,9 @@ _BUILTIN = pathlib.Path(__file__).parents[1] / "builtin"
 class Problem:
     """One mistake in a bench file, with its position.
 
-    Attributes:
-        file: Path of the file, or the name given to the text.
-        line: Line, from 1.
-        column: Column, from 1.
-        path: Path inside the file, such as ``wiring.inputs[2].port``.
-        message: The expected value and the value found.
-        source: Text of the line.
+    ``file`` is the path of the file, or the name given to its text; ``line`` and ``column`` count from 1. ``path`` is
+    the position inside the file, such as ``wiring.inputs[2].port``; ``message`` gives the expected value and the value
+    found, and ``source`` is the text of the line.
     """
 
     file: str
@@ -77,13 +73,7 @@ def builtin_path(name: str) -> pathlib.Path:
 
 @dataclass(frozen=True)
 class BenchFile:
-    """The contents of a bench file when it was read.
-
-    Attributes:
-        path: Path of the file.
-        data: Contents as bytes.
-        text: Contents as text.
-    """
+    """The contents of a bench file when it was read."""
 
     path: pathlib.Path
     data: bytes = field(repr=False)
@@ -144,11 +134,7 @@ def problems_in(file: str, text: str, document: Document, checks: Iterable[Check
 
 
 def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> tuple[Problem, ...]:
-    """Return all mistakes in a bench file, in the order of their lines.
-
-    Args:
-        source: Path of the file, or the name of a built-in bench.
-        text: The contents, if they do not come from a file.
+    """Return all mistakes in a bench file, in the order of their lines; the arguments are those of :func:`load_bench`.
 
     Raises:
         ConfigError: The file cannot be read at all.
@@ -157,7 +143,7 @@ def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> t
 
 
 def indistinguishable_devices(model: BenchModel) -> dict[str, list[str]]:
-    """Return by kind the real devices without readable serial number, for kinds with two or more such devices.
+    """Return, by kind, the real devices that cannot report a serial number, for kinds with two or more such devices.
 
     Opening the bench cannot detect that two such devices are swapped.
     """
@@ -194,7 +180,6 @@ def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
 
 
 def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel | None, tuple[Problem, ...]]:
-    """Return the model of a bench file, or ``None`` and the mistakes."""
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     if text is None:
@@ -247,7 +232,7 @@ def _too_large(name: str) -> ConfigError:
 
 
 def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
-    """Return the model of a bench file, or ``None`` and all mistakes, beginning with mistakes in single values."""
+    """Return the model of a bench file, or ``None`` and all mistakes; mistakes in single values come first."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check, cross_check
@@ -268,7 +253,7 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
 
 
 def _find_schema(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
-    """Return the JSON Schema of the device or bench that contains a location, and the location within this schema."""
+    """Return the JSON Schema of the device or bench that contains a location, and the location relative to it."""
     from lumion_hw.bench.file.known_kinds import KindRegistry
     from lumion_hw.bench.file.model import BenchModel
 
@@ -285,7 +270,7 @@ def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
-    """Return path, position and message of a mistake; the message gives the line of a second key, if any."""
+    """Return path, position and message of a mistake; the message gives the line of the other key involved, if any."""
     message = check.message
     if check.other is not None:
         message += f" (line {document.place(check.other).line})"
@@ -293,7 +278,6 @@ def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
 
 
 def _problems(file: str, text: str, places: list[tuple[Path, Place, str]]) -> tuple[Problem, ...]:
-    """Return the mistakes with their source lines, in the order of the file."""
     from lumion_hw.bench.file.checks import path_text
 
     lines = text.splitlines()

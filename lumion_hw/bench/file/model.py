@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 
 def _validate_device(device: object) -> object:
-    """Validate a device entry with the model of its kind, importing the kind."""
     if not isinstance(device, Mapping):
         if isinstance(device, DeviceModel):
             return device
@@ -246,7 +245,7 @@ class WiringModel(StrictModel):
 
 
 class AcceleratorModel(StrictModel):
-    """An accelerator of a server with its own network ports, so that it can be replaced separately."""
+    """An accelerator with its own network ports, so that it can be replaced without replacing its server."""
 
     name: Name = Field(description="Name of the accelerator.")
     nics: tuple[Name, ...] = Field(
@@ -266,12 +265,12 @@ class ServerModel(StrictModel):
 
     @property
     def risks(self) -> frozenset[str]:
-        """All risk groups of the server."""
+        """Names of the risk groups of the server: servers in one group can fail together."""
         return frozenset(self.risk_groups) | ({self.risk_group} if self.risk_group is not None else frozenset())
 
 
 class JobModel(StrictModel):
-    """A job on servers or accelerators, and the topology that connects its members."""
+    """A job on servers or accelerators, and the topology of the links between them."""
 
     name: Name = Field(description="Name of the job.")
     members: tuple[Name, ...] = Field(min_length=2, description="Servers or accelerators, in rank order.")

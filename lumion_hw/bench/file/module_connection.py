@@ -40,7 +40,7 @@ _RETRY_S = 0.1
 
 @dataclass(frozen=True)
 class ModuleConnection:
-    """A valid address of a module that is not on a byte stream: scheme, target and options."""
+    """A parsed address of a pluggable module on I2C or in a memory file: scheme, target and options."""
 
     scheme: str
     rest: str
@@ -55,7 +55,7 @@ class ModuleConnection:
     def device(
         self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
     ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-        """Return the connection for a CMIS driver, not yet open, and the adapter if socket signals are wired to it."""
+        """Return the unopened connection for a CMIS driver, and the adapter if socket signals are wired to it."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearPages
 
@@ -68,7 +68,7 @@ class ModuleConnection:
         return BridgedI2c(adapter), adapter if isinstance(adapter, PinnedAdapter) and pins else None
 
     def registers(self, clock: Clock, name: str) -> RegisterAccess:
-        """Return the connection for an SFP+ driver, not yet open."""
+        """Return the unopened connection for an SFP+ driver."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearFile
 
@@ -100,7 +100,7 @@ class ModuleConnection:
 
 
 def module_connection(address: str) -> ModuleConnection | None:
-    """Return the connection for the address of a module; ``None`` for an address of a byte stream.
+    """Return the connection for a module address; ``None`` for an address of a byte stream (TCP, serial line, VISA).
 
     Raises:
         ConfigError: The address has the scheme of a module, but is not valid.
@@ -134,7 +134,7 @@ def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:
 
 
 def checked_module_address(address: str) -> str:
-    """Return the address of a module unchanged.
+    """Check the address of a module, and return the address unchanged.
 
     Raises:
         ValueError: The text is not a valid address of a module or a link.
@@ -161,7 +161,7 @@ class PluggableModel(DeviceModel):
 
 
 def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> RegisterAccess:
-    """Return the connection for an SFP+ driver, not yet open; a byte-stream link leads to a serial-to-I2C bridge."""
+    """Return the unopened connection for an SFP+ driver. A link is taken to lead to a serial-to-I2C bridge."""
     if isinstance(link, ModuleConnection):
         return link.registers(clock, name)
     from lumion_hw.sessions.module.sc18im700 import Sc18im700
@@ -172,7 +172,7 @@ def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> 
 def module_device(
     link: Link | ModuleConnection, clock: Clock, name: str, pins: Mapping[str, int] | None
 ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-    """Return the connection for a CMIS driver, not yet open, and the adapter if socket signals are wired to it."""
+    """Return the unopened connection for a CMIS driver, and the adapter if socket signals are wired to it."""
     if isinstance(link, ModuleConnection):
         return link.device(clock, name, pins)
     from lumion_hw.sessions.module.paged_i2c import BridgedI2c

@@ -34,13 +34,14 @@ class ModuleOptics:
         formats: Supported line formats, the preferred one first.
         polarizations: Number of polarizations of the signal: 2 for a coherent module.
         emits_nm: Wavelength of the transmitter, in nm.
-        receives_nm: Shortest and longest wavelength of the receiver, in nm; if coherent, it must also be tuned to it.
+        receives_nm: Shortest and longest wavelength of the receiver, in nm. A coherent receiver must also be tuned.
         launch_dbm: Transmitter power in dBm, summed over polarizations.
         sensitivity_dbm: Smallest receiver power, in dBm.
         overload_dbm: Largest receiver power, in dBm.
         launch_osnr_db: OSNR in 0.1 nm at the transmitter, in dB.
         ample_dbm: Receiver power above which the OSNR ``required_osnr_db`` of the format suffices, in dBm.
-        clean_osnr_db: Required OSNR in 0.1 nm, in dB, at ``sensitivity_dbm``; linear between there and ``ample_dbm``.
+        clean_osnr_db: Required OSNR in 0.1 nm at ``sensitivity_dbm``, in dB. At powers between ``sensitivity_dbm`` and
+            ``ample_dbm`` the required OSNR is interpolated linearly.
         max_pdl_db: Largest allowed polarization-dependent loss, in dB; ``None`` for no limit.
         max_dgd_ps: Largest allowed differential group delay, in ps; ``None`` for no limit.
     """
@@ -59,12 +60,7 @@ class ModuleOptics:
     max_dgd_ps: float | None = None
 
     def required_osnr_db(self, used: ModuleFormat, received_dbm: float) -> float | None:
-        """Return the OSNR in 0.1 nm that the receiver needs at a given power; ``None`` if noise is no limit.
-
-        Args:
-            used: The line format.
-            received_dbm: Power at the receiver, in dBm.
-        """
+        """Return the OSNR in 0.1 nm that the receiver needs at ``received_dbm``; ``None`` if noise is no limit."""
         ample_osnr_db = used.required_osnr_db
         if ample_osnr_db is None or self.ample_dbm is None or self.clean_osnr_db is None:
             return ample_osnr_db

@@ -29,7 +29,6 @@ class Registration:
     entry: EntryPoint
 
     def __str__(self) -> str:
-        """Return the registering package and the entry point as text."""
         return f"package {self.package}, entry point '{self.entry.name} = {self.entry.value}'"
 
 
@@ -44,7 +43,6 @@ def registrations(group: str) -> dict[str, list[Registration]]:
 
 @lru_cache(maxsize=8)
 def _sources(group: str, _path: tuple[str, ...]) -> dict[str, list[Registration]]:
-    """Return the entry points of a group. ``_path`` (``sys.path``) serves only as cache key."""
     sources: dict[str, list[Registration]] = {}
     own = tuple(_checkout_entries(group))
     for source in (*own, *_installed(group, excluded=OWN if own else None)):

@@ -18,7 +18,7 @@ from lumion_hw.bench.file.checks import Path
 MAX_DEPTH = 20
 MAX_KEYS = 10_000
 MAX_VALUES = 40_000
-"""Largest number of values in a file, to limit processing time; far above the channels of the largest mesh."""
+"""Largest number of values in a file, to limit processing time; the file of the largest mesh has far fewer."""
 _PREFIX = "tag:yaml.org,2002:"
 
 
@@ -40,7 +40,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class YamlFault:
-    """Content that a bench file must not have, and the path of the mapping or value where it stands."""
+    """Content that a bench file must not have, and the path of the mapping or value that contains it."""
 
     path: Path
     place: Place
@@ -62,7 +62,7 @@ class Document:
     faults: list[YamlFault] = field(default_factory=list)
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """Return the position of a value or its key; for a path not in the file, of the nearest enclosing value."""
+        """Return the position of a value or its key. For a path not in the file, take the nearest enclosing value."""
         for length in range(len(path), -1, -1):
             marks = self.marks.get(path[:length])
             if marks is not None:
@@ -143,7 +143,6 @@ def _place(mark: yaml.Mark | None) -> Place:
 
 
 def _syntax_fault(error: yaml.MarkedYAMLError) -> YamlFault:
-    """Return a parser error as a fault with a one-line message, at the position where the parser stopped."""
     problem = str(error.problem)
     if "'\\t'" in problem:
         problem = "expected spaces, found a tab: YAML allows no tabs for indentation or between key and value"
@@ -153,7 +152,6 @@ def _syntax_fault(error: yaml.MarkedYAMLError) -> YamlFault:
 
 
 def _value(document: Document, node: yaml.Node, path: Path, key: Place | None) -> object:
-    """Return a node as plain data and store its position in the document."""
     document.marks[path] = Marks(key, _place(node.start_mark))
     if isinstance(node, yaml.MappingNode):
         _refuse_tag(document, node, path, "map")
@@ -196,7 +194,6 @@ def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[obj
 
 
 def _scalar(document: Document, node: yaml.Node, path: Path) -> object:
-    """Return a scalar converted to its resolved type."""
     text = str(node.value)
     tag = node.tag.removeprefix(_PREFIX)
     try:

@@ -33,9 +33,9 @@ class FibreAmplifierModel(DeviceModel):
 def _open(name: str, model: FibreAmplifierModel, link: Link, clock: Clock) -> OpticalAmplifier:
     from lumion_hw.drivers.amplifiers.amonics_aedfa import AmonicsAedfa
 
-    amplifier = AmonicsAedfa(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
-    amplifier.open()
-    return amplifier
+    return model.open_device(
+        AmonicsAedfa(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
+    )
 
 
 def _emulate(bench: EmulatedBench, name: str, model: FibreAmplifierModel) -> EmulatedAedfa:

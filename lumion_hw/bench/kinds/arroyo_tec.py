@@ -53,9 +53,7 @@ class TemperatureControllerModel(DeviceModel):
 def _open(name: str, model: TemperatureControllerModel, link: Link, clock: Clock) -> TemperatureController:
     from lumion_hw.drivers.temperature.arroyo_tec import ArroyoTec
 
-    controller = ArroyoTec(link, clock, device=name, expected_serial=model.serial)
-    controller.open()
-    return model.set_up(controller)
+    return model.open_device(ArroyoTec(link, clock, device=name, expected_serial=model.serial))
 
 
 def _emulate(bench: EmulatedBench, name: str, model: TemperatureControllerModel) -> EmulatedArroyoTec:

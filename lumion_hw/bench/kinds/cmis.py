@@ -52,9 +52,10 @@ _OPTICS: Mapping[str, ModuleOptics] = {
 }
 """Optical data for the planning of circuits, by profile of the module.
 
-400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR, and needs 26 dB OSNR from -12 dBm on; PDL of 2.5 dB
-and PMD of 10 ps each cause their full penalty, and a DGD of 20 ps loses the lock. ZR+: 24 dB OSNR (OpenROADM, 400G).
-DR4: IEEE 802.3 clause 124, per lane; two paths combined at a receiver may differ by a tenth of a symbol at 53.1 GBd.
+400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR; above -12 dBm, 26 dB OSNR suffice. The full penalty
+is reached at a PDL of 2.5 dB or a PMD of 10 ps; at a DGD of 20 ps the receiver loses its lock. ZR+: 24 dB OSNR
+(OpenROADM, 400G). DR4: IEEE 802.3 clause 124, per lane; two paths combined at a receiver may differ by a tenth of a
+symbol at 53.1 GBd.
 """
 
 
@@ -182,20 +183,20 @@ def _open(name: str, model: CmisModel, link: Link | ModuleConnection, clock: Clo
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     device, pins = module_device(link, clock, name, None if model.pins is None else model.pins.wired())
-    module = CmisTransponder(
-        device,
-        clock,
-        device=name,
-        expected_vendor=model.vendor,
-        expected_part_number=model.part_number,
-        expected_serial=model.serial,
-        quirks={"power_request": model.power_request},
-        lane=model.media_lane,
-        hold_off_s=model.hold_off_s,
-        pins=pins,
+    return model.open_device(
+        CmisTransponder(
+            device,
+            clock,
+            device=name,
+            expected_vendor=model.vendor,
+            expected_part_number=model.part_number,
+            expected_serial=model.serial,
+            quirks={"power_request": model.power_request},
+            lane=model.media_lane,
+            hold_off_s=model.hold_off_s,
+            pins=pins,
+        )
     )
-    module.open()
-    return module
 
 
 def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
@@ -250,7 +251,6 @@ def _faults() -> tuple[ScriptedFault, ...]:
 
 
 def _module_fault(name: str) -> ScriptedFault:
-    """Return the scripted fault that triggers the fault of the same name in the emulated module."""
     from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
     from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 

@@ -32,9 +32,7 @@ class ItlaModel(DeviceModel):
 def _open(name: str, model: ItlaModel, link: Link, clock: Clock) -> TunableLaser:
     from lumion_hw.drivers.lasers.itla import ItlaLaser
 
-    laser = ItlaLaser(link, clock, device=name, expected_serial=model.serial)
-    laser.open()
-    return laser
+    return model.open_device(ItlaLaser(link, clock, device=name, expected_serial=model.serial))
 
 
 def _emulate(bench: EmulatedBench, name: str, model: ItlaModel) -> Itla:

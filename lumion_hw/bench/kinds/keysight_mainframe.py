@@ -150,7 +150,6 @@ def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
 
 
 def _check_laser(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the mainframe of a laser has a slot 0 and that no other laser uses this slot."""
     device, path = bench.devices[name], ("devices", name, "mainframe")
     mainframe = device.get("mainframe")
     if not isinstance(mainframe, str):
@@ -176,19 +175,17 @@ def _check_laser(bench: BenchData, name: str) -> Iterator[Check]:
 def _open_meter(name: str, model: MainframeMeterModel, link: Link, clock: Clock) -> PowerMeter:
     from lumion_hw.drivers.meters.keysight_816x import Keysight816x
 
-    meter = Keysight816x(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
-    meter.open()
-    return model.set_up(meter)
+    return model.open_device(
+        Keysight816x(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
+    )
 
 
 def _open_laser(name: str, model: KeysightLaserModel, link: Link, clock: Clock) -> TunableLaser:
     from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
 
-    laser = KeysightLaser(
-        link, clock, device=name, expected_model=model.model, expected_serial=model.serial, pin=model.pin
+    return model.open_device(
+        KeysightLaser(link, clock, device=name, expected_model=model.model, expected_serial=model.serial, pin=model.pin)
     )
-    laser.open()
-    return laser
 
 
 def _emulate_meter(bench: EmulatedBench, name: str, model: MainframeMeterModel) -> EmulatedKeysight816x:

@@ -64,9 +64,9 @@ def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
 def _open(name: str, model: AttenuatorModel, link: Link, clock: Clock) -> VariableAttenuator:
     from lumion_hw.drivers.attenuators.keysight_n776x import KeysightN776x
 
-    attenuator = KeysightN776x(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
-    attenuator.open()
-    return model.set_up(attenuator)
+    return model.open_device(
+        KeysightN776x(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
+    )
 
 
 def _emulate(bench: EmulatedBench, name: str, model: AttenuatorModel) -> EmulatedN776xA:

@@ -30,9 +30,9 @@ class StabilizerModel(DeviceModel):
 def _open(name: str, model: StabilizerModel, link: Link, clock: Clock) -> PolarizationOptimizer:
     from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
 
-    stabilizer = KeysightN7785C(link, clock, device=name, expected_serial=model.serial, settle_s=model.settle_s)
-    stabilizer.open()
-    return stabilizer
+    return model.open_device(
+        KeysightN7785C(link, clock, device=name, expected_serial=model.serial, settle_s=model.settle_s)
+    )
 
 
 def _emulate(bench: EmulatedBench, name: str, model: StabilizerModel) -> EmulatedKeysightN7785C:

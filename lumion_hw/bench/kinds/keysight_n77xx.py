@@ -48,9 +48,9 @@ def _channels(device: Mapping[Any, Any]) -> tuple[int, str] | None:
 def _open(name: str, model: PowerMeterModel, link: Link, clock: Clock) -> PowerMeter:
     from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
 
-    meter = KeysightN77xx(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
-    meter.open()
-    return model.set_up(meter)
+    return model.open_device(
+        KeysightN77xx(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
+    )
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PowerMeterModel) -> EmulatedKeysightN77xx:

@@ -60,13 +60,13 @@ def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polar
     from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 
     is_serial = serial_baud(link.name) is not None
-    polarimeter = NovoptelPm1000(link, clock, device=name, serial_line=is_serial, expected_serial=model.serial)
-    polarimeter.open()
-    return model.set_up(polarimeter)
+    return model.open_device(
+        NovoptelPm1000(link, clock, device=name, serial_line=is_serial, expected_serial=model.serial)
+    )
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000:
-    """Return an emulated polarimeter. The fibre before it rotates the polarization, by a fixed random rotation."""
+    """Return an emulated polarimeter. The fibre in front of it adds a fixed, random polarization rotation."""
     import numpy as np
 
     from lumion_hw.emulator.optics.polarization import rotation_of_stokes

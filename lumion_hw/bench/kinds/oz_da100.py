@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
@@ -34,16 +33,10 @@ class MotorAttenuatorModel(PartModel):
     )
 
 
-def _channels(_device: Mapping[Any, Any]) -> tuple[int, str]:
-    return 1, "oz-da100"
-
-
 def _open(name: str, model: MotorAttenuatorModel, link: Link, clock: Clock) -> VariableAttenuator:
     from lumion_hw.drivers.attenuators.oz_da100 import OzDa100
 
-    attenuator = OzDa100(link, clock, device=name, attenuation_max_db=model.attenuation_max_db)
-    attenuator.open()
-    return attenuator
+    return model.open_device(OzDa100(link, clock, device=name, attenuation_max_db=model.attenuation_max_db))
 
 
 def _emulate(bench: EmulatedBench, name: str, model: MotorAttenuatorModel) -> EmulatedDa100:
@@ -76,5 +69,5 @@ KIND = DeviceKind(
     baud=9600,
     wire="pty",
     queries=lambda: (DiscoveryQuery("OZ Optics DA-100 (D)", (9600,), b"D\r\n", _identify),),
-    channels=_channels,
+    channels=lambda _: (1, "oz-da100"),
 )

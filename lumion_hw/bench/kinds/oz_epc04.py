@@ -33,13 +33,10 @@ class PolarizationControllerModel(DeviceModel):
 def _open(name: str, model: PolarizationControllerModel, link: Link, clock: Clock) -> PolarizationController:
     from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 
-    controller = OzEpc04(link, clock, device=name, settle_s=model.settle_s)
-    controller.open()
-    return controller
+    return model.open_device(OzEpc04(link, clock, device=name, settle_s=model.settle_s))
 
 
 def _emulate(bench: EmulatedBench, name: str, _model: PolarizationControllerModel) -> Epc04:
-    """Return an emulated controller that acts on the inputs that the wiring connects to it, if any."""
     from lumion_hw.emulator.optics.polarization import Squeezers
     from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 

@@ -37,16 +37,16 @@ class MatrixSwitchModel(PartModel):
 def _open(name: str, model: MatrixSwitchModel, link: Link, clock: Clock) -> OpticalSwitch:
     from lumion_hw.drivers.switches.polatis import Polatis
 
-    switch = Polatis(
-        link,
-        clock,
-        device=name,
-        expected_serial=model.serial,
-        expected_size=(model.n_inputs, model.n_outputs),
-        settle_s=model.settle_s,
+    return model.open_device(
+        Polatis(
+            link,
+            clock,
+            device=name,
+            expected_serial=model.serial,
+            expected_size=(model.n_inputs, model.n_outputs),
+            settle_s=model.settle_s,
+        )
     )
-    switch.open()
-    return switch
 
 
 def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> EmulatedPolatis:

@@ -72,7 +72,6 @@ def channels_of_module(module: str) -> int:
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check the heaters, that the mesh uses no photodiodes, and that the modules have enough channels."""
     yield from heater_check(bench, name)
     yield from compliance_check(bench, name)
     if bench.mesh.get("controller") != name:
@@ -114,7 +113,6 @@ def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshContr
 
 
 def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolChain:
-    """Return an emulated chain, by default with as many modules as the mesh needs."""
     from lumion_hw.emulator.mesh.qontrol import (
         BAUD,
         OPEN,
@@ -129,13 +127,19 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
     names = model.modules or tuple(f"Q8iv-{first + k:04X}" for k in range(1, -(-bench.n_channels // 8) + 1))
     modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (each.partition("-") for each in names)]
     loads = [OPEN] * sum(module.n_channels for module in modules)
-    if name == bench.spec.controller:
-        truth = bench.world.truth
-        for heater, channel in enumerate(bench.spec.heater_channels):
-            if channel == NO_CHANNEL:
-                continue
-            ohm, rise = float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater])
-            loads[channel] = HeaterLoad(ohm, rise)
+    truth = bench.world.truth
+
+    def heater_loads() -> dict[int, HeaterLoad]:
+        """Return the present load of every channel with a heater."""
+        wired = enumerate(bench.spec.heater_channels) if name == bench.spec.controller else ()
+        return {
+            channel: HeaterLoad(float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater]))
+            for heater, channel in wired
+            if channel != NO_CHANNEL
+        }
+
+    for channel, load in heater_loads().items():
+        loads[channel] = load
     chain = QontrolChain(
         name,
         bench.clock,
@@ -146,11 +150,16 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
         profile=ChainProfile(reply_mode=ReplyMode.USB1, baud=BAUD),
     )
     bench.world.before_reading.append(chain.advance)
+
+    def age(_: float) -> None:
+        for channel, load in heater_loads().items():
+            chain.age_load(channel, load)
+
+    bench.slow_drift.on_change.append(age)
     return chain
 
 
 def _number(text: str) -> int | None:
-    """Return the serial number of a module; ``None`` for ``****``."""
     return None if text.startswith("*") else int(text, 16)
 
 

@@ -33,13 +33,10 @@ class SantecMeterModel(TriggeredMeterModel):
 def _open(name: str, model: SantecMeterModel, link: Link, clock: Clock) -> PowerMeter:
     from lumion_hw.drivers.meters.santec_mpm import SantecMpm
 
-    meter = SantecMpm(link, clock, device=name, expected_serial=model.serial)
-    meter.open()
-    return model.set_up(meter)
+    return model.open_device(SantecMpm(link, clock, device=name, expected_serial=model.serial))
 
 
 def _emulate(bench: EmulatedBench, name: str, model: SantecMeterModel) -> EmulatedSantecMpm:
-    """Return an emulated meter with one module, whose ports are channels 1 to 4."""
     from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
 
     def light(module: int, port: int, at_s: float) -> Light:

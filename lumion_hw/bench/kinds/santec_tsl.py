@@ -54,21 +54,20 @@ class SantecLaserModel(DeviceModel):
 def _open(name: str, model: SantecLaserModel, link: Link, clock: Clock) -> TunableLaser:
     from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
 
-    laser = SantecTsl(
-        link,
-        clock,
-        device=name,
-        expected_model=model.model,
-        expected_serial=model.serial,
-        limits_nm=_pair(model.wavelength_min_nm, model.wavelength_max_nm),
-        limits_dbm=_pair(model.power_min_dbm, model.power_max_dbm),
+    return model.open_device(
+        SantecTsl(
+            link,
+            clock,
+            device=name,
+            expected_model=model.model,
+            expected_serial=model.serial,
+            limits_nm=_pair(model.wavelength_min_nm, model.wavelength_max_nm),
+            limits_dbm=_pair(model.power_min_dbm, model.power_max_dbm),
+        )
     )
-    laser.open()
-    return laser
 
 
 def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
-    """Return two limits as a pair; ``None`` if the bench file gives no limits."""
     return None if low is None or high is None else (low, high)
 
 

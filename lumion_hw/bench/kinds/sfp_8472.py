@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _WINDOWS_NM = ((840.0, 860.0), (1260.0, 1355.0), (1530.0, 1565.0))
 """Wavelength ranges of receivers for 10GBASE-SR, -LR and -ER (IEEE 802.3, clause 52)."""
 _WINDOW_NM = 10.0
-"""Half width of the receiver's wavelength range for modules outside these ranges (assumed)."""
+"""Half width of the receiver's wavelength range for modules at wavelengths outside ``_WINDOWS_NM`` (assumed)."""
 _MAX_SKEW_PS = 20.0
 """Largest delay in ps between two paths combined at a receiver: a fifth of a bit at 10 Gb/s (assumed)."""
 
@@ -108,15 +108,15 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
 def _open(name: str, model: SfpModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
 
-    module = SfpTransponder(
-        module_registers(link, clock, name),
-        clock,
-        device=name,
-        expected_serial=model.serial,
-        accept_wrong_checksums=model.accept_wrong_checksums,
+    return model.open_device(
+        SfpTransponder(
+            module_registers(link, clock, name),
+            clock,
+            device=name,
+            expected_serial=model.serial,
+            accept_wrong_checksums=model.accept_wrong_checksums,
+        )
     )
-    module.open()
-    return module
 
 
 def _emulate(bench: EmulatedBench, name: str, model: SfpModel) -> I2cBridge:

@@ -41,7 +41,6 @@ class LineServerModel(DeviceModel):
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that the mesh uses no photodiodes or drive channels and has as many PUCs as the server controls."""
     if bench.mesh.get("controller") != name:
         return
     for key, missing in (("monitor_ports", "photodiodes"), ("heater_channels", "drive channels")):

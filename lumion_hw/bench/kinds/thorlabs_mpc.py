@@ -38,16 +38,16 @@ class PaddlesModel(DeviceModel):
 def _open(name: str, model: PaddlesModel, link: Link, clock: Clock) -> PolarizationController:
     from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 
-    controller = ThorlabsMpc(
-        link,
-        clock,
-        device=name,
-        model=model.model,
-        velocity_percent=model.velocity_percent,
-        settle_s=model.settle_s,
+    return model.open_device(
+        ThorlabsMpc(
+            link,
+            clock,
+            device=name,
+            model=model.model,
+            velocity_percent=model.velocity_percent,
+            settle_s=model.settle_s,
+        )
     )
-    controller.open()
-    return controller
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PaddlesModel) -> Mpc320:

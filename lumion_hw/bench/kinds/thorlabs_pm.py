@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -36,23 +35,19 @@ class ThorlabsMeterModel(MeterModel):
     )
 
 
-def _channels(_device: Mapping[Any, Any]) -> tuple[int, str]:
-    return 1, "thorlabs-pm"
-
-
 def _open(name: str, model: ThorlabsMeterModel, link: Link, clock: Clock) -> PowerMeter:
     from lumion_hw.drivers.meters.thorlabs_pm import ThorlabsPm
 
-    meter = ThorlabsPm(
-        link,
-        clock,
-        device=name,
-        expected_model=model.model,
-        expected_serial=model.serial,
-        sample_s=model.sample_s,
+    return model.open_device(
+        ThorlabsPm(
+            link,
+            clock,
+            device=name,
+            expected_model=model.model,
+            expected_serial=model.serial,
+            sample_s=model.sample_s,
+        )
     )
-    meter.open()
-    return model.set_up(meter)
 
 
 def _emulate(bench: EmulatedBench, name: str, model: ThorlabsMeterModel) -> ThorlabsPm100:
@@ -89,5 +84,5 @@ KIND = DeviceKind(
     hislip=True,
     scpi=ScpiIdentity("thorlabs", "PM(100(D|A|USB)|400|101|160)$", names_model=True),
     faults=_faults,
-    channels=_channels,
+    channels=lambda _: (1, "thorlabs-pm"),
 )

@@ -40,17 +40,17 @@ class SpectrumAnalyzerModel(DeviceModel):
 def _open(name: str, model: SpectrumAnalyzerModel, link: Link, clock: Clock) -> SpectrumAnalyzer:
     from lumion_hw.drivers.analyzers.yokogawa_aq6370 import YokogawaAq6370
 
-    analyzer = YokogawaAq6370(
-        link,
-        clock,
-        device=name,
-        expected_model=model.model,
-        expected_serial=model.serial,
-        user=model.user,
-        password_env=model.password_env,
+    return model.open_device(
+        YokogawaAq6370(
+            link,
+            clock,
+            device=name,
+            expected_model=model.model,
+            expected_serial=model.serial,
+            user=model.user,
+            password_env=model.password_env,
+        )
     )
-    analyzer.open()
-    return analyzer
 
 
 def _emulate(bench: EmulatedBench, name: str, model: SpectrumAnalyzerModel) -> EmulatedAq6370:

@@ -21,7 +21,7 @@ MAX_IMBALANCE_DB = 0.5
 _PDL_PENALTY = (0.8, 2.5)
 """Penalty of 0.8 dB at 2.5 dB of polarization-dependent loss, growing with its square (product page 02313LHH)."""
 _DGD_PENALTY = (0.5, 10.0)
-"""Penalty of 0.5 dB at 10 ps of delay between the polarizations, growing with its square (same page)."""
+"""Penalty of 0.5 dB at 10 ps of delay between the polarizations, growing with its square (02313LHH as well)."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class LinkBudget:
         return self.overload_dbm - self.received_dbm
 
     def idle_leaks_above(self, level_db: float) -> tuple[Leakage, ...]:
-        """Return the idle receivers that get more of this circuit's light than a limit relative to its own receiver."""
+        """Return the idle receivers where this circuit's light, relative to its own receiver, exceeds a limit in dB."""
         return tuple(leak for leak in self.leakage if leak.is_idle and leak.level_db > level_db)
 
     @property
@@ -156,13 +156,7 @@ class BudgetViolation:
 
 
 def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterator[BudgetViolation]:
-    """Yield every value of a link budget that violates a limit, the most important first.
-
-    Args:
-        request: The request.
-        budget: The budget.
-        hops: Number of PUCs on the longest arm.
-    """
+    """Yield every value of a link budget that violates a limit, the most important first."""
     margin = f", with {request.min_margin_db:g} dB of margin" if request.min_margin_db else ""
     margin_field = "min_margin_db" if request.min_margin_db else None
     crosstalk_db = MAX_EXCLUSIVE_CROSSTALK_DB if request.exclusive else MAX_CROSSTALK_DB

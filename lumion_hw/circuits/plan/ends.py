@@ -22,7 +22,6 @@ class CircuitEnds:
     """Both ends of a circuit, checked to be compatible.
 
     Attributes:
-        request: The request.
         entries: Fibres from the transmitter to the mesh, one per arm.
         exits: Fibres from the mesh to the receiver, in the order of the entries.
         sender: Optical properties of the transmitting module.

@@ -33,7 +33,7 @@ class RoutedCircuit:
     Attributes:
         ends: Modules and fibres at both ends.
         paths: Path of each arm.
-        trims: Trim of each arm, or ``None``.
+        trims: Trim (added loss) of each arm, or ``None``.
     """
 
     ends: CircuitEnds
@@ -184,7 +184,6 @@ class LinkBudgetSolver:
         return _db((brightest / max(dimmest, 1e-12)) ** 2)
 
     def _receiver_columns(self, index: int) -> list[int]:
-        """Return the columns, in arrays by receiver port, of the ports where a circuit ends."""
         return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:

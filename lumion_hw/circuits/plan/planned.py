@@ -49,7 +49,7 @@ class CircuitArm:
         path: The PUCs of the arm.
         loss_db: Predicted loss of the mesh from fibre to fibre, trims included.
         loss_sigma_db: Standard error of this loss.
-        trim: Trim of the arm, or ``None``.
+        trim: Trim (added loss) of the arm, or ``None``.
         shortest_hops: Number of PUCs on the shortest path between its ports in an empty mesh.
     """
 
@@ -77,7 +77,6 @@ class PlannedCircuit:
     """One circuit of a plan.
 
     Attributes:
-        request: The request.
         arms: Paths of the circuit through the mesh; if there are two, that of x polarization first.
         budget: The expected power and signal quality.
         strategy: How the polarization is handled.
@@ -145,8 +144,8 @@ class CircuitPlan:
     Attributes:
         circuits: One circuit per request, in order.
         routing: States of the PUCs used, and how far the cost may be from that of the best routing.
-        states: State of every PUC that can be set, parked ones included; for a PUC that couples partly, the nearer of
-            bar and cross.
+        states: State of every PUC that can be set, including unused PUCs, which are parked; for a PUC that couples
+            partly, the nearer of bar and cross.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         active: Circuits that were active before and keep their paths; their budgets include the new circuits.
         heat_mw: Heat of all heaters together.

@@ -36,11 +36,11 @@ _BELOW_OVERLOAD_DB = 1.0
 _MAX_TRIMS = 5
 """Maximum number of PUCs of an arm tried for a trim; the search stops earlier at ``_DARK_ENOUGH_DB``."""
 _DARK_ENOUGH_DB = -35.0
-"""Stray light at receivers up to which a trim is accepted without trying further PUCs."""
+"""Stray light at receivers in dB, relative to the arm, up to which a trim is accepted without trying further PUCs."""
 _EXPLAIN_S = 10.0
 """Time to find the few conflicting circuits if there are no routes for all."""
 _ALTERNATIVES_S = 60.0
-"""Time limit for trying other pairings of arms and other lengths."""
+"""Time limit for trying other pairings of inputs and outputs, and other path lengths."""
 _ROUNDS = 4
 """Maximum number of routings tried until every circuit keeps its hop limit."""
 _DARKER_ROUNDS = 3
@@ -93,7 +93,6 @@ def plan_circuits(
 
 
 def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
-    """Return the time limits for a route search that starts now."""
     until_s = time.monotonic() + _ALTERNATIVES_S
     return PlanningEffort(improve_s, _EXPLAIN_S, lambda: time.monotonic() >= until_s, progress)
 
@@ -112,18 +111,7 @@ def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshT
 
 
 class _Planner:
-    """Makes one plan of circuits: routes, heater settings and link budgets.
-
-    Args:
-        model: The bench.
-        wiring: Fibres of the bench.
-        mesh: The mesh.
-        planning: Data that planning derives from the calibration record.
-        requests: The circuits.
-        fixed: PUC states that must stay.
-        active: Active circuits, which keep their paths.
-        effort: Time limits of the route search.
-    """
+    """Makes one plan of circuits, for the arguments of :func:`plan_circuits`."""
 
     def __init__(
         self,
@@ -321,7 +309,6 @@ class _Planner:
         return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
 
     def _routed_again(self, circuit: PlannedCircuit) -> RoutedCircuit:
-        """Return an active circuit with its present paths, as input for a new link budget."""
         ends = replace(
             circuit_ends(self._model, self._wiring, self._mesh, circuit.request),
             entries=tuple(arm.entry for arm in circuit.arms),

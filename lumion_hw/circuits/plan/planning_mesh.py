@@ -44,11 +44,7 @@ def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
 
 
 class PlanningMesh:
-    """A calibrated mesh with the data that planning needs.
-
-    Args:
-        record: The calibration.
-    """
+    """A calibrated mesh with the data that planning needs."""
 
     def __init__(self, record: CalibrationRecord) -> None:
         self.known = CalibratedMesh.from_record(record)
@@ -77,8 +73,8 @@ class PlanningMesh:
     def input_loss_db(self, wiring: Wiring, entry: InputPath, typical_db: float) -> tuple[float, float]:
         """Return the loss of one polarization from the fibre into the mesh at an input, and its standard error.
 
-        If one module sent light into two ports during calibration, the record relates each port to the module's full
-        power and has only the first port's loss. The other port's loss follows from the powers that entered the mesh.
+        If one module fed two ports during calibration, the record contains only the first port's loss. The other port's
+        loss follows from the ratio of the powers that entered the mesh.
 
         Args:
             wiring: All fibres of the bench.

@@ -18,7 +18,6 @@ class BudgetError(CircuitError):
 
     Args:
         message: Name of the circuit and the violated limits.
-        request: The request.
         violations: All values that fail.
         nearest: The request with limits that the best plan found would meet; ``None`` if other limits do not help.
         hint: Recommended action.
@@ -51,12 +50,7 @@ _REMEDIES = {
 
 
 def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -> BudgetError:
-    """Return the error for a circuit whose link budget fails, given the plan that came closest to its limits.
-
-    Args:
-        circuit: The circuit as it would be.
-        problems: Violated limits of the circuit.
-    """
+    """Return the error for a circuit whose link budget fails, given the plan that came closest to its limits."""
     request, budget = circuit.request, circuit.budget
     relaxed = {
         violation.field: _relaxed_limit(violation, request) for violation in problems if violation.field is not None
@@ -84,7 +78,6 @@ def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -
 
 
 def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
-    """Return the devices in a circuit's fibres that block its light."""
     paths = [path for arm in circuit.arms for path in (arm.entry, arm.exit)]
     names = [
         part.device

@@ -20,7 +20,7 @@ HopLimits = list[int | None]
 """Largest number of PUCs on the longest arm of each circuit; ``None`` without a limit."""
 
 _RESCUE_S = 2.0
-"""Time for the exact search after the fast search has failed: a recovery is waiting and can try other spares."""
+"""Time for the exact search after the fast search has failed; short, as a waiting recovery can try other spares."""
 _RESERVED_DB = 1000.0
 """Surcharge of a PUC that is reserved for another circuit, in dB of loss; more than any route can save."""
 _AVOIDED_DB = 2.0
@@ -50,7 +50,6 @@ class RouteFinder:
     """Finds routes for new circuits next to existing ones.
 
     Args:
-        mesh: The mesh.
         planning: Data that planning derives from the calibration record.
         ends: Ends of each new circuit.
         fixed: PUC states that must stay.
@@ -58,9 +57,6 @@ class RouteFinder:
         exclusive: Active circuits whose PUCs no other circuit is allowed to use.
         trimmed: PUCs that couple only part of the light, by the path that uses them.
         effort: Time limits of the search.
-
-    Attributes:
-        ends: Ends of each circuit.
     """
 
     def __init__(

@@ -25,7 +25,6 @@ class Trimmer:
     """Chooses PUCs that trim arms, so that the diverted light does least harm.
 
     Attributes:
-        mesh: The mesh.
         planning: Data that planning derives from the calibration record.
         wiring: Fibres at the ports.
         states: State of every PUC.
@@ -41,12 +40,7 @@ class Trimmer:
     paths: Sequence[Path]
 
     def options(self, path: Path, loss_db: float) -> list[ArmTrim]:
-        """Return the trims that add a given loss to a path; those with the least stray light at receivers first.
-
-        Args:
-            path: The arm to trim.
-            loss_db: Loss to add to the arm.
-        """
+        """Return the trims that add a given loss to a path; those with the least stray light at receivers first."""
         if not 0.0 < loss_db <= MAX_TRIM_DB:
             return []
         power_share = 10.0 ** (-loss_db / 10.0)

@@ -128,7 +128,6 @@ def verify(
 
 
 def _truth_document(bench: Bench, record: Any) -> dict[str, Any]:
-    """Compare a calibration record with the true parameters of the emulated bench."""
     import numpy as np
 
     from calibration.report.hidden_truth import compare

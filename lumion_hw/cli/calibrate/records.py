@@ -71,7 +71,6 @@ def show(record: str, as_json: bool) -> None:
 
 
 def _identity(record: CalibrationRecord) -> dict[str, Any]:
-    """Return a calibration record's identity, and the names of its optional contents."""
     kernel = record.crosstalk.kernel if record.crosstalk else None
     return {
         "record_id": record.record_id,
@@ -86,7 +85,6 @@ def _identity(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def _text(value: object) -> str:
-    """Return an entry of a calibration record's identity as text."""
     if value is None:
         return "none"
     if isinstance(value, dict):
@@ -144,11 +142,6 @@ def compare(first: str, second: str, tolerance_sigma: float | None, as_json: boo
 
 
 def _out_of_tolerance(result: Comparison, tolerance_sigma: float | None) -> CalibrationError | None:
-    """Return an error if two records differ by more than the tolerance, otherwise ``None``.
-
-    Raises:
-        ConfigError: A tolerance was given, but the records contain no standard errors.
-    """
     if tolerance_sigma is None:
         return None
     if result.worst_rms_sigma is None:

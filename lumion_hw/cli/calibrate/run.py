@@ -107,7 +107,6 @@ def run_command(
 
 
 def _report(record: CalibrationRecord, path: Path, report_file: Path | None, over: Over, as_json: bool) -> int:
-    """Print the result of a calibration, write the report if requested, and return the exit code."""
     from calibration.report.summary import calibration_summary, calibration_text, write_report
 
     summary = calibration_summary(record)
@@ -119,7 +118,6 @@ def _report(record: CalibrationRecord, path: Path, report_file: Path | None, ove
 
 
 def _failure(record: CalibrationRecord, path: Path) -> CalibrationError | None:
-    """Return an error that lists the faults in a calibration record, or ``None`` if the record has none."""
     if not record.faults:
         return None
     return CalibrationError(
@@ -137,7 +135,6 @@ def _command(
     wavelengths_nm: Sequence[float],
     goal: Sequence[str],
 ) -> str:
-    """Return the command line that repeats this calibration run."""
     parts = ["lumion-calibrate", "run", bench_file]
     parts += ["--emulate"] if emulate else []
     parts += ["--endpoints", endpoints] if endpoints else []
@@ -146,7 +143,6 @@ def _command(
 
 
 def _note_how_to_resume(path: Path, progress: RunProgress, command: str, *, resumed: bool) -> None:
-    """Print the stage at which a calibration stopped, and the command that continues or restarts it."""
     from calibration.run.journaled_run import journal_path
 
     if not progress.stage:

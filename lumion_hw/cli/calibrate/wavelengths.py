@@ -10,7 +10,6 @@ _NM = Number("nm", 200.0, 20_000.0)
 
 
 def _wavelengths(context: click.Context, parameter: click.Parameter, text: str) -> tuple[float, ...]:
-    """Parse wavelengths separated by commas."""
     return tuple(_NM.convert(part, parameter, context) for part in text.split(",") if part.strip())
 
 

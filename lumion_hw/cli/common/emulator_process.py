@@ -64,7 +64,6 @@ class EmulatorProcess:
         )
 
     def _last_output(self) -> str:
-        """Return the end of the error output of the emulator."""
         return self.output.read_text(encoding="utf-8", errors="replace").strip()[-_MAX_OUTPUT_CHARS:]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from lumion_hw.cli.common.parameter_type import ParameterType
 
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 _MAX_SHOWN_CHARS = 40
 MAX_DURATION_D = 3660
 """Longest accepted duration, in days."""
@@ -80,3 +82,9 @@ PERIOD = Number("s", 0.05, 86_400.0)
 """Parameter type: time between two readings of a device, in s."""
 TOLERANCE_DB = Number("dB", 0.0, 100.0)
 """Parameter type: largest accepted error, in dB."""
+
+
+def count_option(*names: str, default: int, meaning: str, lowest: int = 1) -> Callable[[CommandT], CommandT]:
+    """Return an option that counts something, from ``lowest`` to ``MAX_COUNT``."""
+    limits = click.IntRange(lowest, MAX_COUNT)
+    return click.option(*names, type=limits, default=default, show_default=True, help=meaning)

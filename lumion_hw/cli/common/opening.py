@@ -66,7 +66,7 @@ def open_bench(
         endpoints: File with the addresses of the devices, written by ``lumion emulate``.
         only: Names of the devices to open; all if not given. Other programs may use the remaining devices.
         aged_s: Simulated age of the emulated chip, in seconds; its slow drift starts at age 0.
-        leave_on_s: Longest time that heaters stay on after the bench is closed; no effect on a bench emulated here.
+        leave_on_s: Longest time that heaters stay on after the bench is closed; ignored with ``emulate``.
 
     Raises:
         ConfigError: Both an emulation and endpoints were requested, or the endpoints file is invalid.
@@ -82,7 +82,7 @@ def open_bench(
 
 
 def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:
-    """Return the devices of a bench file that may have the given channels; ``None`` (all devices) without channels.
+    """Return the names of the devices that may have the given channels; without channels ``None``, for all devices.
 
     Raises:
         ConfigError: A channel belongs to no device; the message suggests similar names.

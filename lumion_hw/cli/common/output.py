@@ -36,7 +36,6 @@ def echo_json(document: Mapping[str, Any], *, single_line: bool = False) -> None
 
 
 def _as_json_value(value: object) -> object:
-    """Convert a dataclass or an array to JSON values, and anything else to text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     to_list = getattr(value, "tolist", None)
@@ -65,7 +64,6 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
-    """Return whether a table column contains only numbers and empty cells."""
     present = [cell for cell in column if cell is not None]
     return bool(present) and all(isinstance(cell, int | float) for cell in present)
 

@@ -1,4 +1,4 @@
-"""Import of commands such that ``calibration`` is this installation's package, even if a local file has that name.
+"""Imports commands so that ``calibration`` means this installation's package, even if a local file has that name.
 
 A lab may have its own ``calibration.py``. Python searches the directory of a script and ``PYTHONPATH`` before the
 installed packages, so it would import the lab's file.

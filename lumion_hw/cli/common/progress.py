@@ -80,11 +80,6 @@ class RunProgress:
         emulated: Whether the bench is emulated; ``None`` to estimate no remaining time.
         quiet: Print nothing unless stderr is a terminal.
         now: Clock, in seconds.
-
-    Attributes:
-        stage: The current stage.
-        done: Completed steps of this stage.
-        total: Number of steps of this stage.
     """
 
     def __init__(self, emulated: bool | None, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
@@ -169,7 +164,6 @@ class RunProgress:
 
 
 def _duration(seconds: float) -> str:
-    """Format a duration in s, min or h."""
     if seconds < 90.0:
         return f"{seconds:.0f} s"
     return f"{seconds / 60.0:.0f} min" if seconds < 5400.0 else f"{seconds / 3600.0:.1f} h"

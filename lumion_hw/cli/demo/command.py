@@ -105,7 +105,6 @@ def omissions(sigma_mrad: float, missing_in_report: Sequence[str]) -> list[str]:
 
 
 def _show_bench(bench: Bench) -> None:
-    """Print a table of the devices of the bench, with their model and serial number as they report them."""
     rows: list[list[object]] = []
     info = bench.mesh.controller.info
     for name, device in bench.model.devices.items():
@@ -135,11 +134,7 @@ def _show_bench(bench: Bench) -> None:
 
 
 class _ResultPrinter:
-    """Prints each result of the demo as soon as it is available.
-
-    Args:
-        bars: Progress display of the run; it ends its current stage before a result is printed.
-    """
+    """Prints each result of the demo as soon as it is available, after closing the bar of the current stage."""
 
     def __init__(self, bars: RunProgress) -> None:
         self._bars = bars

@@ -243,14 +243,12 @@ def _figure_rows(record: CalibrationRecord) -> list[list[object]]:
 
 
 def _misses(record: CalibrationRecord) -> str:
-    """Return the missed goals and the faults of the calibration as a Markdown list."""
     found = headline(record)
     lines = [f"- {markdown(miss)}" for miss in found.misses] + [f"- Fault: {markdown(fault)}" for fault in found.faults]
     return "\n".join(lines) or "No goal was missed, and no fault was found."
 
 
 def _details(title: str, text: str) -> str:
-    """Return a folded section of the report, which the reader can open."""
     return f"<details><summary>{markdown(title)}</summary>\n\n{text}\n\n</details>"
 
 

@@ -135,14 +135,12 @@ def run_demo(
 
 
 def _timeline(bench: Bench, recovery: Recovery) -> str:
-    """Draw the steps of a recovery on a time axis, as SVG."""
     title = f"{bench.model.name}: {recovery.failed} fails and is replaced by {recovery.spare} (simulated time)"
     names, at_ms, sources = zip(*((span.name, span.at_ms, span.source) for span in recovery.spans), strict=True)
     return timeline_svg(title, names, at_ms, sources)
 
 
 def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: str) -> None:
-    """Write a figure of the connected circuits."""
     states = setup.active.routing.states if setup.active else {}
     title = f"{setup.bench.model.name}, {title}"
     write_file(path, "the figure", picture(setup.bench.mesh.topology, states, proofs, title))

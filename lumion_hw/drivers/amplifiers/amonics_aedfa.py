@@ -1,12 +1,13 @@
 """Driver for Amonics AEDFA erbium-doped fibre amplifiers: SCPI-like text at 19200 baud, no ``*IDN?``, no error queue.
 
-The command set is that of the programming manual, as three independent public clients quote it. The package
-``amonics_edfa`` shows replies, line ends, the gap of at least 50 ms between commands, the states (0 off, 1 on, 2 busy,
-4 lock) and queries for the numbers of pumps and monitors. KeckLFC's client of the same name shows units of set points,
-and that some models have no mode query or input monitor, or sometimes ignore the first switching command. The third
-client is a class ``AmonicsEDFA``. An amplifier does not answer unknown queries, so a feature whose query has no reply
-at opening counts as missing. Commands have no reply, so settings are read back. The modes are ACC (current), APC
-(power) and AGC (gain, unverified).
+The commands are those of the programming manual, as three public clients quote it: ``amonics_edfa``, KeckLFC's client
+of the same name, and a class ``AmonicsEDFA``. The first shows replies, line ends, the gap of at least 50 ms between
+commands, the states (0 off, 1 on, 2 busy, 4 lock) and queries for the numbers of pumps and monitors. The second shows
+the units of set points. It also shows that some models have no mode query or no input monitor, and that some ignore the
+first switching command at times.
+
+An amplifier does not answer unknown queries, so a feature whose query has no reply at opening counts as missing.
+Commands have no reply, so settings are read back. The modes are ACC (current), APC (power) and AGC (gain, unverified).
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ MONITORS = {
     "pump current": (":READ:CH:CUR?", ":SENS:CUR:CH1?"),
     "temperature": (":READ:CH:TEMP:BOX?", ":SENS:TEMP:BOX?"),
 }
-"""By kind of monitor, the query for the number of monitors and that for the first reading (in mW, mA or °C)."""
+"""Per kind of monitor: query for the number of monitors, and query for the first monitor (mW, mA or °C)."""
 _SWITCH_S = 5.0
 _REPEAT_S = 1.0
 _POLL_S = 0.1
@@ -120,13 +121,8 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     def open(self) -> None:
         """Open the link, check the identity, and read the modes and monitors of the amplifier.
 
-        A feature whose query gets no reply counts as missing; each such query costs a time-out.
-
-        Raises:
-            ConnectError: The link cannot be opened.
-            DeviceError: The amplifier reports no mode with limits.
-            IdentityError: A different instrument replies.
-            LinkTimeout: There is no reply.
+        A feature whose query gets no reply counts as missing; each such query costs a time-out. Raises the errors of
+        :meth:`Driver.open`, and ``DeviceError`` if the amplifier reports no limits for any mode.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identity = self._checked_identity(self._session.open())
@@ -259,7 +255,6 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         return mode_names
 
     def _reply_or_none(self, query: Callable[[], ValueT]) -> ValueT | None:
-        """Return the result of a query, or ``None`` if there is no reply in time."""
         try:
             return query()
         except LinkTimeout as error:

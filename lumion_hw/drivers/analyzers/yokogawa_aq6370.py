@@ -162,10 +162,7 @@ class YokogawaAq6370(ScpiDriver):
     def open(self) -> None:
         """Open the link, log in if required, check the identity, and select wavelengths in vacuum.
 
-        Raises:
-            ConnectError: The link cannot be opened, or the login is refused.
-            IdentityError: A different instrument replies.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`; a refused login is a ``ConnectError``.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -323,7 +320,6 @@ class YokogawaAq6370(ScpiDriver):
             raise
 
     def _stop_quietly(self) -> None:
-        """Stop the sweep if the analyser still responds; errors of this stop are ignored."""
         try:
             self._session.write(":ABOR")
         except LumionError:

@@ -48,11 +48,7 @@ class KeysightN776x(ScpiDriver):
     def open(self) -> None:
         """Open the link, check the identity, and remove offsets from the displayed attenuations.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies.
-            DeviceError: The instrument refuses a setting.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`, and ``DeviceError`` if the instrument refuses a setting.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -166,5 +162,4 @@ class KeysightN776x(ScpiDriver):
 
 
 def _slot(channel: int) -> int:
-    """Return the first of the two slots of an attenuator."""
     return 2 * channel - 1

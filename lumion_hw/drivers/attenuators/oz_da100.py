@@ -72,11 +72,7 @@ class OzDa100(Driver):
     def open(self) -> None:
         """Open the link, check that an attenuator replies, and home the motor if its position is unknown.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different device replies.
-            DeviceError: The unit does not find its home position.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`, and ``DeviceError`` if the unit does not find its home position.
         """
         with self._session.transaction(), close_on_error(self.close):
             lines = self._session.open()
@@ -152,14 +148,12 @@ class OzDa100(Driver):
     def home(self) -> None:
         """Move the motor to its home sensor; the attenuation takes all values on the way.
 
-        Raises:
-            DeviceError: The motor does not find the sensor.
+        Raises ``DeviceError`` if the motor does not find the sensor.
         """
         self._check_channel(CHANNEL)
         self._command("H", _HOME_S)
 
     def _stated_range_db(self) -> tuple[float, float]:
-        """Return the smallest and largest attenuation, from the reply to ``CD`` if that reply has them."""
         lines = self._command("CD")
         smallest, largest = _find_match(_MIN_ATTENUATION, lines), _find_match(_MAX_ATTENUATION, lines)
         largest_db = self._largest_db if largest is None else min(float(largest), self._largest_db)
@@ -185,7 +179,6 @@ class OzDa100(Driver):
         return float(match)
 
     def _command(self, text: str, timeout_s: float | None = None) -> tuple[str, ...]:
-        """Send a command. Raises ``DeviceError`` with the meaning of the error number."""
         try:
             return self._session.command(text, timeout_s)
         except DeviceError as error:
@@ -206,6 +199,6 @@ class OzDa100(Driver):
 
 
 def _find_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    """Return the text that a pattern captures in a reply in capitals; an echo may precede it in the first line."""
+    """Search a reply, in capitals, for a pattern; return the captured text. An echo may begin the first line."""
     match = pattern.search("\n".join(lines).upper())
     return None if match is None else match[1]

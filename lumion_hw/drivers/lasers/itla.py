@@ -89,10 +89,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
     def open(self) -> None:
         """Open the link, check that an ITLA replies, and read its limits. The output stays as it is.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different device or module replies.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._session.open_link(timeout_s=5.0)
@@ -151,13 +148,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             self._verify("frequency in MHz", requested_mhz, self._frequency_mhz())
 
     def set_power_dbm(self, power_dbm: float) -> None:
-        """Set the output power to the nearest 0.01 dBm.
-
-        Raises:
-            LimitError: The power is outside the module's range (OPSL to OPSH); nothing was changed.
-            DeviceError: The module refuses the command.
-            VerifyError: The power read back differs.
-        """
+        """Set the output power to the nearest 0.01 dBm. Raises the errors of :meth:`TunableLaser.set_power_dbm`."""
         check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)
         requested = dbm_times_100(power_dbm)
         with self._setting:
@@ -177,11 +168,8 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
     def wait_ready(self, timeout_s: float) -> LaserState:
         """Wait until the module emits, no operation is pending and its fatal status is clear.
 
-        Raises:
-            DeviceError: The output is off, or the module reports a fatal fault while nothing is pending. A latched
-                fault that only remains from tuning is cleared instead.
-            DeviceTimeoutError: The module was not ready in time.
-            LimitError: ``timeout_s`` is negative or not a number.
+        Raises the errors of :meth:`TunableLaser.wait_ready`. A latched fault that only remains from tuning is no error
+        and is cleared.
         """
         deadline = deadline_after(self._clock, timeout_s)
         cleared = False

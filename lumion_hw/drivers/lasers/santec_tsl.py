@@ -5,13 +5,15 @@ reads the mode of a TSL-570 before the first wavelength; older lasers are always
 is checked for plausibility in this unit. Messages end with CR alone in both directions (manual 7.1.3, as quoted by
 public clients); CR LF from a GPIB adapter is accepted too.
 
-A sweep gives a pulse at every ``TRIG:OUTP:STEP``, and the laser logs its wavelength at each pulse. ``READ:POIN?``
+A sweep sends a pulse at every ``TRIG:OUTP:STEP``, and the laser logs its wavelength at each pulse. ``READ:POIN?``
 returns the number of values, at most 500 000. They are little-endian int32 in 0.1 pm (Legacy) or float64 in metres
-(SCPI). This is quoted from the manuals of TSL-570, 770 and 775, whose Legacy commands are those of a TSL-550; clients
-of a TSL-710 do the same. Nothing is known about the TSL-510, so its log is not used. A client measured at most 5000
-pulses per second on a TSL-770, whereas the manual of the TSL-775 states 20 000. The driver uses 5000 for all models
-(unverified). ``TRIG:OUTP:SETT``, which selects pulses equidistant in wavelength or in time, is not changed: two manuals
-give it opposite meanings (unverified), and the log contains the wavelengths either way.
+(SCPI). The source is the manuals of TSL-570, 770 and 775. The TSL-550 has the same Legacy commands, and public clients
+use them with a TSL-710. For the TSL-510 there is no source, so its log is not used.
+
+The driver allows 5000 pulses per second for all models (unverified): a client measured this limit on a TSL-770,
+although the manual of the TSL-775 states 20 000. ``TRIG:OUTP:SETT`` selects pulses equidistant in wavelength or in
+time. It is not changed, because two manuals give it opposite meanings (unverified) and the log contains the wavelengths
+either way.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def nm_from_thz(frequency_thz: float) -> float:
 class ScpiLaser(ScpiDriver):
     """Base of laser drivers; implements ``TunableLaser`` except for the commands of each instrument. Thread-safe.
 
-    Changing a setting locks the session until the setting is verified; waiting does not.
+    Changing a setting locks the session until the setting is verified; waiting for the laser does not lock the session.
 
     Args:
         link: Link to the instrument.
@@ -159,10 +159,7 @@ class ScpiLaser(ScpiDriver):
     def open(self) -> None:
         """Open the link, check the identity and read the limits. The output stays as it is.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -187,10 +184,7 @@ class ScpiLaser(ScpiDriver):
     def set_frequency_thz(self, frequency_thz: float) -> None:
         """Set the frequency, rounded to the nearest wavelength step.
 
-        Raises:
-            LimitError: Outside the laser's range; nothing was changed.
-            DeviceError: The laser refuses the command.
-            VerifyError: The frequency read back differs.
+        Raises the errors of :meth:`TunableLaser.set_frequency_thz`.
         """
         check_range("frequency", frequency_thz, self.ranges.frequency_thz, "THz", self._session)
         # Rounded to the instrument's step; otherwise its own rounding would look like a refused setting.
@@ -201,10 +195,7 @@ class ScpiLaser(ScpiDriver):
     def set_power_dbm(self, power_dbm: float) -> None:
         """Set the output power, rounded to the nearest step.
 
-        Raises:
-            LimitError: Outside the laser's range; nothing was changed.
-            DeviceError: The laser refuses the command.
-            VerifyError: The power read back differs.
+        Raises the errors of :meth:`TunableLaser.set_power_dbm`.
         """
         check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)
         self.write_power_dbm(power_dbm)
@@ -308,7 +299,6 @@ class ScpiLaser(ScpiDriver):
         )
 
     def _stop_quietly(self) -> None:
-        """Stop a failed sweep if the instrument still responds; errors here are only logged."""
         try:
             self.end_sweep()
         except LumionError as error:

@@ -61,10 +61,7 @@ class LineServerMesh:
         make_link: Function that returns a new link for each configuration; the driver opens and closes this link.
         clock: Clock of the links.
         device: Device name, for messages.
-        n_pucs: Number of unit cells, at most 72.
-
-    Raises:
-        ConfigError: The number of unit cells is out of range.
+        n_pucs: Number of unit cells, 1 to 72; otherwise ``ConfigError`` is raised.
     """
 
     def __init__(self, make_link: Callable[[], Link], clock: Clock, *, device: str, n_pucs: int = N_PUCS) -> None:
@@ -160,7 +157,6 @@ class LineServerMesh:
 
 
 def _printable(data: bytes) -> str:
-    """Return the text with everything escaped except printable ASCII and line ends."""
     return "".join(chr(b) if 0x20 <= b < 0x7F or b == 0x0A else f"\\x{b:02x}" for b in data)
 
 
@@ -176,7 +172,6 @@ def _hint(text: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _with_device_name(device: str) -> Iterator[None]:
-    """Add the device name to errors that do not have one."""
     try:
         yield
     except LumionError as error:

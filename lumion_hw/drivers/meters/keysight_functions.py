@@ -107,16 +107,14 @@ class KeysightFunctions:
     ) -> PowerRun:
         """Start a log without dead time between samples, either free-running or triggered.
 
+        Raises the errors of :meth:`LoggingMeter.start_triggered_log`, and ``VerifyError`` if the values read back
+        differ.
+
         Args:
             channels: Channels to log.
             n_samples: Samples per channel.
             averaging_s: Averaging time of one sample.
             trigger: Action that a pulse at the trigger input starts; ``IGNORE`` for a free-running log.
-
-        Raises:
-            LimitError: The number of samples is out of range. Nothing was changed.
-            DeviceError: The instrument refuses these values.
-            VerifyError: The values read back differ.
         """
         self._check_samples(n_samples)
         # With one trigger per sample, the period is that of the triggers.
@@ -225,15 +223,12 @@ class PowerRun:
     def wait(self, timeout_s: float | None = None) -> PowerLog:
         """Wait for the last sample, read all samples and stop the log in any case.
 
+        Raises the errors of :meth:`LogRun.wait`, ``LimitError`` if ``timeout_s`` is negative or not a number, and
+        ``VerifyError`` if another program changed the unit or the wavelength during the run.
+
         Args:
             timeout_s: Longest wait in s, from now; by default 2 s plus 1.2 times the duration of the log. Required for
-                triggered logs, which do not end if there are too few triggers.
-
-        Raises:
-            DeviceTimeoutError: The run did not complete in time.
-            LimitError: ``timeout_s`` is negative or not a number; the run was stopped.
-            FrameError: A channel returned a different number of samples.
-            VerifyError: Another program changed the unit or the wavelength during the run.
+                triggered logs, which do not end if there are too few triggers. A negative value stops the log.
         """
         # With too few triggers a run never ends, so every wait has a deadline.
         wait_s = _BASE_TIMEOUT_S + _TIMEOUT_MARGIN * self._plan.duration_s if timeout_s is None else timeout_s
@@ -252,8 +247,7 @@ class PowerRun:
     def stop(self) -> None:
         """End the log; from then on, every reading triggers a new measurement again. Idempotent.
 
-        Raises:
-            LinkError: The command did not reach the instrument; the log may continue.
+        Raises ``LinkError`` if the command did not reach the instrument; the log may then continue.
         """
         if self._ended:
             return

@@ -88,10 +88,7 @@ class KeysightMeter(ScpiMeter):
     def open(self) -> None:
         """Open the link, check identity and channels, and bring the channels into a known state.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -146,11 +143,9 @@ class KeysightMeter(ScpiMeter):
         return 1e9 * self._scpi.setting(f"{self.head(channel).sense}:POW:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity; automatic ranging, which would interfere, is paused meanwhile.
+        """Set the wavelength for the responsivity. Raises ``LimitError`` or ``VerifyError``.
 
-        Raises:
-            LimitError: Outside the instrument's limits; nothing was sent.
-            VerifyError: The wavelength read back differs by more than ``WAVELENGTH_TOLERANCE_NM``.
+        Automatic ranging would interfere, so it is paused meanwhile.
         """
         head = self.idle_head(channel)
         header = f"{head.sense}:POW:WAV"
@@ -181,12 +176,7 @@ class KeysightMeter(ScpiMeter):
         return value_s
 
     def set_averaging_s(self, channel: int, averaging_s: float) -> None:
-        """Set the averaging time of all channels of the module.
-
-        Raises:
-            LimitError: Outside the instrument's limits; nothing was sent.
-            VerifyError: The time read back differs by more than 0.1 %.
-        """
+        """Set the averaging time of all channels of the module. Raises ``LimitError`` or ``VerifyError``."""
         header = f"{self.idle_head(channel).master}:POW:ATIM"
         label = f"averaging time of {self.channel_word} {channel}"
         with self._session.transaction():
@@ -205,10 +195,8 @@ class KeysightMeter(ScpiMeter):
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
         """Set the power range, or with ``None`` automatic ranging, which applies to all channels of the module.
 
-        Raises:
-            ConfigError: Not a multiple of 10 dB, which the instrument would round.
-            LimitError: Outside the instrument's limits; nothing was sent.
-            VerifyError: The range read back differs.
+        Raises ``LimitError`` or ``VerifyError``, and ``ConfigError`` for a range that is not a multiple of 10 dB,
+        because the instrument would round it.
         """
         head = self.idle_head(channel)
         header, automatic_header = f"{head.sense}:POW:RANG", f"{head.master}:POW:RANG:AUTO"
@@ -251,9 +239,7 @@ class KeysightMeter(ScpiMeter):
     def zero(self) -> None:
         """Zero all channels; every channel must be dark.
 
-        Raises:
-            DeviceError: The instrument reports a failure, for example because of light.
-            BusyError: A log is in progress.
+        Raises the errors of :meth:`PowerMeter.zero`, and ``BusyError`` during a log.
         """
         self.check_idle("zero")
         deadline = self._clock.now() + _ZERO_TIMEOUT_S

@@ -78,11 +78,7 @@ class SantecMpm(ScpiMeter):
     def open(self) -> None:
         """Open the link, check the identity, detect the modules, and select milliwatts.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies.
-            DeviceError: No module is installed.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`, and ``DeviceError`` if no module is installed.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -116,12 +112,7 @@ class SantecMpm(ScpiMeter):
         return self._scpi.setting(f"DWAV? {module},{port}")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength of one channel.
-
-        Raises:
-            LimitError: Outside 1250 to 1630 nm; nothing was sent.
-            VerifyError: The wavelength read back differs.
-        """
+        """Set the wavelength of one channel, 1250 to 1630 nm. Raises ``LimitError`` or ``VerifyError``."""
         module, port = self.module_and_port(channel)
         label = f"wavelength of channel {channel}"
         self._scpi.check_within(label, wavelength_nm, *WAVELENGTHS_NM, "nm")
@@ -137,12 +128,7 @@ class SantecMpm(ScpiMeter):
         )
 
     def set_averaging_s(self, channel: int, averaging_s: float) -> None:
-        """Set the averaging time of all channels.
-
-        Raises:
-            LimitError: Outside 10 us to 10 s; nothing was sent.
-            VerifyError: The time read back differs.
-        """
+        """Set the averaging time of all channels, 10 us to 10 s. Raises ``LimitError`` or ``VerifyError``."""
         self.module_and_port(channel)
         self._scpi.check_within("averaging time", averaging_s, *AVERAGING_S, "s")
         self._hold_averaging(self._set_averaging_ms(1e3 * averaging_s))
@@ -161,10 +147,8 @@ class SantecMpm(ScpiMeter):
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
         """Set the range of one channel by its gain level; ``None`` selects automatic ranging of the whole module.
 
-        Raises:
-            LimitError: Outside -30 to 10 dBm; nothing was sent.
-            ConfigError: No level has this range.
-            VerifyError: The level read back differs.
+        Raises ``LimitError`` outside -30 to 10 dBm, ``ConfigError`` if no level has this range, or
+        ``VerifyError`` if the level read back differs.
         """
         module, _ = self.module_and_port(channel)
         if range_dbm is None:
@@ -201,11 +185,9 @@ class SantecMpm(ScpiMeter):
         return MeterLimits(WAVELENGTHS_NM, AVERAGING_S, (min(ranges_dbm), max(ranges_dbm)))
 
     def set_gain_level(self, channel: int, level: int) -> None:
-        """Set the gain level of one channel, 1 (most light) to 5 (least); its module no longer ranges automatically.
+        """Set the gain level of one channel, 1 (most light) to 5 (least). Raises ``LimitError`` or ``VerifyError``.
 
-        Raises:
-            LimitError: The level is not 1 to 5; nothing was sent.
-            VerifyError: The level read back differs.
+        Automatic ranging is switched off for the channel's whole module.
         """
         module, port = self.module_and_port(channel)
         levels = RANGE_OF_LEVEL_DBM
@@ -219,11 +201,7 @@ class SantecMpm(ScpiMeter):
             self._setups[channel].also_restore("range", partial(self.set_gain_level, channel, level))
 
     def zero(self) -> None:
-        """Zero all channels, which takes about 3 s.
-
-        Raises:
-            DeviceError: The meter reports an error, for example because of light.
-        """
+        """Zero all channels, which takes about 3 s. Raises the errors of :meth:`PowerMeter.zero`."""
         self._check_idle("zero")
         with self._session.transaction():
             self.errors()
@@ -248,18 +226,14 @@ class SantecMpm(ScpiMeter):
     def log(self, channels: tuple[int, ...], n_samples: int, timeout_s: float | None = None) -> PowerLog:
         """Log power samples at the internal trigger and wait for the end of the log.
 
-        The samples are 10 ms apart, or the next multiple of 10 ms above the averaging time. If all logged modules are
-        set to automatic ranging, the log ranges automatically; otherwise every channel keeps its gain level.
+        The samples are 10 ms apart; if the averaging time is longer, the next multiple of 10 ms. If all logged modules
+        are set to automatic ranging, the log ranges automatically; otherwise every channel keeps its gain level. Raises
+        the errors of :meth:`fetch`.
 
         Args:
             channels: Channels to return; the meter logs all channels.
-            n_samples: Samples per channel.
+            n_samples: Samples per channel, at most 1 000 000; otherwise ``LimitError`` is raised.
             timeout_s: Longest wait in s, from now; by default 2 s plus 1.2 times the duration of the log.
-
-        Raises:
-            LimitError: Not 1 to 1 000 000 samples, or ``timeout_s`` is negative or not a number; nothing was measured.
-            DeviceTimeoutError: The log did not complete and was stopped.
-            FrameError: A channel returned a different number of samples.
         """
         # 1e-6 allows for rounding of the quotient: 10 ms of averaging are one period and not two.
         period_s = _TRIGGER_S * max(math.ceil(self._averaging_s / _TRIGGER_S - 1e-6), 1)
@@ -271,10 +245,8 @@ class SantecMpm(ScpiMeter):
     ) -> MpmRun:
         """Start a log with an averaged sample at each pulse at the trigger input. Gain levels do not change.
 
-        Raises:
-            NotSupportedError: ``internal_trigger`` is set, but this mainframe has no laser.
-            LimitError: The number of samples or the averaging time is out of range; nothing was changed.
-            BusyError: A log is in progress.
+        Raises the errors of :meth:`LoggingMeter.start_triggered_log`, and ``NotSupportedError`` if ``internal_trigger``
+        is set, because this mainframe has no laser.
         """
         if internal_trigger:
             raise self._session.error(
@@ -359,7 +331,6 @@ class SantecMpm(ScpiMeter):
         self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
 
     def _check_idle(self, label: str) -> None:
-        """Raise ``BusyError`` if a log is in progress, which this call would end."""
         self._check_open()
         if self._is_running:
             raise self._session.error(
@@ -410,7 +381,8 @@ class SantecMpm(ScpiMeter):
                 raise self._scpi.wrong_shape(command, str(values_mw), f"{PORTS_PER_MODULE} powers")
             first = 1 + PORTS_PER_MODULE * self._modules.index(module)
             now_s = self._clock.now()
-            values_w = enumerate(map(_watts, values_mw), first)
+            # Markers such as over-range are not scaled, so that they remain recognizable.
+            values_w = enumerate((1e-3 * value if is_value(value) else value for value in values_mw), first)
             return tuple(reading(channel, value_w, now_s, LARGEST_W) for channel, value_w in values_w)
 
     def _wait(self, deadline: Deadline, n_samples: int) -> None:
@@ -433,11 +405,6 @@ class SantecMpm(ScpiMeter):
         # Markers are not scaled, so that they remain recognizable.
         values_mw = np.frombuffer(payload, "<f4").astype(np.float64)
         return np.where(np.abs(values_mw) < NOT_A_VALUE, 1e-3 * values_mw, values_mw)
-
-
-def _watts(value_mw: float) -> float:
-    """Convert a power to watts; markers such as over-range are not changed."""
-    return 1e-3 * value_mw if is_value(value_mw) else value_mw
 
 
 class MpmRun:

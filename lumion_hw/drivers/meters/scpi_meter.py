@@ -12,7 +12,8 @@ from lumion_hw.errors import DeviceError
 class ScpiMeter(ScpiDriver):
     """Base of power meter drivers; implements ``PowerMeter`` except the instrument's commands. Thread-safe.
 
-    Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    A setting outside the limits of the meter raises ``LimitError``, and nothing is sent. A setting that reads back
+    differently raises ``VerifyError``. Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
         dark: Text for messages: how to darken the meter for zeroing.
@@ -26,7 +27,6 @@ class ScpiMeter(ScpiDriver):
         return self._scpi.errors()
 
     def _zeroing_failed(self, reasons: Sequence[str], command: str, code: int | None = None) -> DeviceError:
-        """Return the error for a failed zeroing."""
         return self._session.error(
             DeviceError,
             f"zeroing failed: {'; '.join(reasons)}",

@@ -91,11 +91,8 @@ class ThorlabsPm(ScpiMeter):
     def open(self) -> None:
         """Open the link, check identity and sensor, and bring the meter into a known state.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies.
-            DeviceError: No sensor is connected, or the sensor does not measure power.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`, and ``DeviceError`` if no sensor is connected or it does not measure
+        power.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -137,11 +134,9 @@ class ThorlabsPm(ScpiMeter):
         return self._scpi.setting("SENS:CORR:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity.
+        """Set the wavelength for the responsivity. Raises ``LimitError`` or ``VerifyError``.
 
-        Raises:
-            LimitError: Outside the sensor's limits; nothing was sent.
-            VerifyError: The wavelength read back differs; the meter ignores unsuitable values without an error.
+        The wavelength is read back, because the meter ignores unsuitable values without an error.
         """
         self._check_channel(channel)
         with self._session.transaction():
@@ -156,12 +151,7 @@ class ThorlabsPm(ScpiMeter):
         return self._averages
 
     def set_averaging_s(self, channel: int, averaging_s: float) -> None:
-        """Set the averaging time, rounded up to whole samples of ``sample_s``.
-
-        Raises:
-            LimitError: Outside the meter's limits; nothing was sent.
-            VerifyError: The number of samples read back differs.
-        """
+        """Set the averaging time, rounded up to whole samples. Raises ``LimitError`` or ``VerifyError``."""
         self._check_channel(channel)
         with self._session.transaction():
             self._scpi.check_limits("SENS:AVER", "averaging time", averaging_s, self._sample_s, "s")
@@ -183,11 +173,9 @@ class ThorlabsPm(ScpiMeter):
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
         """Set the smallest range that includes a power, or with ``None`` automatic ranging.
 
-        The meter has fixed ranges, at most a decade apart; :meth:`range_dbm` returns the present one.
-
-        Raises:
-            LimitError: Outside the meter's limits; nothing was sent.
-            VerifyError: The range read back does not include this power, or is more than a decade above it.
+        The meter has fixed ranges, at most a decade apart; :meth:`range_dbm` returns the present one. Raises
+        ``LimitError``, or ``VerifyError`` if the range read back does not include this power or is more than a decade
+        above it.
         """
         self._check_channel(channel)
         with self._session.transaction():
@@ -231,9 +219,7 @@ class ThorlabsPm(ScpiMeter):
     def zero(self) -> None:
         """Zero the meter; the sensor must be dark.
 
-        Raises:
-            DeviceError: The meter reports a failure, for example because of light on the sensor.
-            DeviceTimeoutError: Zeroing did not end in time.
+        Raises the errors of :meth:`PowerMeter.zero`, and ``DeviceTimeoutError`` if zeroing did not end in time.
         """
         self._check_channel(CHANNEL)
         self.errors()

@@ -16,7 +16,7 @@ from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
 
 MODELS = ("N7785C",)
-"""Supported models. In N7786C and N7788C, ``STAB:SOP`` has another meaning: they stabilize a state they measure."""
+"""Supported models. In N7786C and N7788C, ``STAB:SOP`` means a different function: stabilizing a measured state."""
 LARGEST_FACTOR = 100.0
 DEFAULT_SETTLE_S = 0.05
 """Default settling time of the light after a step, in s; the maker's own control loop runs at 10 to 20 Hz."""
@@ -46,13 +46,7 @@ class KeysightN7785C(ScpiDriver):
         self._started = False
 
     def open(self) -> None:
-        """Open the link and check the identity. The polarization stays.
-
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies.
-            LinkTimeout: There is no reply.
-        """
+        """Open the link and check the identity. The polarization stays. Raises the errors of :meth:`Driver.open`."""
         with self._session.transaction(), close_on_error(self.close):
             self._started = False
             self._identify()
@@ -81,12 +75,11 @@ class KeysightN7785C(ScpiDriver):
     def improve(self, factor: float) -> None:
         """Report the figure of merit of the present polarization; the instrument makes one step to reduce the figure.
 
+        Raises ``DeviceError`` if no search was started or the instrument refuses, and ``LimitError`` for a wrong
+        factor.
+
         Args:
             factor: Figure of merit, above 0 and at most 100. Scale its largest value to about 100 for fast convergence.
-
-        Raises:
-            LimitError: The factor is out of range; nothing was sent.
-            DeviceError: No search was started, or the instrument refuses.
         """
         if not 0.0 < factor <= LARGEST_FACTOR:
             raise self._session.error(

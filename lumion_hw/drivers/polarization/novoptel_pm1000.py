@@ -81,13 +81,7 @@ class NovoptelPm1000(Driver):
         self._is_open = False
 
     def open(self) -> None:
-        """Open the link and check the identity. Settings do not change.
-
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies.
-            LinkTimeout: There is no reply.
-        """
+        """Open the link and check the identity. Settings do not change. Raises the errors of :meth:`Driver.open`."""
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
             (exponent,) = self._session.read(AVERAGING)
@@ -144,9 +138,7 @@ class NovoptelPm1000(Driver):
     def set_frequency_thz(self, frequency_thz: float) -> float:
         """Set the optical frequency to the nearest 10 GHz, and return the frequency set.
 
-        Raises:
-            LimitError: Outside the instrument's range; nothing was changed.
-            VerifyError: The frequency read back differs.
+        Raises ``LimitError`` outside the instrument's range, or ``VerifyError`` if the frequency read back differs.
         """
         with self._session.transaction():
             self._check_open()
@@ -154,11 +146,9 @@ class NovoptelPm1000(Driver):
             return _THZ_PER_STEP * self._set(FREQUENCY, round(frequency_thz / _THZ_PER_STEP), "frequency / 10 GHz")
 
     def set_averaging_s(self, averaging_s: float) -> float:
-        """Set the averaging time to the nearest value 10 ns x 2^n, and return the time set.
+        """Set the averaging time to the nearest value 10 ns x 2^n, at most 10.49 ms, and return the time set.
 
-        Raises:
-            LimitError: Outside 10 ns to 10.49 ms; nothing was changed.
-            VerifyError: The averaging time read back differs.
+        Raises ``LimitError`` outside this range, or ``VerifyError`` if the time read back differs.
         """
         with self._session.transaction():
             self._check_open()
@@ -271,5 +261,4 @@ class NovoptelPm1000(Driver):
 
 
 def _averaging_s(exponent: int) -> float:
-    """Return the averaging time for the exponent in the averaging register."""
     return float(_SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT))

@@ -61,10 +61,7 @@ class OzEpc04(Driver):
     def open(self) -> None:
         """Open the link, check that a four-channel controller replies, and switch to constant voltages.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different device replies.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`.
         """
         with self._session.transaction(), close_on_error(self.close):
             lines = self._session.open()

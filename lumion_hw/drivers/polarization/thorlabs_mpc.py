@@ -106,11 +106,7 @@ class ThorlabsMpc(Driver):
     def open(self) -> None:
         """Open the link, check that a controller replies, and enable all paddles. Nothing moves.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different device or model replies.
-            LimitError: The requested velocity is outside 10 to 100 %.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`, and ``LimitError`` if the requested velocity is outside 10 to 100 %.
         """
         with self._session.transaction(), close_on_error(self.close):
             try:
@@ -147,7 +143,7 @@ class ThorlabsMpc(Driver):
         """Turn the paddles and return when all of them report that they have arrived.
 
         Args:
-            settings: Angles in degrees, shape ``(N,)``; set to the nearest count.
+            settings: Angle of each paddle in degrees; set to the nearest count.
 
         Raises:
             LimitError: An angle is outside 0 to 170°; nothing moved.
@@ -169,7 +165,7 @@ class ThorlabsMpc(Driver):
             self._targets.update(targets)
 
     def read(self) -> NDArray[np.float64]:
-        """Return the angles in degrees, shape ``(N,)``.
+        """Return the angle of each paddle in degrees.
 
         A paddle within two counts of its target is reported at the target.
         """
@@ -320,7 +316,6 @@ class ThorlabsMpc(Driver):
         return reported.velocity_percent
 
     def _detect_paddles(self) -> tuple[int, ...]:
-        """Return the channel ids of the paddles that reply."""
         channels = CHANNELS[: N_PADDLES[self._model or "MPC320"]]
         for index, channel in enumerate(channels):
             try:
@@ -349,7 +344,6 @@ class ThorlabsMpc(Driver):
     # -- checks
 
     def _checked_targets(self, settings: NDArray[np.float64]) -> dict[int, int]:
-        """Return the target position of each paddle in counts, by channel id."""
         values = np.asarray(settings, dtype=np.float64)
         if values.shape != (len(self._channels),):
             raise self._session.error(

@@ -55,10 +55,7 @@ class Polatis(ScpiDriver):
     def open(self) -> None:
         """Open the link, check identity and size. The connections stay as they are.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies, or a switch of a different size.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`; a switch of a different size is an ``IdentityError``.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()

@@ -69,11 +69,7 @@ class ArroyoTec(ScpiDriver):
 
         All later readings assume the present sensor settings; if something changes them, readings raise an error.
 
-        Raises:
-            ConnectError: The link cannot be opened.
-            IdentityError: A different instrument replies.
-            DeviceError: The controller does not control a temperature in degrees Celsius.
-            LinkTimeout: There is no reply.
+        Raises the errors of :meth:`Driver.open`, and ``DeviceError`` unless the controller is in temperature mode.
         """
         with self._session.transaction(), close_on_error(self.close):
             reply = self._session.open()
@@ -194,8 +190,8 @@ class ArroyoTec(ScpiDriver):
     def _read_sensor(self) -> str:
         """Return type and constants of the sensor, as the controller reports them.
 
-        Raises:
-            DeviceError: The controller is not in temperature mode; in other modes its bits describe other quantities.
+        Raises ``DeviceError`` if the controller is not in temperature mode, because its bits then mean other
+        quantities.
         """
         mode, _, sensor = self._session.query(_MODE_AND_SENSOR).upper().partition(",")
         if mode.strip() != "T":
@@ -229,7 +225,6 @@ class ArroyoTec(ScpiDriver):
 
 
 def _is_locked(condition: int) -> bool:
-    """Return whether a controller in this condition is on and within its tolerance."""
     return bool(condition & _OUTPUT_ON) and not condition & _OUT_OF_TOLERANCE
 
 

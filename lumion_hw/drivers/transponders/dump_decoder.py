@@ -5,7 +5,7 @@ from __future__ import annotations
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import DecodedModule
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
-from lumion_hw.standards.cmis.image import LOWER, MemoryImage, document_of, image_from_document, image_from_linear
+from lumion_hw.standards.cmis.image import LOWER, document_of, image_from_document, image_from_linear
 from lumion_hw.standards.sff8472.codes import SFF8472_IDENTIFIERS
 from lumion_hw.standards.sff8472.image import sfp_image_from_document, sfp_image_from_linear
 
@@ -28,10 +28,7 @@ def decode_file(data: bytes, source: str = "") -> DecodedModule:
         return decode_sfp(sfp_image_from_document(document, source))
     image = image_from_document(document, source)
     if image.has(None, [0]) and image.halves[LOWER][0] in SFF8472_IDENTIFIERS:
-        return decode_sfp(sfp_image_from_linear(_a0_memory(image), image.source))
+        # This document contains the memory A0h as ``lower`` and page 00.
+        a0 = image.halves[LOWER] + (image.half(0x00) or b"")
+        return decode_sfp(sfp_image_from_linear(a0, image.source))
     return decode_image(image)
-
-
-def _a0_memory(image: MemoryImage) -> bytes:
-    """Return the memory A0h from a JSON document that contains it as ``lower`` and page 00."""
-    return image.halves[LOWER] + (image.half(0x00) or b"")

@@ -190,11 +190,8 @@ class SfpTransponder(Driver):
     def enable(self) -> None:
         """Switch the transmitter on and wait until its power is within the alarm thresholds of the module.
 
-        Switching off first clears a latched fault.
-
-        Raises:
-            NotSupportedError: Software cannot switch the transmitter.
-            DeviceError: The module reports a fault, or no valid power within its start-up time.
+        A latched fault is first cleared by switching off. Raises ``NotSupportedError`` if software cannot switch the
+        transmitter, and ``DeviceError`` if the module reports a fault, or no valid power within its start-up time.
         """
         self._require("soft_tx_disable", "switching the transmitter")
         self._diagnostics()
@@ -209,9 +206,7 @@ class SfpTransponder(Driver):
     def disable(self) -> None:
         """Switch the transmitter off and check that the transmitter emits no light.
 
-        Raises:
-            NotSupportedError: Software cannot switch the transmitter.
-            VerifyError: The module still reports power.
+        Raises ``NotSupportedError`` if software cannot switch the transmitter, and ``VerifyError`` if it still emits.
         """
         self._require("soft_tx_disable", "switching the transmitter")
         self._diagnostics()
@@ -365,7 +360,6 @@ class SfpTransponder(Driver):
         return self._diagnostics().power(monitor, raw_count(monitor, memory, MONITOR_START))
 
     def _valid_monitors(self) -> bytes:
-        """Wait until the monitor bytes are valid and return them."""
         deadline = self._clock.now() + DATA_READY_S
         while self._memory.status_bit("data_not_ready", memory := self._memory.monitors()):
             if self._clock.now() >= deadline:
@@ -378,7 +372,6 @@ class SfpTransponder(Driver):
         return memory
 
     def _await_power(self) -> None:
-        """Wait until the transmitter power is within the alarm thresholds."""
         started = self._clock.now()
         timeout_s = COOLED_START_UP_S if self.capabilities.cooled else START_UP_S
         while True:
@@ -400,7 +393,6 @@ class SfpTransponder(Driver):
             self._clock.sleep(_POLL_S)
 
     def _in_window(self, power: OpticalPower) -> bool:
-        """Return whether a transmitter power is within the alarm thresholds of the module."""
         if power.power_dbm is None:
             return False
         window = self._thresholds["tx_power"]

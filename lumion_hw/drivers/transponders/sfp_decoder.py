@@ -280,12 +280,9 @@ def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:
 # -- findings
 
 
-def _truncated(dump: _SfpDump) -> Iterator[Finding]:
+def _missing_bytes(dump: _SfpDump) -> Iterator[Finding]:
     for remark in dump.image.remarks:
         yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is incomplete: {remark}")
-
-
-def _unreadable(dump: _SfpDump) -> Iterator[Finding]:
     for key, reason in dump.image.unreadable.items():
         yield Finding(Severity.WARNING, f"{key.upper()}h", "unreadable", f"the memory could not be read {reason}")
 
@@ -377,4 +374,4 @@ def _monitors(dump: _SfpDump) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, place, "outside_limits", message)
 
 
-_CHECKS = (_truncated, _unreadable, _checksums, _texts, _diagnostics, _constants, _monitors)
+_CHECKS = (_missing_bytes, _checksums, _texts, _diagnostics, _constants, _monitors)

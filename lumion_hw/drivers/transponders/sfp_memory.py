@@ -119,8 +119,7 @@ class SfpMemory:
     def select_tx_disable(self, off: bool) -> None:
         """Set or clear the soft TX_DISABLE bit and read the byte back; other writable bits do not change.
 
-        Raises:
-            VerifyError: The value read back differs.
+        Raises ``VerifyError`` if the value read back differs.
         """
         with self.registers.transaction():
             before = self.registers.read(A2H, _STATUS.byte, 1)[0]

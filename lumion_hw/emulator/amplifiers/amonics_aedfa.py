@@ -1,20 +1,20 @@
 """Emulated Amonics AEDFA benchtop erbium-doped fibre amplifier on a serial line (19200 baud, CR LF).
 
-Commands, replies, units (mA and mW) and states are those of two public drivers that were tested on such amplifiers: the
-AmonicsEDFA of keckogeco and the driver from which it was ported (tested on an AEDFA-PA-30-B-FA). The emulation follows
-their findings about real units. It also answers the queries that a third driver (``amonics_edfa``, written from the
-programming manual) sends on connecting. It replies mode names separated by blanks, the number of monitors of each kind,
-and readings such as ``7.180000e+02``. Unsupported commands, and queries of the settings of an inactive mode, get no
-reply. A channel state is 0 off, 1 on, 2 busy, 4 locked; switching the channel off ends the master activation.
+Commands, replies, units (mA and mW) and channel states follow two public drivers and their findings about real units:
+the AmonicsEDFA of keckogeco and the driver from which it was ported (tested on an AEDFA-PA-30-B-FA). The queries that a
+third driver (``amonics_edfa``, written from the programming manual) sends on connecting are answered too. Mode names
+are separated by blanks, and readings look like ``7.180000e+02``. Unsupported commands, and queries of the settings of
+an inactive mode, get no reply. A channel state is 0 off, 1 on, 2 busy, 4 locked. Switching the channel off ends the
+master activation.
 
 Choices of this emulator (unverified): a set point beyond the limits, a change of mode during emission, and an
-activation of a channel that is off are silently ignored; the amplifier is busy for 0.5 s after switching on; the steps
-and smallest values of set points; powers have a resolution of 0.1 µW.
+activation of a channel that is off are silently ignored. The amplifier is busy for 0.5 s after switching on. Set points
+have steps of 0.1 and start at 0. Powers have a resolution of 0.1 µW.
 
-Optics: the gain is G = 1 / (1/G0 + (P_in + P_0)/P_sat) at the input power P_in, with the weak-signal gain G0 of 30 dB,
-a saturation power P_sat set by the pump current, and P_0 the C-band noise referred to the input. In constant-power mode
-the pump holds the output power, including noise. The noise figure is 5 dB; without pump the fibre absorbs 40 dB (all
-assumed).
+Optics: at the input power P_in, the gain is G = 1 / (1/G0 + (P_in + P_0)/P_sat). G0 is the weak-signal gain of 30 dB,
+P_sat the saturation power, which the pump current sets, and P_0 the C-band noise referred to the input. In
+constant-power mode the output power, including noise, is constant. The noise figure is 5 dB, and without pump the fibre
+absorbs 40 dB (all assumed).
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class EmulatedAedfa(TextDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         model: Model name, whose first number is the largest output power in dBm.
         serial: Serial number.
         passing_w: Returns the power before and after the amplifier in watts; no light by default.
@@ -92,10 +91,7 @@ class EmulatedAedfa(TextDevice):
         return Amplification(gain, NOISE_FIGURE_DB)
 
     def set_interlock(self, opened: bool) -> None:
-        """Open or close the interlock. Opening switches the output off.
-
-        After closing, the host must switch it on again.
-        """
+        """Open or close the interlock. Opening switches the output off; closing does not switch it on again."""
         self.advance()
         self._interlocked = opened
         if opened:
@@ -163,7 +159,7 @@ class EmulatedAedfa(TextDevice):
             self._switch(digit == "1")
 
     def _current_ma(self) -> float:
-        """Return the pump current in mA; in constant-power mode the current whose saturation power is the set power."""
+        """Return the pump current in mA. In constant-power mode it is the current for the set output power."""
         if not self._emits:
             return 0.0
         if self._mode == "ACC":

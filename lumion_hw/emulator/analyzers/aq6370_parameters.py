@@ -28,7 +28,7 @@ from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import RATIO_DB, Suffixes
 
 Stored = MutableMapping[str, float | str]
-"""Setting values by command header; a setting whose header is missing has its value after ``*RST``."""
+"""Values of the settings, by command header. A setting that is not listed has its value after ``*RST``."""
 _DISPLAY = ":DISPlay[:WINDow]"
 _Y1, _Y2 = f"{_DISPLAY}:TRACe:Y1[:SCALe]", f"{_DISPLAY}:TRACe:Y2[:SCALe]"
 _SETTING = ":SENSe:SETTing"
@@ -101,7 +101,7 @@ def stored_commands(stored: Callable[[], Stored], *, before_d: bool) -> Iterable
     """Yield the commands for settings that are only stored and replied.
 
     Args:
-        stored: Returns the dictionary of the present values, by header.
+        stored: Returns the dictionary of the present setting values, by command header.
         before_d: Whether the model is an AQ6370C or earlier.
     """
     for header, on in (_FLAGS | (_FLAGS_BEFORE_D if before_d else {})).items():

@@ -5,17 +5,17 @@ offset at easymanua.ls), as used by PyMeasure's AQ6370 classes and InstrumentKit
 answered by ``AUTHENTICATE CRAM-MD5.``. Then the host sends a password in clear text, or ``AUTHENTICATE CRAM-MD5 OK``
 for a challenge and the MD5 sum of challenge and password; the reply is ``READY`` (``ready`` for models up to the
 AQ6370C). Lengths are in metres, floats have three digits of exponent, binary traces are little-endian. Bit 0 of
-``STATus:OPERation`` is set at the end of a sweep; a point without measurable light reads -210 dBm. Display and
+``STATus:OPERation`` is set at the end of a sweep. A point without measurable light reads -210 dBm. Display and
 correction commands are those of the public QCoDeS driver of AQ637x.
 
-Choices of this emulator (unverified): messages before the login get no reply; a wrong login gets ``ERROR`` and may be
-repeated; each connection has its own login. A sweep records the light at its end. Sweep times for 100 nm and 1001
-points are those of the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), scaled by span, points, averages. The
-noise floor is -60 to -90 dBm by sensitivity and falls with averaging. The resolution filter is a Gaussian whose full
-width is the set resolution, with stray light 63 dB below the total. Trace levels are in the display's level unit (W on
-a linear scale). Trace wavelengths are always in metres. Every ten minutes a sweep begins with an automatic offset of 30
-s (``CALibration:ZERO``). Not implemented: analysis (``CALCulate`` beyond the peak marker), sweeps in frequency and
-between markers, files; display settings have no effect.
+Choices of this emulator (unverified): messages before the login get no reply. A wrong login gets ``ERROR`` and may be
+repeated. Each connection has its own login. A sweep records the light at its end. Sweep times for 100 nm and 1001
+points are those of the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), scaled by span, points and averages. The
+noise floor is -60 to -90 dBm, depending on the sensitivity, and falls with averaging. The resolution filter is a
+Gaussian whose full width is the set resolution, with stray light 63 dB below the total. Trace levels are in the
+display's level unit (W on a linear scale). Trace wavelengths are always in metres. Every ten minutes a sweep begins
+with an automatic offset correction of 30 s (``CALibration:ZERO``). Display settings have no effect. Not implemented:
+analysis (``CALCulate`` beyond the peak marker), sweeps in frequency, sweeps between markers, and files.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB
 from lumion_hw.emulator.wires.mains import DeviceConnection
 
 Spectrum = Callable[[], tuple[list[SpectralLine], float]]
-"""Function that returns the light at the input: spectral lines, and the noise density in W/Hz."""
+"""Function that returns the light at the input: the spectral lines, and the noise density in W/Hz."""
 
 LIGHT_M_PER_S = 299_792_458.0
 RESOLUTIONS_M = (0.02e-9, 0.05e-9, 0.1e-9, 0.2e-9, 0.5e-9, 1e-9, 2e-9)
@@ -133,7 +133,7 @@ class _AnalyzerSettings:
 
     @property
     def scale_m(self) -> tuple[float, float]:
-        """First and last wavelength on the display in metres; by default the limits of the sweep."""
+        """First and last wavelength on the display in metres; initially those of the sweep."""
         return self.display_m or (self.start_m, self.stop_m)
 
     @property
@@ -189,7 +189,6 @@ class EmulatedAq6370(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         model: Model in ``*IDN?``.
         serial: Serial number in ``*IDN?``.
         user: User name of the login; ``anonymous`` accepts any password.
@@ -378,7 +377,7 @@ class EmulatedAq6370(ScpiDevice):
         yield query(":CALCulate:MARKer:Y", lambda _: keysight_float(self._marker_position()[1]), marker)
 
     def _display_commands(self) -> Iterable[ScpiCommand]:
-        """Yield the commands of the display's horizontal scale; by default the scale equals the sweep range."""
+        """Yield the commands of the display's horizontal scale, which initially equals the sweep range."""
         scale = ":DISPlay[:WINDow]:TRACe:X[:SCALe]"
 
         def set_display(start_m: float, stop_m: float) -> None:
@@ -419,7 +418,6 @@ class EmulatedAq6370(ScpiDevice):
     # -- actions of commands
 
     def _set_point_distance(self, step_m: float) -> None:
-        """Set the wavelength step between points by changing the number of points."""
         self.settings.points = min(max(round(self.settings.span_m / step_m) + 1, 51), 50_001)
         self.settings.auto_points = False
 
@@ -560,7 +558,7 @@ class EmulatedAq6370(ScpiDevice):
         return run
 
     def _levels(self, trace: _Trace) -> NDArray[np.float64]:
-        """Return the levels of a trace on the display's scale (linear or logarithmic) and in the display's unit."""
+        """Return the levels of a trace in the unit of the display, on its linear or logarithmic scale."""
         settings, level_dbm = self.settings, trace.level_dbm
         if settings.y_unit in (_LEVEL_UNITS["DBM/NM"], _LEVEL_UNITS["W/NM"]):
             level_dbm = level_dbm - 10.0 * math.log10(1e9 * settings.resolution_m)
@@ -606,7 +604,7 @@ class EmulatedAq6370(ScpiDevice):
 
 
 class _Login:
-    """One host connection, which passes messages to the analyser only between its login and ``CLOSE``."""
+    """One host connection, which passes messages to the analyser only from the login to ``CLOSE``."""
 
     def __init__(self, device: EmulatedAq6370, connection: Connection) -> None:
         self._device, self._connection = device, connection
@@ -616,7 +614,6 @@ class _Login:
         self._login_started = self._is_logged_in = False
 
     def receive(self, data: bytes) -> None:
-        """Process bytes that the host has sent."""
         self._device.advance()
         for byte in data.splitlines(keepends=True) if data else ():
             self._line += byte
@@ -661,14 +658,11 @@ class _Login:
         self._replies += f"{text}\r\n".encode("ascii")
 
     def transmit(self) -> bytes:
-        """Return the bytes that the analyser has sent up to the present time."""
         login_replies, self._replies = bytes(self._replies), bytearray()
         return login_replies + (self._connection.transmit() if self._is_logged_in else b"")
 
     def next_event(self) -> float | None:
-        """Return the time at which the device can send the host more bytes."""
         return self._connection.next_event()
 
     def close(self) -> None:
-        """Close the connection from the host's side."""
         self._connection.close()

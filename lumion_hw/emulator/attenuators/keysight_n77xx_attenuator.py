@@ -3,16 +3,15 @@
 Command language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel
 subtrees", "The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and
 averaging follow the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every
-command is valid for either slot. ``*OPC?`` replies 0 while a filter moves.
+command accepts the number of either slot. ``*OPC?`` replies 0 while a filter moves.
 
-Choices of this emulator: ``INP:ATT?`` replies the attenuation that the filter moves to, because it queries a setting
-(unverified); insertion loss 2.2 dB and shutter isolation 100 dB (unverified); speed after ``*RST`` 1000 dB/s
-(unverified); with power control on, every update of the emulation corrects the filter; a summary register sets the bit
-of each slot that has unread enabled events. A note on multimode models in the guide says that speeds above 80 dB/s are
-set to full speed; here this applies to all models (unverified). ``TOREF`` and offsets to another power meter are
-refused, because there is no other meter. The guide omits the reply to queries of single offset-table entries; it is
-that of a mainframe. Not implemented: the two power meters of a N7751A and N7752A in slots 5 and 6, and saved settings
-(``CONFigure:MEASurement:SETTing``).
+Choices of this emulator (unverified): ``INP:ATT?`` replies the attenuation that the filter is moving to. The insertion
+loss is 2.2 dB, the shutter isolation 100 dB, and the speed after ``*RST`` 1000 dB/s. With power control on, every
+update of the emulation corrects the filter. The summary register has a bit for each slot with unread enabled events.
+The guide says of multimode models that speeds above 80 dB/s are set to full speed; here this applies to all models.
+``TOREF`` and offsets to another power meter are refused, because there is no other meter. The reply to queries of
+single entries of the offset table, which the guide omits, is that of a mainframe. Not implemented: the two power meters
+of a N7751A and N7752A in slots 5 and 6, and saved settings (``CONFigure:MEASurement:SETTing``).
 """
 
 from __future__ import annotations
@@ -122,7 +121,6 @@ class EmulatedN776xA(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         model: Model in ``*IDN?``.
         serial: Serial number in ``*IDN?``.
         n_channels: Number of attenuators, numbered from 1; their slots are 1, 3, 5, 7.
@@ -345,8 +343,6 @@ class EmulatedN776xA(ScpiDevice):
         return self._addressed(call).offsets
 
     def _all(self, name: str) -> Callable[[Call], Reply]:
-        """Return a handler that applies a setting to every channel."""
-
         def run(call: Call) -> Reply:
             for channel in self._channels.values():
                 setattr(channel.settings, name, call.values[0])
@@ -407,7 +403,6 @@ class EmulatedN776xA(ScpiDevice):
         return float(channel.monitored_w(after_w) * 10.0 ** (-channel.display_db / 10.0))
 
     def _monitored_w(self) -> list[float]:
-        """Return the readings of all power monitors, always in watts."""
         return [self._measured_w(slot) for slot in self._channels]
 
     def _read_power(self, call: Call) -> Reply:
@@ -468,7 +463,7 @@ class EmulatedN776xA(ScpiDevice):
         return None
 
     def _entry(self, call: Call) -> tuple[float, float]:
-        """Return the offset table's entry with an index (from 1) or with a wavelength."""
+        """Return an entry of the offset table, given by its index (from 1) or by its wavelength."""
         entries, value = self._addressed(call).offsets.entries, call.number()
         matches = [entry for index, entry in enumerate(entries, 1) if value in (index, entry[0])]
         if not matches:
@@ -489,7 +484,7 @@ class EmulatedN776xA(ScpiDevice):
         return None
 
     def _refresh(self) -> None:
-        """Update the status registers; the summary register has a bit for each slot."""
+        """Update the status registers. The summary register has a bit for each slot."""
         status = self._scpi.state.status
         for slot, channel in self._channels.items():
             channel.refresh()
@@ -498,7 +493,7 @@ class EmulatedN776xA(ScpiDevice):
 
 
 def _first_slot(slot: int) -> int:
-    """Return the first of the two slots of an attenuator."""
+    """Return the first of the two slots that an attenuator occupies, given either of them."""
     return slot - 1 + slot % 2
 
 

@@ -21,7 +21,7 @@ SPEED_DB_PER_S = 1000.0
 CONTROLLED_DB_PER_S = 80.0
 """Largest filter speed in dB/s that the attenuator controls; with a larger setting the filter moves at full speed."""
 MONITOR_DARK_W = 100e-12
-"""Reading of a monitor in the dark: data sheets add 200 pW to its uncertainty (unverified)."""
+"""Reading of a power monitor in the dark, in W: data sheets add 200 pW to its uncertainty (unverified)."""
 MAX_OFFSETS = 1000
 ZEROING, SHUTTER_OPEN, OFFSET_ENABLED = 8, 16, 32
 BELOW, ABOVE, INTERPOLATED = 64, 128, 192
@@ -47,12 +47,12 @@ class N77xxAttenuation:
 
 @dataclass
 class OffsetTable:
-    """Table of power offsets by wavelength, which a power loss does not delete.
+    """Power offsets by wavelength; the table survives a power loss.
 
     Attributes:
         entries: Pairs of wavelength in m and offset in dB, ascending.
         enabled: Whether the table is in use.
-        reference: Slot and channel of the power meter for ``TOREF``.
+        reference: Slot and channel of the power meter to which ``TOREF`` refers.
     """
 
     entries: list[tuple[float, float]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class OffsetTable:
         self.entries = saved_states
 
     def offset_at(self, wavelength_m: float) -> tuple[float, int]:
-        """Return the offset at a wavelength in dB, and the status bits that report interpolation or extrapolation."""
+        """Return the offset in dB at a wavelength, and its status bit: below, above or between the entries."""
         if not (self.enabled and self.entries):
             return 0.0, OFFSET_ENABLED * self.enabled
         index = bisect.bisect_left(self.entries, (wavelength_m, -math.inf))
@@ -89,7 +89,6 @@ class AttenuatorChannel:
     """One channel of an attenuator: a filter, its shutter and its power monitor.
 
     Args:
-        clock: Clock that gives the present time.
         largest_db: Largest attenuation of the filter.
         insertion_loss_db: Loss at zero attenuation.
 
@@ -140,11 +139,11 @@ class AttenuatorChannel:
 
     @property
     def display_db(self) -> float:
-        """Offset in dB that is subtracted from the measured power for display."""
+        """Offset in dB that the display subtracts from the measured power."""
         return self.settings.power_offset_db + self.offsets.offset_at(self.settings.wavelength_m)[0]
 
     def monitored_w(self, after_w: float) -> float:
-        """Return the power monitor's reading in watts for a given output power; the reading is never zero."""
+        """Return the power monitor's reading in W for an output power in W; the reading is never zero."""
         return after_w + MONITOR_DARK_W
 
     def refresh(self) -> None:

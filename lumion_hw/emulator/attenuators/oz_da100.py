@@ -1,16 +1,15 @@
 """Emulated OZ Optics DA-100 or DD-100 motor-driven attenuator on a serial line.
 
-Commands end with CR. A reply consists of lines that end with CR LF; the last is ``Done`` with an empty line,
-``Error-2`` (bad command) or ``Error-6`` (overflow: value out of range). Sources, since the maker's manual is not
-public: the driver OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics: replies of ``A``, ``D``, ``CD``,
-``H``) and the list of commands in COO-Utilities/ozoptics (dd100mc.py). The host waits while the motor moves: ``Done``
-comes at the end of the movement.
+Commands end with CR. A reply consists of lines that end with CR LF. The last line is ``Done`` followed by an empty
+line, ``Error-2`` (bad command) or ``Error-6`` (overflow: value out of range). The maker's manual is not public.
+Sources: the driver OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics: replies of ``A``, ``D``,
+``CD``, ``H``) and the list of commands in COO-Utilities/ozoptics (dd100mc.py). While the motor moves, the host waits:
+``Done`` is sent at the end of the movement.
 
-Choices of this emulator: the wording of the replies to ``A?`` and ``CD`` (unverified); 9600 baud, no echo before
-``E1``; ``A`` is relative to the smallest loss, 1.2 dB; the attenuator is a blade in a beam, so attenuation is
-proportional to the square of the steps; 6000 steps at the largest attenuation, 3000 steps a second; homing takes one
-second longer than the travel back; an error is not followed by an empty line (unverified); ``RST`` homes, silent until
-homing has ended.
+Choices of this emulator (unverified): the wording of the replies to ``A?`` and ``CD``; 9600 baud; no echo before
+``E1``; no empty line after an error; ``A`` is relative to the smallest loss, 1.2 dB; the attenuator is a blade in a
+beam, whose attenuation is proportional to the square of the steps; 6000 steps at the largest attenuation; 3000 steps
+per second; homing takes one second longer than the travel back; ``RST`` homes and is silent until the end of homing.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ class EmulatedDa100(TextDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         attenuation_max_db: Largest attenuation.
         min_loss_db: Loss at zero attenuation.
         changed: Called when the motor starts to move.
@@ -100,7 +98,7 @@ class EmulatedDa100(TextDevice):
         return echoed + "".join(f"{line}\r\n" for line in lines) + ending, wait_s
 
     def _start_move(self, steps: int, extra_s: float = 0.0) -> float:
-        """Start moving the motor to a position in steps; return the duration, including the movement in progress."""
+        """Start moving the motor to a position in steps. Return the time in s until it is there."""
         if not 0 <= steps <= FULL_STEPS:
             raise DaRefusal(_OVERFLOW)
         self._changed()

@@ -1,4 +1,4 @@
-"""Model of the whole emulated chip: output fields at all ports as a function of heat, frequency and input port."""
+"""Model of the whole emulated chip: output fields at all ports for a given heat, frequency and input port."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Integers = NDArray[np.int64]
 PUC_DELAY_S = 11.25e-12
 """Group delay of one PUC in s (basic unit delay, Sánchez-Jácome 2025)."""
 _TM_HEATER_SHARE = 0.6
-"""Phase shift that a heater gives TM light, relative to TE: TM is less confined in a flat strip (assumed)."""
+"""Phase shift of TM light per phase shift of TE light: TM is less confined in a flat strip (assumed)."""
 _TM_ETA, _TM_EXTRA_LOSS_DB = 0.2, 1.0
-"""Coupler splitting and extra loss for TM: couplers are designed for TE, and bends lose more TM (assumed)."""
+"""Coupler splitting and extra loss for TM. Couplers are designed for TE; bends lose more TM (assumed)."""
 _RIPPLE_PERIODS_HZ = (20e9, 100e9)
 
 
@@ -34,14 +34,14 @@ class ChipVariations:
     """Random parameters of one chip's imperfections, for E PUCs, J joints (waveguides between PUCs) and P ports.
 
     Attributes:
-        sizes: Sizes of the effects.
+        sizes: Sizes of the imperfections.
         heaters: Random parameters of the heaters.
         arm_loss_difference_db: Shape ``(E,)``; loss of the upper arm minus the lower.
-        eta_slope_per_nm: Shape ``(E,)``; slope of the coupler splitting relative to the common slope.
-        ripple_period_hz: Shape ``(P,)``; period of each port's loss over frequency.
-        ripple_phase: Shape ``(P,)``; phase of this ripple in rad.
+        eta_slope_per_nm: Shape ``(E,)``; each PUC's slope of the coupler splitting minus the slope common to all PUCs.
+        ripple_period_hz: Shape ``(P,)``; period in Hz of the ripple of each port's loss over frequency.
+        ripple_phase: Shape ``(P,)``; phase of the ripple in rad.
         mirrors: Reflections of joints and facets; ``None`` for none.
-        tm: Phases of upper arms and of joints for TM light, without heat; shapes ``(E,)`` and ``(J,)``.
+        tm: Phases of the upper arms and of the joints for TM light at zero heat; shapes ``(E,)`` and ``(J,)``.
     """
 
     sizes: EffectSizes
@@ -61,11 +61,11 @@ class ChipVariations:
         rng: np.random.Generator,
         heater_channels: Sequence[int] | None = None,
     ) -> ChipVariations:
-        """Draw the imperfections of one chip, in a fixed order, so that a seed always gives the same chip.
+        """Draw the imperfections of one chip; a seed always gives the same chip.
 
         Args:
             mesh: Layout of the mesh.
-            sizes: Sizes of the effects.
+            sizes: Sizes of the imperfections.
             rng: Source of random numbers.
             heater_channels: Drive channel of each heater; by default channel k drives heater k.
         """
@@ -92,7 +92,7 @@ class ChipVariations:
 
 @dataclass(frozen=True, eq=False)
 class ChipParameterSet:
-    """True parameters that even an ideal chip has. The attributes are described in ``MeshTruth``."""
+    """True parameters of the PUCs, joints and facets without imperfections, described in ``MeshTruth``."""
 
     loss_db: Real
     eta_in: Real
@@ -125,8 +125,8 @@ class Chip:
 
     Args:
         mesh: Layout of the mesh.
-        variations: Random parameters of the effects.
-        slopes: Frequency dependence.
+        variations: Random parameters of the imperfections.
+        slopes: Dependence of splittings and phases on the frequency.
     """
 
     def __init__(self, mesh: MeshTopology, variations: ChipVariations, slopes: ChipSlopes) -> None:
@@ -144,7 +144,7 @@ class Chip:
 
         Args:
             parameters: True parameters of the PUCs and joints, without imperfections.
-            heat_mw: Shape ``(2E,)``; heat of each heater.
+            heat_mw: Shape ``(2E,)`` for E PUCs; heat of each heater.
             common_rad: Phase that the chip's temperature adds to every arm.
             frequency_hz: Optical frequency, or several of shape ``(n,)``; the reference frequency by default.
         """
@@ -176,23 +176,17 @@ class Chip:
         )
 
     def output_fields(self, cells: ChipCells, ports: Integers) -> Complex:
-        """Return the fields at all ports for light of unit power into one port.
+        """Return the fields at all ports for light of unit power into one port, shape ``(n, n_ports)``.
 
         Args:
-            cells: The chip at one frequency, or at one frequency per port.
-            ports: Shape ``(n,)``; input ports, each for a separate calculation.
-
-        Returns:
-            Shape ``(n, n_ports)``.
+            cells: The chip at one frequency, or at one frequency per calculation.
+            ports: Shape ``(n,)``; the input port of each of n calculations.
         """
         fields: Complex = self._solve([cells], ports)[0]
         return fields
 
     def output_fields_with_tm(self, cells: ChipCells, ports: Integers) -> tuple[Complex, Complex]:
-        """Return the TE and TM fields at all ports.
-
-        TM has other coupler splittings, less heater phase and more loss.
-        """
+        """Return the TE and TM fields at all ports. Couplers, heaters and losses differ for TM."""
         tm_upper, tm_joint = self.variations.tm
         eta_in, eta_out = (
             np.broadcast_to(np.where(has_coupler, _TM_ETA, eta), cells.eta_in.shape)
@@ -212,7 +206,7 @@ class Chip:
         return found[0], found[1]
 
     def _solve(self, kinds: list[ChipCells], ports: Integers) -> Complex:
-        """Return the fields for TE, or for TE and TM, from one matrix elimination; shape ``(kinds, n, n_ports)``."""
+        """Return the fields of TE light, or of TE and TM light, solved together; shape ``(1 or 2, n, n_ports)``."""
         transfer = np.stack([cells.transfer() for cells in kinds])
         joint_phase = np.stack([cells.joint_phase for cells in kinds])
         n_kinds, n_pucs, n_joints = len(kinds), self._waves.n_pucs, joint_phase.shape[-1]
@@ -229,7 +223,7 @@ class Chip:
         return passed
 
     def _facet_amplitude(self, detuning_hz: Real) -> Real:
-        """Return the field amplitude that each facet transmits, including reflection loss and ripple over frequency."""
+        """Return the transmitted field amplitude of each facet, including reflection loss and ripple over frequency."""
         sizes, variations = self.variations.sizes, self.variations
         passed: Real = np.full(len(variations.ripple_phase), np.sqrt(1.0 - sizes.facet_reflection))
         if sizes.facet_ripple_db:

@@ -1,4 +1,4 @@
-"""Effects of a real chip that a calibration does not model, each with its sizes on a good and on a poor chip.
+"""Imperfections of a real chip that a calibration does not model, each with its sizes on a good and on a poor chip.
 
 Sizes are those of a good foundry chip (``realistic``) and of a very poor one (``harsh``). A size without a source is
 marked as assumed.
@@ -42,7 +42,7 @@ def _effect(description: str, *, realistic: float, harsh: float, max_size: float
 
 @dataclass(frozen=True)
 class EffectSizes:
-    """Size of each chip effect; all sizes are 0 on an ideal chip. :data:`CHIP_EFFECTS` lists the descriptions."""
+    """Size of each imperfection of the chip; 0 on an ideal chip. :data:`CHIP_EFFECTS` lists the descriptions."""
 
     arm_loss_difference_db: float = _effect(
         "Loss of the upper arm minus the lower, rms over the PUCs.",
@@ -143,7 +143,7 @@ class EffectSizes:
         source="assumed: -50 and -40 dB",
     )
     tm_path: float = _effect(
-        "Share of the TM light that is computed separately, with couplers and heaters that act differently on TM.",
+        "Share of the TM light that is computed separately, because couplers and heaters act differently on TM.",
         realistic=1.0,
         harsh=1.0,
         max_size=1.0,
@@ -173,12 +173,7 @@ class EffectSizes:
 
     @classmethod
     def for_chip(cls, physics: Physics, others: Mapping[str, float] | None = None) -> EffectSizes:
-        """Return the sizes of all effects for a quality of chip.
-
-        Args:
-            physics: Quality of the chip.
-            others: Sizes that replace the default ones, by name.
-        """
+        """Return the sizes of all imperfections for a quality of chip; ``others`` replaces sizes by name."""
         sizes = cls()
         if physics != "ideal":
             sizes = cls(**{effect.name: float(getattr(effect, physics)) for effect in CHIP_EFFECTS})
@@ -186,9 +181,9 @@ class EffectSizes:
 
     @property
     def has_any(self) -> bool:
-        """Whether any effect has a size other than 0."""
+        """Whether any imperfection has a size other than 0."""
         return any(getattr(self, item.name) != 0.0 for item in fields(self))
 
 
 CHIP_EFFECTS = tuple(ChipEffect(item.name, **item.metadata) for item in fields(EffectSizes))
-"""All effects, in the order of :class:`EffectSizes`."""
+"""All imperfections, in the order of :class:`EffectSizes`."""

@@ -1,8 +1,8 @@
 """Thermal crosstalk: the phase that a heater adds to other arms and to joints (waveguides between PUCs), per heat.
 
 Source (Teofilovic 2024): a curve of the resonance shift of a ring of six PUCs while a PUC at distance d is heated for a
-phase of π; its samples fit 0.906·exp(-d/1.18 mm) + 0.12 in pm. That PUC was heated in both arms, so a single heater
-needs half of the power. The samples do not show scatter or the influence of die edge and metal.
+phase of π. Its points fit 0.906·exp(-d/1.18 mm) + 0.12 in pm. Both arms of that PUC were heated, so each heater needs
+half of the power. The points do not show scatter or the influence of die edge and metal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 Real = NDArray[np.float64]
 
 PUC_MM = 0.81141
-"""Length of a PUC in mm (basic unit length, Sánchez-Jácome 2025); also the edge of the lattice (assumed)."""
+"""Length of a PUC in mm (basic unit length, Sánchez-Jácome 2025), and of each side of a mesh cell (assumed)."""
 _ARM_OFFSET_MM = 0.025  # half the distance between the two arms (assumed)
 _FREE_SPECTRAL_RANGE_PM = 119.0  # of the ring of six
 _DECAY_MM = 1.18
@@ -26,7 +26,7 @@ _DECAY_MM = 1.18
 
 @dataclass(frozen=True, eq=False)
 class HeatSpread:
-    """Thermal crosstalk of E PUCs and J joints. Heater ``2·PUC`` is on a PUC's upper arm, the next on the lower arm.
+    """Thermal crosstalk of E PUCs and J joints. Heater 2·PUC is on the upper arm of a PUC, 2·PUC + 1 on the lower arm.
 
     Attributes:
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another arm's heater (column).
@@ -51,7 +51,7 @@ class HeatSpread:
         Args:
             mesh: Layout of the mesh, with positions.
             heat_per_pi_mw: Typical heat of a heater for π on its own arm.
-            sizes: Sizes of the effects.
+            sizes: Sizes of the imperfections.
             rng: Random numbers for the scatter; not needed without scatter.
         """
         heaters, joints = arm_centres_mm(mesh), mesh.joint_positions * PUC_MM
@@ -70,7 +70,7 @@ class HeatSpread:
 
 
 def arm_centres_mm(mesh: MeshTopology) -> Real:
-    """Return the centres of all arms in mm, upper and lower arm alternately, shape ``(2E, 2)``."""
+    """Return the centres of the arms of all E PUCs in mm, upper and lower arm alternately, shape ``(2E, 2)``."""
     ends = mesh.end_positions * PUC_MM
     middle, direction = 0.5 * (ends[:, 0] + ends[:, 1]), ends[:, 1] - ends[:, 0]
     direction = direction / np.hypot(direction[:, 0], direction[:, 1])[:, None]
@@ -94,7 +94,7 @@ def _curve(distance_mm: Real, heat_per_pi_mw: float) -> Real:
 
 
 def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
-    """Return a factor of 1 for a heater at the die's edge, decreasing inwards with the crosstalk's decay length."""
+    """Return a factor per heater: 1 at the die's edge, decreasing inwards over the decay length of the crosstalk."""
     corners = mesh.end_positions.reshape(-1, 2) * PUC_MM
     low, high = corners.min(axis=0) - 0.5 * PUC_MM, corners.max(axis=0) + 0.5 * PUC_MM
     to_edge = np.minimum(heaters - low, high - heaters).min(axis=1)
@@ -103,7 +103,7 @@ def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
 
 
 def _metal_factor(to: Real, heaters: Real, size: float) -> Real:
-    """Return the crosstalk factor 1 + size·cos 2β, where β is the angle between the heat's path and the metal lines."""
+    """Return 1 + size·cos 2β, where β is the angle between the metal lines and the line from heater to arm."""
     direction = to[:, None, :] - heaters[None, :, :]
     squared = (direction**2).sum(axis=2)
     cosine = np.divide(

@@ -28,7 +28,8 @@ class HeaterVariations:
     Attributes:
         contact_ohm: Shape ``(2E,)``; resistance of each heater's contacts.
         irregular: Shape ``(2E, 3)``; amplitudes of the irregular part of the phase as a function of heat.
-        ground_return_share: Share of its current that a heater loses while the others on its ground return carry 3 mA.
+        ground_return_share: Share of its current that a heater loses while the eleven other heaters on its ground
+            return carry 3 mA each.
         group: Shape ``(2E,)``; number of the ground return that each heater uses.
     """
 
@@ -43,7 +44,7 @@ class HeaterVariations:
 
         Args:
             channels: Drive channel of each heater; twelve consecutive channels share a ground return.
-            sizes: Sizes of the effects.
+            sizes: Sizes of the imperfections.
             rng: Source of random numbers.
         """
         heaters = len(channels)
@@ -58,7 +59,7 @@ class HeaterVariations:
         )
 
     def carried_ma(self, driven_ma: Real) -> Real:
-        """Return the actual heater currents in mA, reduced because other heaters raise the shared ground potential."""
+        """Return the actual heater currents in mA. Other heaters on the same ground return reduce them."""
         if not self.ground_return_share:
             return driven_ma
         total_ma, count = np.bincount(self.group, weights=driven_ma), np.bincount(self.group)
@@ -68,10 +69,10 @@ class HeaterVariations:
         return carried
 
     def heat_mw(self, current_ma: Real, heater_ohm: Real, rise_per_mw: Real) -> Real:
-        """Return the steady-state heat of each heater in mW, shape ``(2E,)``.
+        """Return the steady-state heat of each heater in mW, shape ``(2E,)`` for E PUCs.
 
-        The resistance rises with the heat, R = R0·(1 + γ·P), so that P = I²R0 / (1 - γ·I²R0) at a given current. The
-        denominator would vanish at high current and is kept at 0.1 or above; the board's current limits are far below.
+        The resistance rises with the heat P: R = R0·(1 + γ·P), so that P = I²R0 / (1 - γ·I²R0) at the current I. The
+        denominator is kept at 0.1 or above, which matters only far above the board's current limits.
         """
         squared = current_ma**2 * 1e-3
         cold_mw = squared * heater_ohm
@@ -79,7 +80,7 @@ class HeaterVariations:
         return heat + _CONTACT_HEAT_SHARE * squared * self.contact_ohm
 
     def own_arm_phase_rad(self, heat_mw: Real, heat_per_pi_mw: Real) -> Real:
-        """Return the phase in rad that each heater adds to its own arm: π per Pπ of heat, plus an irregular part."""
+        """Return the phase in rad that each heater adds to its own arm: π at its heat P_π, plus an irregular part."""
         turns = heat_mw / heat_per_pi_mw
         phase: Real = np.pi * turns
         if self.irregular.any():

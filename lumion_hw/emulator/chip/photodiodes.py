@@ -18,9 +18,9 @@ class PhotodiodeArray:
     """The photodiode monitors of a chip.
 
     Args:
-        sizes: Sizes of the effects.
-        rng: Random numbers for the offset drift.
-        now_s: Present time; the drift of the offsets starts at 0.
+        sizes: Sizes of the imperfections.
+        rng: Random numbers for the drift of the dark readings (offsets).
+        now_s: Time at which the drift starts from 0.
     """
 
     def __init__(self, sizes: EffectSizes, rng: np.random.Generator, now_s: float) -> None:
@@ -37,7 +37,7 @@ class PhotodiodeArray:
         return not (self._compression_per_ma or self._leakage or self._sigma_ma)
 
     def read_ma(self, current_ma: Real, at_s: float) -> Real:
-        """Return the readings in mA, with imperfections, for given currents of ideal photodiodes; shape ``(n,)``."""
+        """Return the photodiode readings in mA, shape ``(n,)``, given the currents of n ideal photodiodes in mA."""
         if self.is_ideal:
             return current_ma
         read = current_ma / (1.0 + self._compression_per_ma * np.maximum(current_ma, 0.0))

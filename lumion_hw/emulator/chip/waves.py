@@ -1,8 +1,9 @@
 """Wave equations of the emulated chip, with reflections at facets and at joints (waveguides between PUCs).
 
-Each PUC-port u = 4·PUC + 2·end + rail has a wave a_u that enters the PUC there and a wave b_u that leaves it. A PUC
-transforms waves a into waves b. A joint passes the b of one PUC-port to the a of the other and reflects a little; so
-does the facet at a port of the mesh, where external light enters. All a_u are the unknowns of one linear system.
+Every PUC has four connections (PUC-ports), numbered u = 4·PUC + 2·end + rail. At each, a wave a_u enters the PUC and a
+wave b_u leaves it. A PUC transforms waves a into waves b. A joint passes the b of one PUC-port to the a of the other
+and reflects a little, and so does the facet at a port of the mesh, where external light enters. The unknowns of the
+linear system are all a_u.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ class Mirrors:
     """Reflected and transmitted amplitudes of the chip's facets, and of the joints (waveguides) between PUCs.
 
     Attributes:
-        facet: Shape ``(n_ports,)``; reflection of the wave that leaves the mesh at a port.
-        joint: Shape ``(2 J,)``; reflection of the wave that enters a joint, first for the first ends of all joints,
-            then for the second ends.
-        passed: Shape ``(J,)``; transmission of each joint.
+        facet: Shape ``(n_ports,)``; reflected amplitude of the wave that leaves the mesh at a port.
+        joint: Shape ``(2 J,)`` for J joints; reflected amplitude of the wave that enters a joint, first at the first
+            end of every joint, then at the second end.
+        passed: Shape ``(J,)``; transmitted amplitude of each joint.
     """
 
     facet: Complex
@@ -39,11 +40,11 @@ class Mirrors:
 
 
 class Waves:
-    """Solver for the waves on one mesh; data that depend only on the mesh's graph are computed once.
+    """Solver for the waves on one mesh.
 
     Args:
         mesh: Layout of the mesh.
-        sends_back: Whether facets, and joints between PUCs, reflect light; without reflections the matrix is sparser.
+        sends_back: Whether facets and joints reflect light. Without reflections the matrix is sparser.
     """
 
     def __init__(self, mesh: MeshTopology, *, sends_back: bool) -> None:
@@ -54,17 +55,14 @@ class Waves:
     def output_fields(
         self, transfer: Complex, joint_phase: Real, sample: Integers, port: Integers, mirrors: Mirrors | None = None
     ) -> Complex:
-        """Return the fields at all ports for n calculations, each with light of unit power into one port.
+        """Return the fields at all ports for n calculations with unit power into one port, shape ``(n, n_ports)``.
 
         Args:
-            transfer: Shape ``(samples, E, 2, 2)``; transfer matrices of all PUCs in each state (sample) of the chip.
-            joint_phase: Shape ``(samples, J)``; phase of every joint in rad, for each sample.
-            sample: Shape ``(n,)``; index of the sample that each calculation uses; each sample is solved once.
+            transfer: Shape ``(s, E, 2, 2)``; transfer matrices of all E PUCs in s different states of the chip.
+            joint_phase: Shape ``(s, J)``; phases of all J joints in rad, for each state.
+            sample: Shape ``(n,)``; index of the state that each calculation uses. Each state is solved once.
             port: Shape ``(n,)``; input port of each calculation.
             mirrors: Reflections; required if the solver was created with ``sends_back``.
-
-        Returns:
-            Shape ``(n, n_ports)``.
         """
         graph = self._graph
         elements = np.ascontiguousarray(transfer.reshape(len(transfer), -1).T)
@@ -88,12 +86,12 @@ class Waves:
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """Data of the wave solver that depends only on the graph of the mesh.
+    """Data of the wave solver that depend only on the graph of the mesh.
 
     Attributes:
         place: Position of each wave in the order of elimination.
         equations: The solver of the linear system.
-        out_wave: Shape ``(2 n_ports,)``; the two incident waves that add up to the output of each port.
+        out_wave: Shape ``(2 n_ports,)``; the two entering waves that add up to the output of each port.
         out_element: Same shape; the elements of the PUC transfer matrices that multiply these two waves.
     """
 
@@ -140,7 +138,7 @@ def _build_graph(mesh: MeshTopology, sends_back: bool) -> _Graph:
 
 
 def _incident_waves(output_fields: Integers) -> tuple[Integers, Integers]:
-    """Return the two incident waves that a leaving wave combines, and their elements of the PUC's transfer matrix."""
+    """Return the two entering waves that add up to a leaving wave, and the matrix elements that multiply them."""
     puc, end, rail = output_fields // 4, output_fields // 2 % 2, output_fields % 2
     waves, elements = [], []
     for other in (0, 1):
@@ -151,7 +149,7 @@ def _incident_waves(output_fields: Integers) -> tuple[Integers, Integers]:
 
 
 def _elimination_order(mesh: MeshTopology) -> Integers:
-    """Return each wave's position in the elimination: external inputs first (no fill-in), then by nested dissection."""
+    """Return each wave's position in the elimination order: external inputs first, then by nested dissection."""
     rank = np.empty(mesh.n_pucs, dtype=np.int64)
     rank[dissect(mesh)] = np.arange(mesh.n_pucs)
     waves = np.arange(4 * mesh.n_pucs)

@@ -119,14 +119,15 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
 
 
 class BenchFaults:
-    """Injects faults into an emulated bench and ends them, at any time.
+    """Starts and ends faults of an emulated bench at any time.
 
     Args:
         world: Optical model.
         modules: Emulated pluggable modules by device name.
         devices: All devices by name.
         kinds: Kind of each device, for error messages.
-        faults: By device, a function that returns its specific faults; power and cable faults exist for every device.
+        faults: For each device, a function that returns the faults of its kind. Every device also has the faults of
+            power and cable.
         monitor_ports: Ports with a photodiode.
         schedule: Scheduled events of the bench.
     """
@@ -160,11 +161,7 @@ class BenchFaults:
     # -- by name ----------------------------------------------------------------------------------------------------
 
     def list_faults(self, target: str = BENCH) -> tuple[ScriptedFault, ...]:
-        """Return the faults that can be injected into a device, or into the bench as a whole.
-
-        Raises:
-            ConfigError: There is no such device.
-        """
+        """Return the faults of a device, or of the bench as a whole. Raises ``ConfigError`` for an unknown device."""
         if target == BENCH and BENCH not in self._devices:
             return BENCH_FAULTS
         self.device(target)
@@ -190,9 +187,9 @@ class BenchFaults:
         row.begin(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
-        """End a fault; the arguments are those with which it was started.
+        """End a fault; ``arguments`` are those with which it was started.
 
-        Raises the errors of :meth:`inject`, and ``ConfigError`` if the fault cannot be undone.
+        Raises the errors of :meth:`inject`, and ``ConfigError`` if the fault cannot be ended.
         """
         row = find_fault(self.list_faults(target), fault, target)
         if row.end is None:
@@ -204,7 +201,7 @@ class BenchFaults:
         row.end(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def after(self, delay_s: float, fault: Callable[[], None]) -> None:
-        """Schedule an action, such as a fault, for a number of seconds from now on the bench's clock."""
+        """Schedule an action, such as the start of a fault, ``delay_s`` from now on the bench's clock."""
         delay = Argument("delay_s", "delay", 0.0, unit="s").validated("after", delay_s, {})
         if not callable(fault):
             raise ConfigError(f"after: {fault!r} is not a function", hint="Give a function that takes no arguments.")
@@ -264,12 +261,12 @@ class BenchFaults:
         self._world.disturb()
 
     def swap_channels(self, heater: int, other_heater: int) -> None:
-        """Swap the wires of two heaters, each given as 2·PUC + arm."""
+        """Swap the wires of two heaters, each given by its index 2·PUC + arm."""
         self._checked("swap_channels", heater=heater, other_heater=other_heater)
         self._world.swapped_heaters.append((heater, other_heater))  # in effect when the board latches the next table
 
     def unbalance(self, puc: int, common_rad: float) -> None:
-        """Change the splitting angle of both couplers of a PUC."""
+        """Change the splitting angle asin(√η) of both couplers of a PUC; η is the power splitting."""
         self._checked("unbalance", puc=puc, common_rad=common_rad)
         self._world.about_to_change()
         truth = self._world.truth
@@ -299,7 +296,7 @@ class BenchFaults:
         self._world.disturbances.power_db[port] = self._from_now(trajectory_db)
 
     def walk_resistances(self, per_root_s: float) -> None:
-        """Start a random walk of every heater's resistance, with a given relative change per root second."""
+        """Let the resistance of every heater drift randomly; the relative change is given per root second."""
         self._checked("walk_resistances", per_root_s=per_root_s)
         self._world.disturbances.resistance_per_root_s = per_root_s
 
@@ -334,11 +331,7 @@ class BenchFaults:
     # -- the emulated devices themselves ----------------------------------------------------------------------------
 
     def board(self, name: str) -> MeshBoard:
-        """Return an emulated LUMION mesh controller by device name, so that a test can call its fault hooks.
-
-        Raises:
-            ConfigError: There is no board of that name.
-        """
+        """Return an emulated LUMION mesh controller by name, for tests. Raises ``ConfigError`` if there is none."""
         from lumion_hw.emulator.mesh.lumion import MeshBoard
 
         device = self._devices.get(name)
@@ -350,11 +343,7 @@ class BenchFaults:
         return device
 
     def device(self, name: str) -> Any:
-        """Return an emulated device by name, so that a test can call its fault hooks.
-
-        Raises:
-            ConfigError: There is no device of that name.
-        """
+        """Return an emulated device by name, for tests. Raises ``ConfigError`` if there is none."""
         if name not in self._devices:
             kind_names = ", ".join(self._devices)
             raise ConfigError(

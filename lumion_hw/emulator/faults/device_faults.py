@@ -1,4 +1,4 @@
-"""Faults that every emulated device can have, and helpers that declare further faults of one kind of device.
+"""Faults that every emulated device can have, and helpers that declare the faults of one kind of device.
 
 A fault calls a method or sets an attribute of the emulated device, so device classes contain no fault names.
 """
@@ -14,12 +14,7 @@ from lumion_hw.emulator.faults.fault_table import ScriptedFault
 
 @dataclass(frozen=True)
 class Target:
-    """The emulated device that a fault acts on.
-
-    Attributes:
-        device: The emulated device.
-        module: The pluggable module, if the device is the I2C bridge to a module.
-    """
+    """The emulated device on which a fault acts; for an I2C bridge also the pluggable ``module`` behind it."""
 
     device: Any
     module: Any = None
@@ -51,8 +46,9 @@ def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]],
     Args:
         name: Name of the fault.
         meaning: Description of the fault.
-        action: ``calls``, ``sets`` or ``calls_module``.
-        member: Method called with true at the start and false at the end, or attribute set to these values.
+        action: How the device is changed: ``calls``, ``sets`` or ``calls_module``.
+        member: Name of the method, called with true at the start and false at the end, or of the attribute set to these
+            values.
     """
     return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False))
 

@@ -1,6 +1,4 @@
-"""Declarations of all scripted faults, with their arguments, units and ranges.
-
-The arguments of a fault are checked before the fault starts.
+"""Declaration of scripted faults with their arguments, units and ranges, which are checked before a fault starts.
 
 The faults are declared in :mod:`lumion_hw.emulator.faults.bench_faults` (of the bench),
 :mod:`lumion_hw.emulator.faults.device_faults` (of every device), and with each kind of device. Messages and
@@ -23,7 +21,7 @@ MODULE_DEAD = "module_dead"
 """Fault of every pluggable module: its host has lost power."""
 
 Places = Mapping[str, Collection[int]]
-"""Valid component numbers, by kind of component: PUCs, ports, channels."""
+"""Numbers of the components that exist, by kind of component (PUC, port, channel)."""
 
 
 def _no_places(_target: Any) -> Places:
@@ -42,7 +40,8 @@ class Argument:
         unit: Unit of the value.
         among: Kind of component, such as ``port``, if the argument is a component's number; else empty.
         default: Value if the argument is omitted; ``None`` if it is required.
-        accepts: Test for valid values and their description, for an argument that is not a number.
+        accepts: For an argument that is not a number: a function that tests a value, and a description of the valid
+            values.
     """
 
     name: str
@@ -55,12 +54,7 @@ class Argument:
     accepts: tuple[Callable[[Any], bool], str] | None = None
 
     def validated(self, fault: str, value: Any, places: Places) -> Any:
-        """Return the value of the argument if it is valid.
-
-        Raises:
-            ConfigError: The value has the wrong type.
-            LimitError: The value is out of range.
-        """
+        """Return the value of the argument. Raises ``ConfigError`` for a wrong type, ``LimitError`` if out of range."""
         problem = f"{fault}: {self.name} is {value!r}"
         hint = f"Give {self.describe_values(places)}."
         if self.accepts is not None:
@@ -103,7 +97,7 @@ class ScriptedFault:
         arguments: Arguments of the fault.
         begin: Starts the fault on its target, with the arguments by name.
         end: Ends the fault, with the same arguments; ``None`` if it cannot be undone.
-        places: Returns the numbers of a target's components, by kind of component (such as ``port``).
+        places: Returns the numbers of the device's components, by kind of component (such as ``port``).
     """
 
     name: str
@@ -116,9 +110,8 @@ class ScriptedFault:
     def validated(self, given_values: Mapping[str, Any], places: Places) -> dict[str, Any]:
         """Check the arguments of the fault and return them, defaults included.
 
-        Raises:
-            ConfigError: An argument is missing, unknown or of the wrong type.
-            LimitError: An argument is out of range.
+        Raises ``ConfigError`` if an argument is missing, unknown or of the wrong type, ``LimitError`` if it is out of
+        range.
         """
         names = [argument.name for argument in self.arguments]
         accepted = f"Arguments: {self.signature() or 'none'}."
@@ -146,10 +139,7 @@ def _span(argument: Argument) -> str:
 
 
 def find_fault(faults: Iterable[ScriptedFault], name: str, target_name: str) -> ScriptedFault:
-    """Return the fault with a given name.
-
-    Raises ``ConfigError``, which lists the valid names, if there is no such fault.
-    """
+    """Return the fault with a given name. Raises ``ConfigError`` with the valid names if there is none."""
     by_name = {fault.name: fault for fault in faults}
     if name not in by_name:
         raise ConfigError(
@@ -165,11 +155,7 @@ def suggestion(name: str, valid_names: Iterable[str]) -> str:
 
 
 def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
-    """Return the fault table of docs/faults.md.
-
-    Args:
-        faults: Pairs of owner and fault; a fault that several kinds of device share gets one table row.
-    """
+    """Return the table of docs/faults.md from pairs of owner and fault; a fault of several owners gets one row."""
     owners: dict[str, list[str]] = {}
     for owner, fault in faults:
         ends = "yes" if fault.end is not None else "–"

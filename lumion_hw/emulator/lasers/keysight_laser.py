@@ -1,9 +1,9 @@
 """Emulated Keysight tunable lasers: the N7776C, and the laser module of an 8164B mainframe.
 
 Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Choices of this emulator where the guide is silent: after
-power-on the laser is locked with the pin 1234, and switching it on while locked gives error -203; tuning and sweeps are
-overlapped operations; a sweep with inconsistent parameters is refused with -221; after a sweep the laser stays at the
-wavelength where the sweep ended; realigning the cavity takes ten seconds.
+power-on the laser is locked with the pin 1234, and switching it on while locked gives error -203. Tuning and sweeps are
+overlapped operations. A sweep with inconsistent parameters is refused with -221. After a sweep the laser stays at its
+last wavelength. Realigning the cavity takes ten seconds.
 """
 
 from __future__ import annotations
@@ -99,12 +99,11 @@ class LaserModule:
 
     Args:
         state: SCPI state of the instrument.
-        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         profile: Properties of this model of laser.
         speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
-        low_sse_loss_db: Power of the other output relative to the low-SSE (low spontaneous emission) output, in dB;
+        low_sse_loss_db: Power of the other output relative to the low-SSE output (little spontaneous emission), in dB;
             ``None`` for a laser with one output.
     """
 
@@ -205,7 +204,7 @@ class LaserModule:
             self._operation = None
 
     def check(self) -> tuple[int, str]:
-        """Return number and text of the first inconsistency in the sweep parameters, ``(0, "OK")`` if there is none."""
+        """Return number and text of the first inconsistency in the sweep parameters, or ``(0, "OK")``."""
         settings = self.settings
         span_nm = settings.stop_nm - settings.start_nm
         steps = span_nm / settings.step_nm
@@ -235,7 +234,7 @@ class LaserModule:
         return next(((code, text) for is_wrong, code, text in checks if is_wrong), (0, "OK"))
 
     def plan(self) -> ArmedSweep:
-        """Return the sweep that the present settings describe."""
+        """Return the sweep that the present settings define."""
         settings = self.settings
         return ArmedSweep(
             settings.start_nm,
@@ -269,10 +268,7 @@ class LaserModule:
             self.laser.pause()
 
     def step(self, direction: int) -> None:
-        """Move a paused sweep by one step.
-
-        Raises ``ScpiError`` -221 if no sweep is paused or the sweep is at its end.
-        """
+        """Move a paused sweep by one step. Raises ``ScpiError`` -221 if no sweep is paused, or at its end."""
         if not self.laser.step(direction):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
 
@@ -296,11 +292,10 @@ class LaserModule:
 
     @property
     def flag(self) -> int:
-        """Sweep flag: 0 without a sweep.
+        """Sweep flag (816x programming guide p. 139): twice the number of completed passes, 0 without a sweep.
 
-        Every completed pass adds 2, and waiting for a trigger adds 1 before the first data.
-
-        816x programming guide p. 139. The flag stays after the last pass, as public clients expect.
+        One is added while a triggered sweep has no data yet. The flag stays after the last pass, as public clients
+        expect.
         """
         if not self._swept:
             return 0
@@ -320,14 +315,13 @@ class EmulatedKeysightLaser(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         model: Second field of ``*IDN?``.
         serial: Third field.
         firmware: Last field.
         profile: Properties of this model of laser.
         on_triggers: Called with the times of the pulses at its trigger output.
-        emit: Called with the light whenever it has changed.
+        emit: Called with the light at every change.
     """
 
     def __init__(
@@ -404,7 +398,7 @@ _PATHS = ("HIGHpower", "LOWSse", "BHRegulated", "BLRegulated")
 
 @dataclass(frozen=True)
 class KeysightLevel:
-    """SCPI parameter for a laser power, in the selected unit if the host sends no unit; the parsed value is in W.
+    """SCPI parameter for a laser power. A number without unit is in the selected unit; the parsed value is in W.
 
     Attributes:
         module: The laser.
@@ -553,7 +547,7 @@ def _sweep_control(module: LaserModule) -> Iterable[ScpiCommand]:
     yield action(f"{_SWEEP}:STEP:PREVious", lambda: module.step(-1))
 
     def max_power(call: Call) -> Reply:
-        """Reply the largest power, always in W as the maker's example and all known public clients expect."""
+        # Always in W, as the maker's example and all known public clients expect.
         power_dbm = min(module.profile.max_dbm(call.number(wavelength) * 1e9) for wavelength in range(2))
         return keysight_float(w_from_dbm(power_dbm))
 
@@ -564,7 +558,6 @@ def _sweep_control(module: LaserModule) -> Iterable[ScpiCommand]:
 
 def _readout(module: LaserModule) -> Iterable[ScpiCommand]:
     def table() -> list[tuple[float, float]]:
-        """Return the table of the laser's largest power, one entry per nanometre."""
         low, high = module.profile.limits_nm
         wavelengths = [low + step for step in range(int(high - low) + 1)]
         return [(nm * 1e-9, w_from_dbm(module.profile.max_dbm(nm))) for nm in wavelengths]

@@ -2,24 +2,25 @@
 
 Command language: the maker's manual as public clients quote it: the maker's own samples
 (santec-corporation/python-samples), QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver with the
-manual's list of 62 commands. A carriage return ends messages both ways (manual 7.1.3; the samples read up to it); LF
-and CR LF are accepted too. Errors are those of the maker's table, ``0,"No error"`` when there is none;
+manual's list of 62 commands. A carriage return ends messages both ways (manual 7.1.3; the samples read up to it). LF
+and CR LF are accepted too. Errors are those of the maker's table, ``0,"No error"`` when there is none.
 ``SYSTem:ALERt?`` replies ``No alerts.``. Without light the monitor reports less than -99 dBm. The monitor is before the
 shutter (measured on a TSL-775: a full log with a closed shutter). No terminator follows a binary block of logged
 values.
 
 Choices of this emulator where the manual is silent: tuning and sweeps are overlapped operations. A cycle of a two-way
-sweep is one pass forward and one back; both are counted and logged. Zero cycles count as one. A sweep waits if
-``TRIGger:INPut:EXTernal`` or ``:STANdby`` is on, until its software trigger or a pulse comes. After ``*RST`` the
-trigger output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is
-empty (as on the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, even if the set step
-is smaller (TSL-775; unverified for other models); the first is at the start of the sweep (unverified). Fine tuning,
-offset, attenuator, modulation and coherence control are stored and reported, without effect on the light; so is
-``TRIGger:OUTPut:SETTing``, because the emulated sweep has a constant speed.
+sweep is one pass forward and one back; both are counted and logged. Zero cycles count as one. A sweep with
+``TRIGger:INPut:EXTernal`` or ``:STANdby`` on waits for its software trigger or a pulse. After ``*RST`` the trigger
+output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is empty (as
+on the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, even if the set step is smaller
+(TSL-775; unverified for other models). The first pulse is at the start of the sweep (unverified). Fine tuning, offset,
+attenuator, modulation, coherence control and ``TRIGger:OUTPut:SETTing`` are stored and reported, without effect on the
+light.
 
-The log of powers is float64 of dBm in the SCPI set, as a QCoDeS driver reads it, and float32 in the Legacy set
-(unverified); powers are computed for the setting at read-out. Product code and MAC address have the QCoDeS driver's
-formats. The network settings change only the addresses that the laser reports. Shutdown is not implemented.
+Logged powers are in dBm, as float64 in the SCPI command set (as a QCoDeS driver reads them) and as float32 in the
+Legacy set (unverified). They are computed for the power setting at read-out. Product code and MAC address have the
+QCoDeS driver's formats. The network settings change only the addresses that the laser reports. Shutdown is not
+implemented.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S, dbm_from_w, w_from_dbm
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 SPEEDS_NM_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 SLOW_SPEEDS_NM_PER_S = (0.5, 100.0)
-"""Lowest and highest sweep speed of the older models, which accept steps of 0.1 nm/s."""
+"""Lowest and highest sweep speed of the models older than the TSL-570; they accept steps of 0.1 nm/s."""
 MAX_LOGGED_POINTS = 500_000
 MAX_PULSES_PER_S = 20e3
 FIRMWARE = "0026.0026.0011"
@@ -97,7 +98,7 @@ class TslSettings:
         start_nm: First wavelength of a sweep.
         stop_nm: Last wavelength.
         step_nm: Step of a stepped sweep.
-        step_thz: Step in frequency; stored, without effect on the model.
+        step_thz: Frequency step; stored, without effect on the light.
         speed_nm_per_s: Speed of continuous sweeps.
         dwell_s: Dwell time on every step.
         delay_s: Delay between passes.
@@ -108,7 +109,7 @@ class TslSettings:
         standby: Whether a sweep waits for the software trigger.
         output: Timing of the trigger output, as the number of ``TRIGger:OUTPut``.
         output_step_nm: Wavelength step between trigger pulses in a continuous sweep.
-        without_effect: Settings without effect on the model, by the name of their command.
+        without_effect: Settings without effect on the light, by the name of their command.
     """
 
     start_nm: float
@@ -133,29 +134,23 @@ class EmulatedSantecTsl(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
-        model: One of :data:`MODELS`; only the TSL-570 has two command sets.
+        model: One of :data:`MODELS`, else ``ConfigError``; only the TSL-570 has two command sets.
         serial: Third field of ``*IDN?``.
         profile: Properties of this model of laser.
         terminator: Ends every reply.
         on_triggers: Called with the times of the pulses at its trigger output.
-        emit: Called with the light whenever it has changed.
+        emit: Called with the light at every change.
 
     Attributes:
-        profile: Properties of this model of laser.
-        slow: Whether the laser is an older and slower model than the TSL-570.
+        slow: Whether the model is older and slower than the TSL-570.
         firmware: Firmware version, the last field of ``*IDN?``.
         code: Present command set (Legacy or SCPI).
-        network: Network addresses, by command keyword.
-        port: Network port.
+        network: Reported network addresses, by command keyword.
         settings: Settings that the host has made.
         laser: Physical model of the light. Its true errors, which the host cannot read, are for tests only.
         diode: Whether the laser diode is on.
-        shut: Whether the shutter is closed.
-
-    Raises:
-        ConfigError: There is no such model.
+        shutter_closed: Whether the shutter is closed.
     """
 
     def __init__(
@@ -229,7 +224,6 @@ class EmulatedSantecTsl(ScpiDevice):
         self._outlet.report(self.light)
 
     def _next_update(self) -> float | None:
-        """Return the time at which to restart a repeating sweep, ``None`` for a sweep that does not repeat."""
         return self.laser.end_s if self._repeating else None
 
     def _restart_sweep(self) -> None:
@@ -273,10 +267,7 @@ class EmulatedSantecTsl(ScpiDevice):
         return _STATES[self.laser.state]
 
     def start_sweep(self, *, repeat: bool) -> None:
-        """Start the set number of sweeps, or repeat until stopped.
-
-        Raises ``ScpiError`` -200 if the sweep is impossible.
-        """
+        """Start the set number of sweeps, or repeat until stopped. Raises ``ScpiError`` -200 if impossible."""
         self.stop()
         self._start_laser_sweep()
         self._repeating = repeat
@@ -347,7 +338,7 @@ _WITHOUT_EFFECT: tuple[tuple[str, Numeric, int], ...] = (
     (":SYSTem:COMMunicate:GPIB:DELimiter", Numeric(0, 3, 0, integer=True), 0),
     (":DISPlay:BRIGhtness", Numeric(0, 100, 100, integer=True), 0),
 )
-"""Settings without effect on the model: pattern, limits and default, decimals of the reply."""
+"""Settings without effect on the light: pattern, limits and default, decimals of the reply."""
 _DIGIT = "{:d}".format
 
 
@@ -369,10 +360,10 @@ class NetworkAddress:
 
 @dataclass(frozen=True)
 class UnitBySet:
-    """SCPI number whose default unit depends on the command set: nm and THz in Legacy, m and Hz in SCPI.
+    """SCPI number whose unit, if the host sends none, depends on the command set: nm and THz (Legacy), m and Hz (SCPI).
 
     Attributes:
-        legacy: Limits and suffixes in the unit of the Legacy set, which is also that of the value.
+        legacy: Limits and suffixes in the unit of the Legacy set, in which values are stored.
         per_legacy: Exponent of ten that converts a value from the Legacy to the SCPI unit: -9 for nm to m.
         code: Returns the present command set.
         decimals: Number of decimals of a reply in the Legacy set, for a resolution of 0.1 pm or 10 MHz.
@@ -399,7 +390,7 @@ class UnitBySet:
 
 @dataclass(frozen=True)
 class SantecLevel:
-    """SCPI parameter for a power, in the selected unit if the host sends no unit; the parsed value is in dBm.
+    """SCPI parameter for a power. A number without unit is in the selected unit; the parsed value is in dBm.
 
     Attributes:
         tsl: The laser.
@@ -427,8 +418,6 @@ class SantecLevel:
 def _number(
     pattern: str, parameter: UnitBySet, read: Callable[[], float], write: Callable[[float], None]
 ) -> ScpiCommand:
-    """Declare a numeric setting whose unit depends on the present command set."""
-
     def run_set(call: Call) -> Reply:
         write(call.number())
         return None
@@ -532,7 +521,7 @@ def _positions(
     convert: Callable[[float], float],
     limits: tuple[float, float],
 ) -> Iterable[ScpiCommand]:
-    """Declare the output and sweep limits as wavelengths or frequencies; ``convert`` works in both directions."""
+    """Declare wavelength and sweep limits in nm or THz; ``convert`` converts nm to that unit and back."""
     yield _number(root, parameter, lambda: convert(tsl.laser.wavelength_nm), lambda value: tsl.tune(convert(value)))
     yield _number(
         f"{root}:SWEep:STARt",
@@ -619,7 +608,6 @@ def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _settings_without_effect(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Declare settings that are only stored and reported, without effect on the light."""
     for pattern, parameter, decimals in _WITHOUT_EFFECT:
         yield number_setting(
             pattern,

@@ -1,8 +1,8 @@
 """Physics of a tunable external-cavity laser: its wavelength at any time, its sweeps and their trigger pulses.
 
-Settings are exact and reproducible, but the light is not: each laser has its own wavelength and power error. Tuning
-takes time, during which the light stays on. The recent course of the wavelength is stored, so that a meter can read the
-light at the time of each sample.
+Settings are exact, but the light of each laser has its own fixed wavelength and power error. While the laser tunes, its
+light stays on. The wavelength of the recent past is stored, so that a meter can read the light at the time of each
+sample.
 """
 
 from __future__ import annotations
@@ -128,9 +128,8 @@ class SweptLaser:
 
     Args:
         profile: Properties of this model of laser.
-        clock: Clock that gives the present time.
         rng: Random numbers for its errors.
-        on_triggers: Called with the times of a sweep's pulses, in order, after they have passed.
+        on_triggers: Called with the times of trigger pulses, in order, after they have passed.
         wavelength_nm: Initial wavelength.
         power_dbm: Initial power.
     """
@@ -175,7 +174,7 @@ class SweptLaser:
         self._set_target()
 
     def set_power(self, power_dbm: float) -> None:
-        """Set the laser power in dBm; the light is limited to the largest power at its wavelength."""
+        """Set the power in dBm. The light has at most the largest power at its wavelength."""
         self.power_dbm = power_dbm
         self._set_target()
 
@@ -185,7 +184,7 @@ class SweptLaser:
         self._levels = ((now, self._level_w(now)), (now, target_w))
 
     def _level_w(self, at_s: float) -> float:
-        """Return the power in W that follows the setting with a time constant, not yet limited by the gain."""
+        """Return the power in W that approaches the setting with a time constant, before the limit by the gain."""
         (changed_s, before_w), (_, target_w) = self._levels
         # Light goes off at once; it comes on with the time constant.
         if target_w == 0.0:
@@ -198,7 +197,7 @@ class SweptLaser:
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the light that the laser emitted at a past time, during the present or the last wavelength change."""
+        """Return the light at a past time, at the earliest from the start of the wavelength change before the last."""
         self.advance()
         nominal_nm = self._nominal_nm(at_s)
         largest_w = w_from_dbm(self.profile.max_dbm(nominal_nm))
@@ -217,7 +216,7 @@ class SweptLaser:
         self._before, self._trajectory = self._trajectory, trajectory
 
     def _move(self, from_nm: float, to_nm: float, begin_s: float) -> tuple[float, float]:
-        """Return two times for a wavelength change: the end of the move, and the end of settling."""
+        """Return the times at which the laser reaches a new wavelength, and at which it has settled there."""
         arrival_s = begin_s + abs(to_nm - from_nm) / self.profile.move_nm_per_s
         return arrival_s, arrival_s + self.profile.settle_s
 
@@ -233,10 +232,7 @@ class SweptLaser:
         return settled_s - now
 
     def stay_busy(self, duration_s: float) -> float:
-        """Make the laser busy at its present wavelength for ``duration_s``; a running sweep ends.
-
-        Returns ``duration_s``.
-        """
+        """End a running sweep and stay busy at the present wavelength for ``duration_s``, which is returned."""
         self.stop()
         self._ready_s = self._clock.now() + duration_s
         return duration_s
@@ -375,16 +371,13 @@ class SweptLaser:
         return self._ready_s if self._paused else max(self._end_s, self._ready_s)
 
     def next_update_s(self) -> float | None:
-        """Return the time at which to deliver the next pulses to triggered meters.
-
-        Returns ``None`` if there are no more pulses.
-        """
+        """Return the time at which to deliver the next pulses to triggered meters, ``None`` without further pulses."""
         if self._n_sent >= len(self._pulses_s):
             return None
         return max(float(self._pulses_s[self._n_sent]), self._updated_s + MIN_UPDATE_S)
 
     def advance(self) -> None:
-        """Deliver the trigger pulses sent up to now, and end the tuning or sweep whose time is over."""
+        """Deliver the trigger pulses that have passed, and end a tuning or sweep whose time is over."""
         now = self._updated_s = self._clock.now()
         due = int(np.searchsorted(self._pulses_s, now + _ROUNDING_S, side="right"))
         if due > self._n_sent:

@@ -1,7 +1,7 @@
 """Emulated line server: the SmartLight prototype's photonic unit accepts one line of PUC states per TCP connection.
 
-The server greets, reads one line, reports its progress and closes the connection; greeting and progress are free text
-(docs/bench-file.md, smartlight-line-server). The line is parsed by regular expressions alone.
+The server greets, reads one line, reports its progress and closes the connection. Greeting and progress are free text
+(docs/bench-file.md, smartlight-line-server). The line is never evaluated as code: regular expressions parse it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LINE = 4096
 MAX_CONNECTIONS = 32
 """Largest number of open connections; further ones are refused."""
 RECONFIGURATION_S = (0.015, 0.090)
-"""Duration in s of reconfiguring no PUC (15 ms) and all PUCs (90 ms) (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
+"""Duration in s of reconfiguring no PUC and all PUCs (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
 
 _MAX_SHOWN = 40
 _BLANK = r"[ \t]*"
@@ -34,17 +34,9 @@ _CLOSING = re.compile(rf"{_BLANK}\]{_BLANK}", re.ASCII)
 
 
 def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
-    """Parse a host's line of PUC states.
+    """Return the state of each listed PUC by number, ``"x"`` cross or ``"="`` bar, from a host's line without its LF.
 
-    Args:
-        line: The line, without its LF.
-        n_pucs: Number of PUCs.
-
-    Returns:
-        State of each listed PUC by number, ``"x"`` cross or ``"="`` bar.
-
-    Raises:
-        ConfigError: The line is too long or malformed, or names a PUC that does not exist, or one PUC twice.
+    Raises ``ConfigError`` if the line is too long or malformed, or names a PUC that does not exist, or one PUC twice.
     """
     if len(line) >= MAX_LINE:
         raise ConfigError(f"the line is longer than {MAX_LINE} bytes")
@@ -76,7 +68,7 @@ def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
 
 @dataclass
 class _StateJob:
-    """One mesh reconfiguration in progress: states apply at ``end_s``; ``n_reported`` progress lines have been sent."""
+    """A mesh reconfiguration in progress. Its states apply at ``end_s``; ``n_reported`` progress lines are sent."""
 
     states: dict[int, str]
     begin_s: float
@@ -107,7 +99,7 @@ class LinePeer:
             self._server.configure(self, line)
 
     def transmit(self) -> bytes:
-        """Return the bytes for the host. Raises ``LinkLost`` once all bytes are read and the server has closed."""
+        """Return the bytes for the host. Raises ``LinkLost`` once the server has closed and all bytes are read."""
         self._server.advance()
         data, self._output = bytes(self._output), bytearray()
         if not data and self.is_closed:
@@ -134,13 +126,12 @@ class LineServer(Switchable):
 
     Args:
         name: Device name in the bench file.
-        clock: The clock of the bench.
         apply_states: Called with the state of every listed PUC (``"x"`` cross, ``"="`` bar) when a reconfiguration is
-            complete; PUCs not listed are inactive. A ``LumionError`` that the function raises is reported to the host.
+            complete. The other PUCs are not heated. A ``LumionError`` raised by the function is reported to the host.
         greeting: First text that the server sends on a connection; empty for none.
         progress: Progress messages of a reconfiguration: the first is sent at once, the last at the end.
         n_pucs: Number of PUCs.
-        reconfiguration_s: Two durations, for reconfiguring no PUC and all PUCs; linear in between.
+        reconfiguration_s: Durations of reconfiguring no PUC and all PUCs; linear in between.
     """
 
     what = "the photonic unit"
@@ -168,10 +159,7 @@ class LineServer(Switchable):
         self._advancing = False
 
     def connect(self) -> DeviceConnection:
-        """Open another connection to the unit.
-
-        Raises ``ConnectError`` if the unit is unreachable or has too many connections.
-        """
+        """Open another connection. Raises ``ConnectError`` if the unit is unreachable or has too many."""
         self._require_reachable()
         # A reconfiguration whose host has gone is completed, and counts as a connection until then.
         orphans = sum(owner not in self._peers for _, owner in self._jobs)
@@ -248,7 +236,6 @@ class LineServer(Switchable):
         peer.is_closed = True
 
     def _lose_power(self) -> None:
-        """Close every connection, and drop reconfigurations in progress."""
         self._jobs.clear()
         for peer in self._peers:
             peer.is_closed = True

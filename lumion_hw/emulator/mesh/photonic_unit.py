@@ -17,19 +17,14 @@ _TURN = 2.0 * math.pi
 
 
 def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.float64]:
-    """Return the heater currents in mA that set PUCs to the given states; all other PUCs are not heated.
+    """Return the heater currents in mA that set PUCs to the given states, shape ``(2 n_pucs,)``, index 2·PUC + arm.
 
-    Each PUC is set by the one of its two heaters that needs less heat; crosstalk from neighbours is compensated.
+    Each of these PUCs is set by the heater that needs less heat; crosstalk between them is compensated. All other PUCs
+    are not heated. Raises ``DeviceError`` for a PUC number that does not exist.
 
     Args:
         truth: True parameters of the mesh.
         states: State of every PUC that is set, ``"x"`` cross or ``"="`` bar.
-
-    Returns:
-        Shape ``(2 n_pucs,)``; currents in mA, at index 2·PUC + arm.
-
-    Raises:
-        DeviceError: A PUC number does not exist.
     """
     n_pucs = len(truth.passive_phase)
     if not all(0 <= puc < n_pucs for puc in states):

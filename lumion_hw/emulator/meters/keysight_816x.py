@@ -1,10 +1,10 @@
 """Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
 
-Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Differences from the N77xx: slots and channels; sample
-runs are read in W; settings of a dual sensor's first channel (master) apply to both channels; a valid query that fails
-replies a marker value and also queues an error; an omitted slot number means the lowest slot; an 8164 connects the
-laser's trigger pulses to its sensors. Figures of the lasers, and of sensors other than the 81635A, are typical of their
-classes and not yet confirmed in the data sheets.
+Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Differences from the N77xx: there are slots and channels,
+and an omitted slot number means the lowest slot. Sample runs are read in W. Settings of the first channel (master) of a
+dual sensor apply to both channels. A valid query that fails replies a marker value and also queues an error. An 8164
+connects the trigger pulses of its laser to its sensors. Figures of the lasers, and of sensors other than the 81635A,
+are typical of their classes and not yet confirmed in the data sheets.
 """
 
 from __future__ import annotations
@@ -55,12 +55,7 @@ DUAL_SENSORS: Mapping[int, str] = {1: "81635A", 2: "81635A"}
 
 @dataclass(frozen=True)
 class SlotSensor:
-    """One model of plug-in power sensor.
-
-    Attributes:
-        channels: Number of inputs.
-        head: Properties of each input.
-    """
+    """One model of plug-in power sensor: the number of its inputs, and the properties of each."""
 
     channels: int
     head: HeadProfile
@@ -73,7 +68,7 @@ def _sensor(
     shortest_s: float = 100e-6,
     max_points: int = 20_001,
 ) -> SlotSensor:
-    """Return a sensor with one input; ``noise_w`` is the noise of a 1 s average."""
+    """Return a sensor with one input; ``noise_w`` is the standard deviation of a 1 s average in W."""
     head = HeadProfile(
         wavelength_limits_m=(wavelengths_nm[0] * 1e-9, wavelengths_nm[1] * 1e-9),
         averaging_limits_s=(shortest_s, 10.0),
@@ -103,7 +98,7 @@ LASERS: Mapping[str, LaserProfile] = {
     "81600B-200": LaserProfile((1440.0, 1640.0), _POWER_DBM),
 }
 LOW_SSE_LOSS_DB = 5.0
-"""Difference in dB by which the low-SSE output (low spontaneous emission) is weaker than the other output."""
+"""Decrease in power, in dB, from the other output to the low-SSE output (little spontaneous emission)."""
 
 
 def sensor_ports(modules: Mapping[int, str]) -> list[tuple[int, int]]:
@@ -128,18 +123,15 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the fixed measurement errors and the noise of the modules.
         light: Returns the light at a slot and channel at a present or earlier time.
         model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
-        modules: Slot -> module: a sensor, or in slot 0 of an 8164 a laser; at least one.
+        modules: Module in each occupied slot: a sensor, or in slot 0 of an 8164 a laser. ``ConfigError`` if there is no
+            module, or if the mainframe cannot hold one of them.
         on_triggers: Called with the times of the laser's pulses at the trigger output.
         emit: Called with the laser's light whenever it has changed.
-
-    Raises:
-        ConfigError: There is no such mainframe, slot or module, or no module is given.
     """
 
     def __init__(
@@ -248,15 +240,10 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
             self._outlet.report(self.laser.laser.light)
 
     def _light_at(self, slot: int, channel: int, at_s: float) -> Light:
-        """Return the light at a sensor.
-
-        The laser is updated first, because one message may change the laser and then read a sensor.
-        """
-        self._update_laser()
+        self._update_laser()  # one message may change the laser and then read a sensor
         return self._light(slot, channel, at_s)
 
     def _next_update(self) -> float | None:
-        """Return the next time to update, such as the laser's next trigger pulse, so that sensors see its light."""
         times = (super()._next_update(), None if self.laser is None else self.laser.laser.next_update_s())
         return min((at_s for at_s in times if at_s is not None), default=None)
 
@@ -266,11 +253,11 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
             self.laser.reset()
 
     def light(self) -> Light:
-        """Return the laser's true light now. Raises ``ConfigError`` if there is no laser."""
+        """Return the light that the laser emits now. Raises ``ConfigError`` if there is no laser."""
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the laser's true light at an earlier time. Raises ``ConfigError`` if there is no laser."""
+        """Return the light that the laser emitted at an earlier time. Raises ``ConfigError`` if there is no laser."""
         if self.laser is None:
             raise ConfigError("this mainframe has no laser", device=self.name)
         return self.laser.laser.light_at(at_s)

@@ -1,8 +1,8 @@
 """Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (N774xC and 816x guides).
 
-Choices of this emulator where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; reading the
-results of an incomplete run gives error -221; a sample above the input limit, or a dark sample in dBm, reads as the
-float32 maximum; pulses during the averaging of a sample are lost; the trigger output is a setting without effect.
+Choices of this emulator where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``. Reading the
+results of an incomplete run gives error -221. A sample above the input limit, or a dark sample in dBm, reads as the
+largest float32. Pulses during the averaging of a sample are lost. The trigger output is a setting without effect.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class MeterTraits:
     Attributes:
         gain_switch: Whether the meter has the command ``POWer:GAIN:AUTO`` (N77xx).
         results_in_watts: Whether runs are always read in W (816x); otherwise in the selected unit.
-        master_only: Whether averaging, automatic ranging, triggers and runs can be set on channel 1 only, and then
-            apply to its whole slot.
+        master_only: Whether averaging, automatic ranging, triggers and runs can be set on channel 1 only; they then
+            apply to the whole slot.
     """
 
     gain_switch: bool = True
@@ -71,7 +71,7 @@ class HeadRack:
 
     Attributes:
         heads: Every head by slot and channel.
-        traits: Properties of the family.
+        traits: Properties of the family of meters.
     """
 
     heads: Mapping[Port, EmulatedHead]
@@ -85,7 +85,7 @@ class HeadRack:
         return port
 
     def group(self, call: Call) -> list[EmulatedHead]:
-        """Return the heads that a setting acts on: both heads of a dual sensor, else one head."""
+        """Return the heads to which a setting applies: both heads of a dual sensor, else one head."""
         slot, channel = self.port(call)
         if not self.traits.master_only:
             return [self.heads[slot, channel]]
@@ -100,7 +100,7 @@ class HeadRack:
 
 @dataclass
 class _SlotState:
-    """Parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
+    """Run parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
 
     plans: dict[RunFunction, MeterRunPlan] = field(
         default_factory=lambda: {
@@ -119,13 +119,7 @@ class _SlotState:
 
 
 class Acquisition:
-    """Measurement runs and triggered readings of a meter.
-
-    Args:
-        rack: Optical heads of the meter.
-        state: SCPI state of the meter.
-        clock: Clock that gives the present time.
-    """
+    """Measurement runs and triggered readings of a meter."""
 
     def __init__(self, rack: HeadRack, state: InstrumentState, clock: Clock) -> None:
         self._rack = rack
@@ -142,7 +136,7 @@ class Acquisition:
     # -- operation
 
     def advance(self) -> None:
-        """Record the samples that have ended by now, and report every complete run as an ended operation."""
+        """Record the samples that have ended by now, and end the operations of complete runs."""
         for slot, state in self._slots.items():
             run = state.run
             if run is None:
@@ -179,12 +173,12 @@ class Acquisition:
         state.run = state.operation = None
 
     def pulses_out(self, times_s: Iterable[float]) -> None:
-        """Send pulses to the trigger output: ``LOOPback`` feeds them to the input (816x guide p. 214)."""
+        """Send pulses to the trigger output. ``LOOPback`` also passes them to the input (816x guide p. 214)."""
         if self._wiring == "LOOPback":
             self.hardware_trigger(times_s)
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
-        """Act on pulses at the trigger input; pulses have no effect if the trigger routing is disabled."""
+        """Act on pulses at the trigger input, unless the trigger routing is disabled."""
         times = list(times_s)
         if self._wiring == "DISabled" or not times:
             return
@@ -269,7 +263,7 @@ class Acquisition:
         return write
 
     def _software_trigger(self, call: Call) -> Reply:
-        """Apply a software trigger: node A is the input connector, node B the output connector (816x guide p. 209)."""
+        """Act on a software trigger at node A (the input connector) or B (the output connector) (816x guide p. 209)."""
         (self.hardware_trigger if call.number() == 1 else self.pulses_out)([self._clock.now()])
         return None
 
@@ -291,10 +285,7 @@ class Acquisition:
         return self._plan(call, MeterRunPlan(RunFunction.LOGGING, call.integer(0), averaging_s, averaging_s))
 
     def _set_stability(self, call: Call) -> Reply:
-        """Set total time, period and averaging time of a stability run.
-
-        Logging and min/max runs share these parameters.
-        """
+        """Set total time, period and averaging time of a stability run; logging and min/max runs share them."""
         total_s, period_s, averaging_s = (call.number(index) for index in range(3))
         if not total_s >= period_s >= averaging_s:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
@@ -378,7 +369,7 @@ class Acquisition:
 
 
 def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
-    """Return values as little-endian float32; values that are not finite become the largest float32."""
+    """Return values as little-endian float32; infinity and NaN become the largest float32."""
     values = watts
     if not in_watts:
         # A dark sample has no logarithm; like a sample above the range, it becomes the largest float.

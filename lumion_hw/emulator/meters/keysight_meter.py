@@ -1,9 +1,9 @@
 """Common base of Keysight power meters: heads in slots, and the commands that set and read them.
 
-Command language: N774xC and 8163/8164/8166 Programming Guides. Only commands that work are declared; any other header
-is undefined, as on the instrument. Choices of this emulator where the manuals are silent: a software-triggered reading
-always starts a new average, also in continuous mode; a dark reading in dBm replies the marker value and queues error
--261 (one channel) or -231 (all channels); setting a range ends automatic ranging; a reading during a run gives error
+Command language: N774xC and 8163/8164/8166 Programming Guides. Only commands that work are declared; other headers are
+undefined, as on the instrument. Choices of this emulator where the manuals are silent: a software-triggered reading
+always starts a new average, also in continuous mode. A dark reading in dBm replies the marker value and queues error
+-261 (one channel) or -231 (all channels). Setting a range ends automatic ranging. A reading during a run gives error
 -221.
 """
 
@@ -59,10 +59,9 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         profile: SCPI dialect and identity.
         heads: All heads by slot and channel.
-        traits: Properties of the family.
+        traits: Properties of the family of meters.
         slots: Slot numbers.
 
     Attributes:
@@ -100,11 +99,11 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self._acquisition.next_update()
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
-        """Act on pulses at the trigger input, given in order of time; their times may lie in the past."""
+        """Act on pulses at the trigger input, given by their times in order; past times are allowed."""
         self._acquisition.hardware_trigger(times_s)
 
     def pulses_out(self, times_s: Iterable[float]) -> None:
-        """Send pulses to the trigger output; with loopback routing they also reach the trigger input."""
+        """Send pulses to the trigger output; with loopback routing they also act on the trigger input."""
         self._acquisition.pulses_out(times_s)
 
     def _commands(self) -> Iterable[ScpiCommand]:
@@ -119,7 +118,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self.heads[self.port(call)]
 
     def _head_to_change(self, call: Call) -> EmulatedHead:
-        """Stop a head's measurement run because a setting is about to change; return the head."""
+        """Return the head that a command addresses, after ending its measurement run."""
         self._acquisition.stop(self.port(call)[0])
         return self._addressed_head(call)
 
@@ -270,7 +269,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self._block({port: head.fetch() for port, head in self.heads.items()})
 
     def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
-        """Return the readings of all channels as a block; a missing reading is the largest float32, with error -231."""
+        """Return the readings of all channels as a block; a missing reading is the largest float32 (error -231)."""
         values = [self.express(port, reading) for port, reading in readings.items()]
         # One bad channel must not suppress the block of the others.
         if None in values:
@@ -278,7 +277,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return float32_block(FLOAT32_MAX if value is None else value for value in values)
 
     def express(self, port: Port, reading: HeadReading) -> float | None:
-        """Return a reading in the port's unit; an overflow is the marker value, a dark reading in dBm ``None``."""
+        """Return a reading in the channel's unit: a marker value if it overflows, ``None`` if it is dark in dBm."""
         settings = self.heads[port].settings
         power_w, in_watts = reading.power_w, settings.watts and not settings.relative
         # Offset and noise can make the reading of a dark input negative.
@@ -293,7 +292,6 @@ class EmulatedKeysightMeter(ScpiDevice):
         return dbm_from_w(power_w) - (dbm_from_w(settings.reference_w) if settings.relative else 0.0)
 
     def _store_reference(self, call: Call) -> Reply:
-        """Use the present reading as the reference of relative readings."""
         displayed_w = self._addressed_head(call).fetch().power_w
         if displayed_w is None or displayed_w <= 0:
             raise ScpiError(scpi_errors.DATA_QUESTIONABLE)
@@ -341,10 +339,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return bool(self._scpi.state.status.operation.condition & 1 << port[0])
 
     def begin(self, ports: tuple[Port, ...], duration_s: float, on_end: Callable[[], object]) -> None:
-        """Start an overlapped operation, such as zeroing, of some ports.
-
-        The summary bits of their slots are set until the operation ends.
-        """
+        """Start an operation, such as zeroing, on some channels; the summary bits of their slots are set meanwhile."""
         operation = self._scpi.state.status.operation
 
         def finish() -> None:

@@ -1,6 +1,6 @@
 """Emulated Keysight N7744A/45A/44C/45C multiport optical power meter.
 
-Command language: Keysight N774xC Programming Guide; the part in common with the mainframes is in
+Command language: Keysight N774xC Programming Guide. Commands that the mainframes have too are in
 :mod:`~lumion_hw.emulator.meters.keysight_meter`. Ranges end at -70 and +10 dBm.
 """
 
@@ -26,20 +26,16 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the fixed measurement errors and the noise of the heads.
         power_w: Returns the true optical power now at a channel (1..``n_ports``), in watts.
-        model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``; a C has all ``:ALL:CSV?`` queries.
+        model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``. Only the C models have all ``:ALL:CSV?`` queries.
         serial: Serial number in ``*IDN?``.
-        n_ports: Number of channels, 1 to 14 (one status bit each).
+        n_ports: Number of channels, 1 to 14 (one status bit each), else ``ConfigError``.
         manufacturer: First field of ``*IDN?``; newer units report ``Keysight Technologies``.
         firmware: Last field of ``*IDN?``.
         light_wavelength_nm: Returns the wavelength of the light at a channel, in nanometres; 1550 nm by default.
         light_at: Returns the light at a channel at an earlier time, for runs of samples; by default the light is
             interpolated linearly between two updates.
-
-    Raises:
-        ConfigError: ``n_ports`` is out of range.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Physics of one optical head of a Keysight power meter: from true optical power to the displayed value.
 
-Numbers are those of the programming guides and data sheets of the N774xC and the 81635A. Where a figure is only known
-for a class (noise, absolute error), each head draws its own value from its random generator.
+Numbers are those of the programming guides and data sheets of the N774xC and the 81635A. Noise and absolute error are
+published for a class only, so each head draws its own values from its random numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COUNTS = 20_000
 """Number of display steps up to full scale, which is 1.9999 times the nominal power of the range."""
 
 NOISE_W_AT_1_S = 1e-12
-"""Standard deviation of a 1 s average in W; 5-7 pW peak to peak in the lowest range is about six times this."""
+"""Standard deviation of a 1 s average in W: a sixth of 5-7 pW peak to peak, the noise of the lowest range."""
 ZERO_OFFSET_W = 20e-12  # typical of the class: data sheets give the noise after zeroing, not the offset before
 ZERO_DRIFT_W = 2e-12
 ZERO_DRIFT_PERIOD_S = 7200.0
@@ -57,7 +57,7 @@ class HeadProfile:
         noise_w_at_1_s: Standard deviation of a 1 s average.
         responsivity_nm: Wavelengths of the responsivity table.
         responsivity_a_per_w: Responsivities at these wavelengths.
-        limited_top: Whether the limit in the highest range is the nominal power instead of full scale (N774x).
+        limited_top: Whether readings in the highest range end at its nominal power instead of full scale (N774x).
         max_points: Largest number of points of a logging run.
         counts: Steps of the display up to full scale.
     """
@@ -87,7 +87,7 @@ HEAD_81635A = HeadProfile(
 """One channel of the dual sensor 81635A: noise of about 20 pW peak to peak, runs of up to 4000 points."""
 
 _MAX_EVALUATIONS = 20_001
-"""Largest number of light evaluations per update of a run; with more samples the light is interpolated."""
+"""Largest number of times for which one update of a run computes the light; between them it is interpolated."""
 
 
 def full_scale_w(range_dbm: float) -> float:
@@ -106,7 +106,7 @@ class HeadSettings:
     """Settings of one head; the defaults are those after ``*RST``.
 
     Attributes:
-        wavelength_m: Wavelength whose responsivity is used.
+        wavelength_m: Wavelength at which the head assumes the light to be; it selects the responsivity.
         averaging_s: Averaging time of one reading.
         watts: Whether readings are in W; otherwise in dBm.
         range_dbm: Present range, a multiple of 10 dBm.
@@ -206,12 +206,12 @@ class EmulatedHead:
         self.restart()
 
     def restart(self) -> None:
-        """Restart the head's running average, as a new wavelength or range does."""
+        """Begin a new average, as after a new wavelength or range."""
         self._window_start_s = self._now_s()
         self._windows_reported = 0
 
     def set_wavelength(self, wavelength_m: float) -> None:
-        """Select the responsivity of a wavelength; automatic ranging restarts from the highest range."""
+        """Select the responsivity at a wavelength in m. Automatic ranging restarts from the highest range."""
         self.settings.wavelength_m = wavelength_m
         if self.settings.automatic:
             self.settings.range_dbm = self.profile.range_limits_dbm[1]
@@ -244,7 +244,7 @@ class EmulatedHead:
         return Exposure(start_w, averaging_s, begin_s + averaging_s + RANGE_CHANGE_S * range_changed)
 
     def complete(self, exposure: Exposure) -> HeadReading:
-        """Complete a reading; the light is assumed to change linearly from its start to its end."""
+        """Complete a reading. The light is assumed to change linearly from the start of the reading to its end."""
         mean_w = 0.5 * (exposure.start_w + self._light())
         # Repeated, because light that came during the reading may not fit the range selected at its start.
         self._update_range(mean_w, exposure.averaging_s)
@@ -252,10 +252,7 @@ class EmulatedHead:
         return self._last
 
     def fetch(self) -> HeadReading:
-        """Return the head's last valid reading.
-
-        In continuous mode there is a new reading after every averaging time.
-        """
+        """Return the head's last valid reading; in continuous mode each averaging time gives a new reading."""
         if self.settings.continuous:
             # 1e-6: an averaging time that ends now has ended, despite rounding errors of the clock.
             windows = math.floor((self._now_s() - self._window_start_s) / self.settings.averaging_s + 1e-6)
@@ -271,7 +268,7 @@ class EmulatedHead:
         return power_w
 
     def _panel_gain(self) -> float:
-        """Return the ratio of displayed to true power in the present range and at the set wavelength."""
+        """Return displayed power divided by true power, in the present range and at the set wavelength."""
         nm = np.array([self._light_wavelength_m(), self.settings.wavelength_m]) * 1e9
         true, set_response = np.interp(nm, self._nm, self._responsivity)
         return float(self._gain * self._steps[self.settings.range_dbm] * true / set_response)
@@ -299,7 +296,6 @@ class EmulatedHead:
         return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
 
     def _noise_w(self, averaging_s: float) -> float:
-        """Return the standard deviation of an average in W, which falls with the square root of the averaging time."""
         return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
 
     def _present_offset_w(self) -> float:
@@ -319,12 +315,12 @@ class EmulatedHead:
     ) -> NDArray[np.float64]:
         """Return the samples of a measurement run in W; ``inf`` above the input limit.
 
-        Automatic ranging uses the light of the run's first sample; the range is constant during the run.
+        Automatic ranging uses the light of the run's first sample, and the range then stays.
 
         Args:
             middles_s: Middle of each sample's time, ascending, not in the future.
             averaging_s: Averaging time of each sample.
-            assumed_nm: Wavelength whose responsivity is used for each sample; by default the set wavelength.
+            assumed_nm: Wavelength that selects the responsivity for each sample; by default the set wavelength.
         """
         power_w, nm = self._light_during(middles_s)
         true = np.interp(nm, self._nm, self._responsivity)
@@ -379,7 +375,7 @@ class EmulatedHead:
         return dark
 
     def finish_zero(self, was_dark: bool) -> bool:
-        """End zeroing; store the offset if the input was dark at start and end. Return whether it was stored."""
+        """End zeroing. Store the offset if the input was dark at start and end; return whether it was stored."""
         self.zeroing_until_s = -math.inf
         dark = was_dark and self._light() <= ZEROING_LIGHT_LIMIT_W
         if dark:

@@ -43,7 +43,7 @@ class MeterRunPlan:
 
     Attributes:
         function: Kind of run.
-        points: Number of samples; for a min/max run the length of its window.
+        points: Number of samples. For a min/max run it is the length of the window.
         averaging_s: Averaging time of each sample.
         period_s: Time from one sample to the next.
         window: Window of a min/max run: ``CONTinuous``, ``WINDow`` or ``REFResh``.
@@ -64,7 +64,7 @@ class MeterRun:
         heads: Optical heads that take part in the run.
         start: Trigger that starts the run.
         now_s: Time at which the run is armed or started.
-        assumed_nm: Wavelength whose responsivity is used for each sample; by default the set wavelength.
+        assumed_nm: Wavelength that selects the responsivity for each sample; by default the set wavelength.
     """
 
     def __init__(
@@ -102,10 +102,7 @@ class MeterRun:
         return self._start_s + (self.plan.points - 1) * self.plan.period_s + self.plan.averaging_s
 
     def next_update_s(self) -> float | None:
-        """Return the next time to record samples without a host's request.
-
-        Light is interpolated between two updates.
-        """
+        """Return the time of the next automatic update; between updates the light is interpolated."""
         if self.complete:
             return None
         if self._triggers_each_sample:
@@ -171,7 +168,6 @@ class MeterRun:
         )
 
     def _update_minmax(self, index: int, samples_w: NDArray[np.float64]) -> None:
-        """Update the minimum, maximum and present value of a min/max run."""
         recent = np.concatenate((self._recent[index], samples_w))
         if self.plan.window == "CONTinuous":
             low, high = self._extremes[index]

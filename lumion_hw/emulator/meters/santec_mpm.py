@@ -1,19 +1,19 @@
 """Emulated Santec MPM-210H: up to five modules of four ports, with one-word commands instead of a SCPI tree.
 
 Command language: the maker's command list, including error numbers and texts, as public drivers quote it. Modules are
-numbered 0 to 4; in settings of one port or module, the number 5 addresses all modules. Some public drivers count
-modules from 1. This emulator counts from 0, because the list gives 0 to 4 for ``IDIS?``, ``MMVER?``, ``READ?`` and
-every setting of one module, and the maker's samples send ``LOGG? 0,1``. ``READ?`` ends a measurement run in progress.
-The gain setting applies to runs without automatic gain, and to readings when automatic ranging is off.
+numbered 0 to 4, as in the list for ``IDIS?``, ``MMVER?``, ``READ?`` and the settings of a module, and in the maker's
+samples (``LOGG? 0,1``); some public drivers count from 1. A setting sent to module 5 applies to all modules. ``READ?``
+ends a measurement run in progress. The gain setting applies to runs without automatic gain, and to readings while
+automatic ranging is off.
 
-Choices of this emulator where the list is silent: ``ERR?`` reports and deletes the last error; a port reads 9.9E+37
-above the range of its gain, and -9.9E+37 for a power of zero or less in dBm; the gains 1 to 5 reach +10, 0, -10,
--20 and -30 dBm; runs with automatic gain never overflow; zeroing with light gives error -300; logged data are float32,
-little-endian, in the selected unit. The maker's Python class sends ``WMOD FREE-RUN`` where its list has ``FREERUN``:
-both are accepted, and replied as sent. ``FGSAVG`` (in that class) and ``ECHO`` have no effect.
+Choices of this emulator where the list is silent: ``ERR?`` reports and deletes the last error. A port reads 9.9E+37
+above the range of its gain, and -9.9E+37 for a power of zero or less in dBm. The gains 1 to 5 reach +10, 0, -10, -20
+and -30 dBm. Runs with automatic gain never overflow. Zeroing with light gives error -300. Logged data are float32,
+little-endian, in the selected unit. ``WMOD`` accepts ``FREERUN`` (the list) and ``FREE-RUN`` (the maker's Python
+class), and replies the word as sent. ``FGSAVG`` (in that class) and ``ECHO`` have no effect.
 
 The address commands (``ADDR GW SUBNET IP``) and their defaults are those of the maker's list as a public driver quotes
-it; that driver itself sends ``GR`` for ``GW``. They change only the reported addresses.
+it, although that driver sends ``GR`` for ``GW``. They change only the reported addresses.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ class _MpmPeer:
         self._replies: deque[tuple[float, Callable[[], bytes]]] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Process bytes that the host sends now."""
         self._device.advance()
         for piece in data.splitlines(keepends=True):
             self._line += piece[: max(_MAX_LINE + 1 - len(self._line), 0)]
@@ -90,7 +89,6 @@ class _MpmPeer:
                     self._replies.append((max(reply[0], earliest), reply[1]))
 
     def transmit(self) -> bytes:
-        """Return the meter's replies that are ready by now."""
         self._device.advance()
         output = bytearray()
         while self._replies and self._replies[0][0] <= self._device.now() + 1e-9:
@@ -98,11 +96,9 @@ class _MpmPeer:
         return bytes(output)
 
     def next_event(self) -> float | None:
-        """Return the time at which the next reply is ready."""
         return self._replies[0][0] if self._replies else None
 
     def close(self) -> None:
-        """Close the connection: drop all pending requests of its host."""
         self._replies.clear()
 
 
@@ -111,30 +107,27 @@ class EmulatedSantecMpm(Switchable):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the fixed measurement errors and the noise of the ports.
         light: Returns the light at a module (0 to 4) and port (1 to 4) at a present or earlier time.
-        modules: Modules present.
+        modules: Numbers of the modules present, 0 to 4, else ``ConfigError``.
         serial: Serial number in ``*IDN?``.
 
     Attributes:
         addresses: Reported GPIB and network addresses, by the word of the command.
         heads: Every port by module and port number.
-        level: Gain of every port, 1 to 5.
+        gain_level: Gain of every port, 1 to 5.
         automatic: Whether each port is read with automatic ranging.
         mode: Measurement mode.
         averaging_ms: Averaging time.
         in_mw: Whether readings are in mW rather than dBm.
-        external: Whether runs at constant wavelength wait for pulses rather than an internal clock.
+        external: Whether the samples of runs at constant wavelength are taken at trigger pulses instead of an internal
+            clock.
         points: Number of samples of a run at constant wavelength.
         sweep_nm: Start, stop and step of swept modes.
         speed_nm_per_s: Speed of the laser in swept modes.
         run: The present or last run.
         stopped: Whether the last run was stopped.
         zero_fails: Whether zeroing fails even in the dark.
-
-    Raises:
-        ConfigError: A module number does not exist.
     """
 
     what = "the meter"
@@ -216,10 +209,7 @@ class EmulatedSantecMpm(Switchable):
     # -- lines
 
     def execute(self, line: bytes, *, overlong: bool) -> tuple[float, Callable[[], bytes]] | None:
-        """Execute one command line.
-
-        Return the time of its reply and a function that makes it, ``None`` for no reply.
-        """
+        """Execute a command line. Return the time of its reply and a function that makes the reply, or ``None``."""
         text = line.strip(b"\r\n")
         if not text.strip():
             return None
@@ -293,7 +283,7 @@ class EmulatedSantecMpm(Switchable):
         return max(exposure.end_s for exposure in exposures), finish
 
     def set_level(self, head: EmulatedHead, gain_level: int) -> None:
-        """Set the gain of a port, used for readings and runs without automatic gain."""
+        """Set the gain of a port, for readings and runs without automatic gain."""
         self.gain_level[head] = gain_level
 
     def set_automatic(self, head: EmulatedHead, on: bool) -> None:
@@ -404,7 +394,7 @@ _MAX_WORD, _MAX_ARGUMENT = 13, 18
 _ALL_MODULES = 5
 
 Result = bytes | tuple[float, Callable[[], bytes]] | None
-"""Result of a command: a reply; or a time and a function that makes the reply at that time; or ``None``."""
+"""Result of a command: a reply, or its time and a function that makes it, or ``None`` for no reply."""
 
 
 class MpmError(Exception):
@@ -431,10 +421,7 @@ class MpmCommand:
 
 
 def parse(text: str) -> tuple[str, bool, list[str]]:
-    """Parse a line into its word in upper case, whether it is a query, and arguments.
-
-    Raises ``MpmError`` if malformed.
-    """
+    """Return the command word in upper case, whether it is a query, and the arguments. Raises ``MpmError``."""
     if any(character in text for character in "%&$#~"):
         raise MpmError(-101)
     if any(character in text for character in "`;"):
@@ -529,7 +516,6 @@ def _stop(mpm: EmulatedSantecMpm) -> None:
 
 
 def _set_address(mpm: EmulatedSantecMpm, name: str, text: str) -> None:
-    """Store a network address of four numbers."""
     if len(numbers := text.split(".")) != 4:
         raise MpmError(-104)
     mpm.addresses[name] = ".".join(str(_integer(number, 0, 255)) for number in numbers)

@@ -1,11 +1,11 @@
 """Emulated Thorlabs PM100D, PM100USB and PM400: one SCPI family of single-channel power and energy meters.
 
 Command language: PM100D, PM100USB and PM400 manuals. A quantity that the connected sensor cannot measure is an
-undefined header, as on the instrument. Choices of this emulator where the manuals are silent: an error queue of ten
-places with the texts of the maker's 4000 series; zeroing with light fails with -200 and keeps the old zero; a power of
-zero or less reads 9.91E37 in dBm; in STATus:OPERation bit 0 is zeroing, 4 measuring, 9 measurement ready; bit 3 of
-STATus:QUEStionable is over-range; the status groups AUXiliary and MEASurement (bits 0 and 1 of the status byte) never
-report a condition.
+undefined header, as on the instrument. Choices of this emulator where the manuals are silent: the error queue has ten
+places, with the texts of the maker's 4000 series. Zeroing with light fails with -200 and keeps the old zero. A power of
+zero or less reads 9.91E37 in dBm. The bits of STATus:OPERation are 0 zeroing, 4 measuring, 9 measurement ready; bit 3
+of STATus:QUEStionable is over-range. The status groups AUXiliary and MEASurement (bits 0 and 1 of the status byte)
+never report a condition.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ OVER_RANGE = 9.9e37
 NOT_A_NUMBER = 9.91e37
 MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
 INTEGRATED = ("PM160",)
-"""Models with a built-in sensor; it reports the name of the device (as pyLabLib found on a real device)."""
+"""Models with a built-in sensor, which reports the name of the device (as pyLabLib found on a real device)."""
 
 ZEROING_BIT, MEASURING_BIT, READY_BIT = 0, 4, 9
 POWER_BIT = 3
@@ -100,11 +100,10 @@ class ThorlabsPm100(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the fixed measurement errors and the noise of the sensors.
         light: Returns the light at the sensor now.
         sensor: Connected sensor; ``None`` for none.
-        model: One of :data:`MODELS`.
+        model: One of :data:`MODELS`, else ``ConfigError``.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
         lenient: Whether to accept the undocumented spellings of
@@ -112,9 +111,6 @@ class ThorlabsPm100(ScpiDevice):
 
     Attributes:
         zero_fails: Whether zeroing fails even in the dark.
-
-    Raises:
-        ConfigError: There is no such model.
     """
 
     def __init__(
@@ -173,7 +169,7 @@ class ThorlabsPm100(ScpiDevice):
             self._plugged.update()
 
     def advance(self) -> None:
-        """Advance the meter to the clock's present time; a slow sensor first reads the present light."""
+        """Advance the meter to the present time, so that a slow sensor responds to the present light first."""
         if self._plugged is not None and self._plugged.next_update_s() is not None:
             self._plugged.update()
         super().advance()
@@ -204,14 +200,11 @@ class ThorlabsPm100(ScpiDevice):
 
     @property
     def plugged(self) -> Pm100Sensor | None:
-        """The sensor connected to the console. Its true errors, which the host cannot read, are for tests only."""
+        """The sensor connected to the console. Its true errors, which a host cannot read, are for tests only."""
         return self._plugged
 
     def sensor(self, *kinds: SensorKind) -> Pm100Sensor:
-        """Return the sensor.
-
-        Raises ``ScpiError`` -113 if its kind is not in ``kinds`` (any kind if ``kinds`` is empty).
-        """
+        """Return the sensor. Raises ``ScpiError`` -113 if ``kinds`` is not empty and lacks the kind of this sensor."""
         if self._plugged is None or (kinds and self._plugged.profile.kind not in kinds):
             # The command tree contains only quantities that the connected sensor can measure.
             raise ScpiError(scpi_errors.UNDEFINED_HEADER)
@@ -271,7 +264,7 @@ class ThorlabsPm100(ScpiDevice):
         return PendingReply(lambda: due_s, finish)
 
     def fetch(self) -> Reply:
-        """Reply the last sample; there is always a sample once a sensor is connected."""
+        """Reply the last sample, which exists from the moment a sensor is connected."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
         if self._last is None:
             start_signal = sensor.update()
@@ -390,7 +383,7 @@ MISSPELLINGS: Mapping[str, str] = {
         for leaf in ("[:EVENt]", ":CONDition", ":ENABle", ":PTRansition", ":NTRansition")
     },
 }
-"""Undocumented headers that introductions of manuals and public clients use, with the documented equivalents."""
+"""Undocumented headers that manuals and public clients use by mistake, with the documented equivalents."""
 
 
 def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
@@ -408,7 +401,7 @@ def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[Call], float]:
-    """Return a function for a fixed limit, which exists only for some kinds of sensor."""
+    """Return a function that returns a fixed limit, and raises an error for a sensor without this limit."""
 
     def limit(call: Call) -> float:
         del call
@@ -419,7 +412,7 @@ def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[
 
 
 def _bounded(meter: ThorlabsPm100, kind: SensorKind, limits: tuple[float, float, float], unit: Suffixes) -> Numeric:
-    """Return a numeric SCPI parameter with minimum, maximum and default, for one kind of sensor only."""
+    """Return a numeric SCPI parameter that only one kind of sensor has."""
     low, high, default = (_limit(meter, value, kind) for value in limits)
     return Numeric(low, high, default, unit)
 
@@ -446,11 +439,10 @@ def _measurement(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
-    """Declare range and reference settings; all quantities report the amplifier's one range, in their own unit."""
+    """Declare the range and reference settings of a quantity. All quantities share the range of the amplifier."""
     root, unit, kinds = _RANGED[quantity]
 
     def scale() -> float:
-        """Return the factor from this quantity's unit to the sensor's native unit (A or V)."""
         return 1.0 if quantity in ("CURR", "VOLT") else meter.sensor(*kinds).response
 
     def limit(index: int) -> Callable[[Call], float]:
@@ -530,7 +522,7 @@ def _correction(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _response(meter: ThorlabsPm100, pattern: str, kind: SensorKind) -> ScpiCommand:
-    """Declare the setting of the sensor's response; sensors with a memory accept only the response stored in it."""
+    """Declare the setting of the sensor's response. A sensor with stored response accepts no other value."""
 
     def limit(settable: float) -> Callable[[Call], float]:
         def value(call: Call) -> float:
@@ -585,8 +577,6 @@ def _input(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 def _console(
     meter: ThorlabsPm100, pattern: str, parameter: Numeric, key: str, *kinds: SensorKind, as_integer: bool = False
 ) -> ScpiCommand:
-    """Declare a console setting that has no effect on readings."""
-
     def write(call: Call, value: float) -> None:
         del call
         if kinds:

@@ -1,7 +1,7 @@
 """Physics of a sensor on a Thorlabs PM100 console: from light to the signal of the amplifier.
 
-Photodiode, thermopile and pyroelectric sensors differ in their native quantity (A, V), their speed and their response
-table; everything else is the same. Figures (rounded) are those of the families S15x, S40x and ES1xx; errors are random.
+Photodiode, thermopile and pyroelectric sensors differ only in their native quantity (A or V), their speed and their
+response table. Figures (rounded) are those of the families S15x, S40x and ES1xx; errors are random.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SensorProfile:
         gain_sigma: Standard deviation of the relative error of the gain.
         tau_s: Time constant of the sensor itself.
         default_nm: Wavelength after ``*RST``.
-        dark_limit: Power in W above which zeroing fails.
+        dark_limit: Power in W above which the sensor is not dark enough for zeroing.
         serial: Serial number.
         calibrated: Calibration message (a date) in ``SYSTem:SENSor:IDN?``.
     """
@@ -246,14 +246,11 @@ class Pm100Sensor:
         return self.profile.response_at(self.settings.wavelength_nm)
 
     def full_scale(self, index: int | None = None) -> float:
-        """Return the largest power (or energy) of an amplifier range at the present response.
-
-        By default the present range.
-        """
+        """Return the largest power or energy of an amplifier range, by default the present range."""
         return self.profile.ranges[self.settings.range_index if index is None else index] / self.response
 
     def select_range(self, native: float) -> None:
-        """Select the smallest amplifier range that includes the signal ``native`` and end automatic ranging."""
+        """Select the smallest amplifier range for a signal in A or V, and end automatic ranging."""
         ranges_that_fit = [index for index, scale in enumerate(self.profile.ranges) if native <= scale * (1 + 1e-9)]
         self.settings.range_index = ranges_that_fit[0] if ranges_that_fit else len(self.profile.ranges) - 1
         self.settings.automatic = False
@@ -282,7 +279,7 @@ class Pm100Sensor:
         return tau_s
 
     def update(self) -> float:
-        """Advance the sensor's signal to now and return it; the light since the last update is assumed constant."""
+        """Advance the signal to now and return it. The light since the last update is taken as constant."""
         now = self._now_s()
         tau_s = self._effective_tau_s()
         remaining = math.exp(-(now - self._updated_s) / tau_s) if tau_s > 0 else 0.0
@@ -294,9 +291,9 @@ class Pm100Sensor:
         return self._signal
 
     def next_update_s(self) -> float | None:
-        """Return the next time to read the light without a host's request, ``None`` if the sensor responds at once.
+        """Return the time of the next automatic update, ``None`` for a sensor that responds at once.
 
-        Each reading computes the light of the whole bench, so a sensor that responds at once reads it only on request.
+        Such a sensor reads the light only on request, because each reading computes the light of the whole bench.
         """
         return self._updated_s + UPDATE_PERIOD_S if self._effective_tau_s() > 0 else None
 
@@ -323,7 +320,7 @@ class Pm100Sensor:
         return (self._offset + 0.1 * self.profile.offset * math.sin(angle)) * self._nominal
 
     def settle_range(self) -> bool:
-        """Apply automatic ranging to the latest signal; return whether the amplifier range has changed."""
+        """Apply automatic ranging to the latest signal; return whether the range of the amplifier has changed."""
         settings, before = self.settings, self.settings.range_index
         if not settings.automatic:
             return False
@@ -336,7 +333,7 @@ class Pm100Sensor:
         return settings.range_index != before
 
     def sample(self, start_signal: float) -> SensorSample:
-        """Complete a reading that began at the signal ``start_signal``: mean of start and end signal, with noise."""
+        """Return a reading that began at ``start_signal``: the mean of start and end signal, with noise."""
         mean = 0.5 * (start_signal + self.update())
         self.settle_range()
         scale = self.profile.ranges[self.settings.range_index]

@@ -1,4 +1,4 @@
-"""Scheduled events of an emulated bench, and the byte exchange in progress between a host and a device."""
+"""Scheduled events of an emulated bench, and the numbering of the byte exchanges between hosts and devices."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class BenchTime:
-    """Scheduler of an emulated bench's events; also counts the byte exchanges between hosts and devices.
+    """Scheduler of an emulated bench's events; also numbers the byte exchanges between hosts and devices.
 
-    Used as a context manager around one exchange, which is one call that passes bytes to a device or from it. Nothing
-    else on the bench acts during an exchange, so all devices are brought up to date once per exchange, however many
-    meter channels are read.
+    As a context manager it encloses one exchange: one call that passes bytes to a device or from it. Nothing else on
+    the bench acts during an exchange, so all devices are brought up to date only once, however many meter channels are
+    read.
 
     Attributes:
         now_s: Returns the time of the clock.
@@ -53,6 +53,6 @@ class BenchTime:
         self.exchange = None
 
     def renew(self) -> None:
-        """Start a new exchange within the present one, so that the next reading brings all devices up to date again."""
+        """Make the next reading bring all devices up to date again, although the exchange continues."""
         if self.exchange is not None:
             self.__enter__()

@@ -1,8 +1,8 @@
 """Effect of the mesh on a signal with two polarization tributaries: its Jones matrix, and the loss, PDL and DGD.
 
-J = U_out · M · U_in, where M holds the fields from the sender's inputs to the receiver's outputs. The fibres before and
-after the mesh (U_in, U_out) rotate the polarization; they do not change PDL, DGD or rank. A receiver's DSP undoes any
-such rotation, so its reception depends only on the singular values and group delays of J.
+The Jones matrix is J = U_out · M · U_in, where M contains the fields from the sender's ports to the receiver's ports.
+The fibres before and after the mesh (U_in, U_out) rotate the polarization; they do not change PDL, DGD or rank. A
+receiver's DSP undoes any such rotation, so its reception depends only on the singular values and group delays of J.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 Jones = NDArray[np.complex128]
 
 _RANK_ONE_DB = 40.0
-"""Ratio of the singular values in dB beyond which the weaker tributary counts as lost in the stronger one."""
+"""Ratio of the singular values in dB above which one of the two tributaries counts as lost."""
 _STEP_HZ = 1e7
-"""Half the frequency step of the numerical derivative: small compared to one turn of phase at delays of 100 ps."""
+"""Half the frequency step of the numerical derivative; small enough for delays of 100 ps."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PathPair:
         transmission: Received power per launched power, both tributaries together.
         pdl_db: Polarization dependent loss, the ratio of the singular values; infinite if there is only one path.
         dgd_ps: Differential group delay; 0 if there is only one path.
-        rank: 2 if both tributaries arrive, 1 if they merge into one field, 0 without light.
+        rank: 2 if both tributaries arrive separately, 1 if they merge into one field, 0 without light.
     """
 
     transmission: float
@@ -82,7 +82,8 @@ def path_pair(jones_at: Callable[[float], Jones], frequency_hz: float) -> PathPa
     """Return the effect of a sender's paths to a receiver on a signal whose two tributaries have equal power.
 
     Args:
-        jones_at: Returns the Jones matrix at a frequency in Hz; columns are sent tributaries, rows received fields.
+        jones_at: Returns the Jones matrix at a frequency in Hz, from sent tributaries (columns) to received fields
+            (rows).
         frequency_hz: Carrier frequency.
     """
     jones = jones_at(frequency_hz)

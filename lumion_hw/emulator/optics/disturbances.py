@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 COMMON_PHASE_RAD_PER_K = 0.6
 """Phase that the chip's temperature adds to both arms of every PUC, in rad/K.
 
-2π·L·(dn/dT)/λ with silicon's dn/dT = 1.86e-4 /K over L = 811 µm, the length of a PUC (D. Sánchez-Jácome, PhD thesis,
-UPV 2025), at 1.55 µm.
+It is 2π·L·(dn/dT)/λ, with dn/dT = 1.86e-4 /K of silicon, the length of a PUC L = 811 µm (D. Sánchez-Jácome, PhD thesis,
+UPV 2025) and λ = 1.55 µm.
 """
 
 Trajectory = Callable[[float], float]
@@ -23,7 +23,7 @@ class Disturbances:
     Attributes:
         temperature_k: Temperature of the chip above its set point, in K; ``None`` if it is constant.
         power_db: Change in dB of the power that arrives at each port.
-        resistance_per_root_s: Relative random walk of the resistance of every heater.
+        resistance_per_root_s: Random walk of every heater's resistance: relative change per root second.
     """
 
     temperature_k: Trajectory | None = None

@@ -1,8 +1,8 @@
 """Attenuators, switches and amplifiers in the fibres of an emulated bench.
 
-An amplifier adds the noise density F·hν·G in both polarizations together, with noise figure F, photon energy hν and
-gain G. One amplifier therefore gives an OSNR in 0.1 nm of 58 dB + input power in dBm - noise figure in dB (P. Becker,
-N. Olsson, J. Simpson, Erbium-Doped Fiber Amplifiers, 1999). Its noise spectrum is flat over the C band (assumed).
+An amplifier with noise figure F and gain G adds the noise density F·hν·G (hν: photon energy), summed over both
+polarizations. One amplifier therefore gives an OSNR in 0.1 nm of 58 dB + input power in dBm - noise figure in dB (P.
+Becker, N. Olsson, J. Simpson, Erbium-Doped Fiber Amplifiers, 1999). The noise is flat over the C band (assumed).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Beam:
     """Light in one fibre.
 
     Attributes:
-        powers_w: Power of the light of each source, shape ``(n,)``.
-        noise_w_per_hz: Amplifier noise in the amplified band, both polarizations together.
+        powers_w: Power from each of n sources, shape ``(n,)``.
+        noise_w_per_hz: Density of the amplifier noise in the C band, summed over both polarizations.
         gain: Power relative to the beginning of the fibre.
     """
 
@@ -70,12 +70,12 @@ class Amplification:
 
     @property
     def noise_w_per_hz(self) -> float:
-        """Noise density at the amplifier's output in W/Hz, both polarizations together."""
+        """Noise density at the amplifier's output in W/Hz, summed over both polarizations."""
         return float(10.0 ** (self.noise_figure_db / 10.0) * self.gain * _PHOTON_W_PER_HZ)
 
 
 class InlineDevices:
-    """Registry of the attenuators, switches and amplifiers in the fibres; other devices transmit all light."""
+    """Registry of the attenuators, switches and amplifiers in the fibres. Devices not registered pass all light."""
 
     def __init__(self) -> None:
         self._attenuators: dict[tuple[str, int], Callable[[], float]] = {}
@@ -85,11 +85,11 @@ class InlineDevices:
         self._recorded: dict[tuple[str, int], tuple[float, float]] | None = None
 
     def add_attenuator(self, device: str, channel: int, transmission: Callable[[], float]) -> None:
-        """Register an attenuator channel; ``transmission`` returns the transmitted fraction at every reading."""
+        """Register an attenuator channel; ``transmission`` is called for the transmitted fraction at every reading."""
         self._attenuators[device, channel] = transmission
 
     def add_switch(self, device: str, connections: Callable[[], Mapping[int, int]], loss_db: float) -> None:
-        """Register a switch; ``connections`` returns the connected ports, each connection in both directions."""
+        """Register a switch; ``connections`` returns the connected ports, with both directions of each connection."""
         self._switches[device] = connections
         self._switch_losses[device] = 10.0 ** (-loss_db / 10.0)
 
@@ -103,7 +103,7 @@ class InlineDevices:
 
     @contextlib.contextmanager
     def record_powers(self) -> Iterator[Mapping[tuple[str, int], tuple[float, float]]]:
-        """Record the power in watts before and after every device that light passes, during a ``with`` block."""
+        """Record the power in W before and after every device on the way, while the ``with`` block runs."""
         recorded: dict[tuple[str, int], tuple[float, float]] = {}
         self._recorded = recorded
         try:

@@ -24,11 +24,7 @@ class Light:
 
 
 class LightOutlet:
-    """Optical output of a laser, which reports the light to the bench whenever the light has changed.
-
-    Args:
-        emit: Called with the light; ``None`` for a laser that is not connected.
-    """
+    """Optical output of a laser. It reports the light to the bench (``emit``) whenever the light has changed."""
 
     def __init__(self, emit: Callable[[Light], None] | None) -> None:
         self._emit = emit

@@ -2,7 +2,7 @@
 
 Returning light adds as a field, because a laser's coherence length exceeds any patch cord. At the frequency f, a loop
 with delay τ and power transmission g from facet to facet feeds √g·e^{-2πjfτ} of the field into the other port. Light
-may go round any number of times. Assumed: TE light stays TE in the loop, and the loop's length does not drift.
+may circulate any number of times. Assumed: TE light stays TE in the loop, and the loop's length does not drift.
 """
 
 from __future__ import annotations
@@ -19,14 +19,7 @@ _S_PER_M = 1.468 / 299_792_458.0
 
 
 class Loops:
-    """All fibres that feed light back into the mesh.
-
-    Args:
-        paths: Fibres between mesh ports, and reflectors.
-
-    Attributes:
-        ports: Ports at which light returns, in order.
-    """
+    """All fibres that feed light back into the mesh, including reflectors, and the ``ports`` at which light returns."""
 
     def __init__(self, paths: Sequence[LoopPath]) -> None:
         self._paths = tuple(paths)
@@ -43,7 +36,8 @@ class Loops:
 
         Args:
             fields: Shape ``(n_ports,)``; output fields without the loops.
-            output_per_port: Shape ``(len(ports), n_ports)``; fields for light of unit power into each of :attr:`ports`.
+            output_per_port: Shape ``(len(ports), n_ports)``; output fields without the loops for light of unit power
+                into each of :attr:`ports`.
             frequency_hz: Frequency of the light.
             access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         """

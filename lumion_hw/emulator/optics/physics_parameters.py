@@ -1,9 +1,8 @@
-"""Standard deviations and constants from which an emulated bench draws its true parameters, unknown to a calibration.
+"""Means and standard deviations from which an emulated bench draws its true parameters, unknown to a calibration.
 
-Parameters with a bench-file key (section ``emulation``) are declared here once, with default, range and description.
-The section takes its keys from :data:`EMULATION_KEYS`. Figures and their sources: SmartLight-class chip
-(D. Sánchez-Jácome, PhD thesis, UPV 2025; Teofilovic et al., JLT 2024). Values marked *assumed* have no published
-source.
+Parameters that a bench file can set (section ``emulation``) are declared here once, with default, range and
+description; the section takes its keys from :data:`EMULATION_KEYS`. Sources: SmartLight-class chip (D. Sánchez-Jácome,
+PhD thesis, UPV 2025; Teofilovic et al., JLT 2024). Values marked *assumed* have no published source.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _key(
 
 @dataclass(frozen=True)
 class PhysicsParameters:
-    """Constants and standard deviations of the true parameters. Keys of the bench file are in :data:`EMULATION_KEYS`.
+    """Means, standard deviations and constants of a bench. Those in :data:`EMULATION_KEYS` can be set in a bench file.
 
     Attributes:
         puc_loss_db: Mean insertion loss of a PUC.
@@ -61,7 +60,7 @@ class PhysicsParameters:
         wavelength_sigma_nm: Standard deviation of module wavelengths about nominal (assumed).
         squeezer_period_min_mv: Smallest drive of a polarization squeezer for a full turn (assumed).
         squeezer_period_max_mv: Largest drive for a full turn (assumed).
-        effects: Sizes of further effects of the chip.
+        effects: Sizes of the chip's imperfections.
     """
 
     puc_loss_db: float = 0.5  # 0.46 to 0.55 dB published
@@ -119,6 +118,9 @@ class PhysicsParameters:
     )
     resistance_drift_per_root_day: float = _key(  # assumed
         0.0, "Relative random walk of each heater's resistance; 1e-4 to 1e-3 is usual.", high=0.1
+    )
+    gain_drift_per_root_day: float = _key(  # assumed
+        0.0, "Relative random walk of each heater's phase per power.", high=0.1
     )
     phase_drift_rad_per_root_day: float = _key(  # assumed
         0.0, "Random walk of each passive phase, of PUCs and joints.", high=10.0

@@ -1,8 +1,8 @@
 """Jones matrices of polarization controllers (docs/polarization.md).
 
-A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices in the
+A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices σ in the
 order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed
-retardance and rotate. A host cannot read periods, offsets and angles and has to find them.
+retardance and rotate. No host can read their periods, offsets and angles.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Jones = NDArray[np.complex128]
-"""Shape ``(2, 2)``: a unitary times the square root of the transmission."""
+"""Jones matrix, shape ``(2, 2)``: a unitary matrix times the square root of the transmission."""
 
 PAULI = np.array([[[1, 0], [0, -1]], [[0, 1], [1, 0]], [[0, -1j], [1j, 0]]], dtype=np.complex128)
 """Pauli matrices of S1, S2, S3, shape ``(3, 2, 2)``."""
@@ -25,13 +25,13 @@ _SETTLED_TAUS = 25.0  # in time constants: the remaining change is below 1e-10 o
 
 
 def stokes_of(field: NDArray[np.complex128]) -> NDArray[np.float64]:
-    """Return the Stokes parameters S1, S2, S3 of a Jones vector, shape ``(3,)``; their length is the power."""
+    """Return the Stokes parameters S1, S2, S3 of a Jones vector, shape ``(3,)``; their norm is the power."""
     stokes: NDArray[np.float64] = np.real(np.einsum("i,kij,j->k", field.conj(), PAULI, field))
     return stokes
 
 
 def retarder(vector: NDArray[np.float64]) -> Jones:
-    """Return the Jones matrix exp(-i v·σ/2) of a retarder, which rotates the Poincaré sphere about v by |v|."""
+    """Return the Jones matrix exp(-i v·σ/2), a rotation of the Poincaré sphere about the vector v by the angle |v|."""
     angle = float(np.linalg.norm(vector))
     if angle == 0.0:
         return np.eye(2, dtype=np.complex128)
@@ -54,7 +54,7 @@ def plates(angles_rad: Sequence[float], retardances_rad: Sequence[float], activa
     Args:
         angles_rad: Mechanical angle of each fast axis.
         retardances_rad: Retardance of each plate.
-        activation_loss_db: Largest change of the loss with the angles.
+        activation_loss_db: Largest change of the loss with the plate angles.
     """
     field = np.eye(2, dtype=np.complex128)
     for angle, retardance in zip(angles_rad, retardances_rad, strict=True):
@@ -90,7 +90,7 @@ class Squeezers:
         period_mv: Drive of each squeezer for a full turn.
         offset_rad: Retardance of each squeezer without drive.
         now: Returns the time of the clock.
-        profile: Imperfections.
+        profile: Imperfections of the squeezers.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Squeezers:
         return retardance
 
     def jones(self) -> Jones:
-        """Return the present Jones matrix of all squeezers; the same object while the squeezers are settled."""
+        """Return the present Jones matrix of all squeezers. While they are settled, it is the same object."""
         if self._settled_jones is not None:
             return self._settled_jones
         now = self._now()

@@ -1,8 +1,7 @@
 """Changes of an emulated chip over hours and days: its temperature drifts, its heaters age.
 
-No data on the drift of such chips is published; all figures are assumptions. Drift is off unless the bench file
-enables it. A bench starts with the parameters that its seed draws. :class:`SlowDrift` changes them with the clock, and
-the chip can be several days old when the bench opens.
+No data on the drift of such chips is published; all figures are assumptions. Drift is off unless the bench file enables
+it. A bench starts with the parameters drawn from its seed, and the chip can be several days old at the start.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ DAY_S = 86_400.0
 _STEP_S = 1.0
 """Time step; changes within one step are negligible."""
 _MIN_CHANGE_K = 1e-3
-"""Change of the controlled temperature in K above which the chip follows at once: about 2e-3 rad of phase."""
+"""Temperature change in K, about 2e-3 rad of phase, above which the chip is updated at once."""
 _TEMPERATURE_TIME_S = 3_600.0
 """Correlation time of the remaining temperature error, which follows the room temperature (assumed)."""
 _AGEING_TIME_S = 30.0 * DAY_S
-"""Correlation time of resistances and waveguide phases: their drift is bounded (assumed)."""
+"""Correlation time of heaters and waveguide phases: their drift is bounded (assumed)."""
 
 
 class _OrnsteinUhlenbeck:
@@ -63,11 +62,10 @@ class SlowDrift:
         aged_s: Time in s since the parameters were drawn.
 
     Attributes:
-        temperature_k: Temperature of the chip in K relative to the one for which its parameters were drawn.
-        on_change: Functions that are called with the temperature whenever it has changed.
-        held_k: Returns the temperature at which a controller holds the chip, relative to the one for which the
-            parameters were drawn; the chip varies about this temperature. ``None`` for a chip without controller, which
-            stays at 0.
+        temperature_k: Temperature of the chip in K relative to that for which its parameters were drawn.
+        on_change: Functions that are called with ``temperature_k`` after every change.
+        held_k: Returns the temperature, in the same scale, at which a controller holds the chip. ``None`` for a chip
+            without controller, whose temperature is 0 on average.
     """
 
     def __init__(
@@ -80,7 +78,7 @@ class SlowDrift:
     ) -> None:
         self._truth, self._now_s = truth, now_s
         self._fresh_ohm, self._fresh_rad = truth.heater_ohm.copy(), truth.passive_phase.copy()
-        self._fresh_joints_rad = truth.joint_phase.copy()
+        self._fresh_joints_rad, self._fresh_p_pi_mw = truth.joint_phase.copy(), truth.p_pi_mw.copy()
         # For short times, a random walk of this size per root day equals the process with this spread.
         sigma_per_root_day = math.sqrt(0.5 * _AGEING_TIME_S / DAY_S)
         sizes = len(truth.heater_ohm), len(truth.passive_phase), len(truth.joint_phase)
@@ -94,8 +92,16 @@ class SlowDrift:
         self._joints = _OrnsteinUhlenbeck(
             sizes[2], sigma_per_root_day * physics.phase_drift_rad_per_root_day, _AGEING_TIME_S, rng
         )
+        self._gain = _OrnsteinUhlenbeck(
+            sizes[0], sigma_per_root_day * physics.gain_drift_per_root_day, _AGEING_TIME_S, rng
+        )
         self._is_static = not any(
-            (physics.temperature_sigma_k, physics.resistance_drift_per_root_day, physics.phase_drift_rad_per_root_day)
+            (
+                physics.temperature_sigma_k,
+                physics.resistance_drift_per_root_day,
+                physics.gain_drift_per_root_day,
+                physics.phase_drift_rad_per_root_day,
+            )
         )
         self.temperature_k = 0.0
         self.held_k: Callable[[], float] | None = None
@@ -123,6 +129,7 @@ class SlowDrift:
         truth.heater_ohm = self._fresh_ohm * (1.0 + self._resistance.advance(elapsed_s))
         truth.passive_phase = self._fresh_rad + self._passive.advance(elapsed_s)
         truth.joint_phase = self._fresh_joints_rad + self._joints.advance(elapsed_s)
+        truth.p_pi_mw = self._fresh_p_pi_mw / (1.0 + self._gain.advance(elapsed_s))
         for listener in self.on_change:
             listener(self.temperature_k)
         return True

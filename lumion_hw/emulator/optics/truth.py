@@ -1,6 +1,6 @@
-"""True parameters of an emulated bench, which a calibration has to find. All are drawn from one seed.
+"""True parameters of an emulated bench, drawn from one seed. A calibration has to find them.
 
-Only the emulator and tests read it.
+Only the emulator and tests read them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class MeshTruth:
         p_pi_mw: Shape ``(2E,)``; power of each heater for a phase of π.
         heater_ohm: Shape ``(2E,)``; cold resistance.
         nonlinearity_per_mw: Shape ``(2E,)``; relative rise of each heater's resistance per mW of its heat.
-        crosstalk: Phase that the heat of each heater adds to other arms and to joints, per mW.
+        crosstalk: Phase that the heat of each heater adds to other arms and to joints, in rad per mW.
         access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity relative to nominal.
-        stuck_current_ma: Actual current of each heater that ignores its drive.
+        stuck_current_ma: Actual current of each heater that ignores its drive, by heater.
         variations: Random parameters of the chip's imperfections.
         common_phase_rad: Phase that the chip's temperature adds to both arms of every PUC.
     """
@@ -91,7 +91,7 @@ class MeshTruth:
         return *(array.tobytes() for array in arrays), stuck, self.common_phase_rad, id(self.crosstalk)
 
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the steady-state heat of each heater in mW for given drive currents, shape ``(2E,)``."""
+        """Return the steady-state heat of each heater in mW, shape ``(2E,)`` for E PUCs, for given drive currents."""
         current = self.variations.heaters.carried_ma(currents_ma.copy())
         for heater, stuck in self.stuck_current_ma.items():
             current[heater] = stuck
@@ -105,10 +105,10 @@ class ChainTruth:
     Attributes:
         frequency_hz: Optical frequency of the module.
         launch: Jones vector of the launched light, shape ``(2,)``.
-        fibre_in: Unitary of the fibre before the controller, shape ``(2, 2)``; drifts.
-        fibre_out: Unitary between controller and chip, shape ``(2, 2)``; drifts.
-        squeezer_period_mv: Shape ``(4,)``; drive for a full turn.
-        squeezer_offset_rad: Shape ``(4,)``; retardance without drive.
+        fibre_in: Jones matrix of the fibre before the polarization controller, shape ``(2, 2)``; it drifts.
+        fibre_out: Jones matrix of the fibre between controller and chip, shape ``(2, 2)``; it drifts.
+        squeezer_period_mv: Shape ``(4,)``; drive of each fibre squeezer for a full turn.
+        squeezer_offset_rad: Shape ``(4,)``; retardance of each fibre squeezer without drive.
     """
 
     frequency_hz: float
@@ -135,9 +135,9 @@ def draw_mesh(
     Args:
         mesh: Layout of the mesh.
         physics: Means and standard deviations of the parameters, and sizes of the effects.
-        rng: Random numbers for the parameters of every chip.
-        effects_rng: Random numbers for the effects; a separate stream, so that effects do not change the other
-            parameters.
+        rng: Random numbers for the parameters that every chip has.
+        effects_rng: Random numbers for the imperfections. They are separate, so that imperfections do not change the
+            other parameters.
         heater_channels: Drive channel of each heater; by default channel k drives heater k.
     """
     effects_rng = effects_rng or np.random.default_rng(0)
@@ -178,7 +178,7 @@ def draw_mesh(
 
 
 def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
-    """Return a short name for a chip as it was drawn: 8 hex digits of a hash, the same on every machine."""
+    """Return a short name for a chip as drawn: 8 hex digits of a hash, which is the same on every machine."""
     drawn = np.concatenate([truth.passive_phase, truth.joint_phase, truth.loss_db, truth.p_pi_mw])
     rounded = ",".join(f"{value:.6f}" for value in drawn)
     return hashlib.sha256(f"{rounded};{physics.crosstalk};{physics.effects}".encode()).hexdigest()[:8]

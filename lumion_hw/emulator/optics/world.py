@@ -1,7 +1,7 @@
 """Optical model of an emulated bench: carries light from the modules through fibres and mesh to the detectors.
 
-Light is computed when a device reads it, for the present time of the clock. Light of different modules adds in power.
-The mesh carries TE light.
+Light is computed when a device reads it, for the present time of the clock. The light of different modules adds in
+power. The mesh carries TE light.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class SpectralLine:
 class OpticalWorld:
     """Optical model that computes all light on the emulated bench.
 
-    Fields and powers per unit of launched light are cached. Every reading first checks whether anything that they
-    depend on has changed since the previous reading (:meth:`_follow_state`), so no caller has to clear a cache.
+    Fields and powers per unit of launched light are cached. Every reading first drops those that are no longer valid
+    (:meth:`_follow_state`), so no caller has to clear a cache.
 
     Args:
         mesh: Layout of the mesh.
@@ -213,7 +213,7 @@ class OpticalWorld:
             self._controller_jones[index] = jones
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
-        """Apply heater currents that the mesh controller latched at ``at_s``; shape ``(2E,)``, by PUC and arm."""
+        """Apply the heater currents that the mesh controller outputs from ``at_s`` on, at index 2·PUC + arm."""
         self._driven_ma = currents_ma.copy()
         # Two swapped wires (a fault): each channel drives the heater of the other.
         for one, other in self.swapped_heaters:
@@ -221,15 +221,12 @@ class OpticalWorld:
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
 
     def disturb(self) -> None:
-        """Record that a fault has changed the chip's true parameters now, so that the heat starts to follow now.
-
-        Without this call the light is still correct, but the heat would start to follow at the last reading.
-        """
+        """Record a fault of the chip, so that its heat follows from now on and not from the last reading on."""
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
         self._truth_state = self.truth.state()
 
     def turn_fibre(self, transponder: str, angle_rad: float = np.pi) -> None:
-        """Rotate an input's polarization on the Poincaré sphere, as a moved fibre does; π makes it orthogonal."""
+        """Rotate an input's polarization by an angle on the Poincaré sphere, as a moved fibre does."""
         self.about_to_change()
         index = self._inputs_by_source[transponder][0]
         chain = self.chains[index]
@@ -240,7 +237,7 @@ class OpticalWorld:
         chain.fibre_out = retarder(angle_rad * axis / np.linalg.norm(axis)) @ chain.fibre_out
 
     def about_to_change(self) -> None:
-        """Let devices that record the light read it up to now. Call this before a device changes the light."""
+        """Let devices that record the light read it up to now; to be called before a device changes the light."""
         if not self._calling_watchers:
             self._calling_watchers = True
             try:
@@ -252,10 +249,9 @@ class OpticalWorld:
     # Readings of devices ---------------------------------------------------------------------------------------------
 
     def mesh_output_w(self, includes: Callable[[float], bool] | None = None) -> NDArray[np.float64]:
-        """Return the present power that leaves the mesh at every port, measured on the chip, shape ``(n_ports,)``.
+        """Return the present power that leaves the mesh at every port in W, measured on the chip, shape ``(n_ports,)``.
 
-        Args:
-            includes: Returns whether light of a frequency in Hz is included; all light and noise by default.
+        ``includes`` returns whether light of a frequency in Hz is included; by default all light and noise is.
         """
         self._bring_up_to_date()
         total = np.zeros(self.mesh.n_ports)
@@ -277,7 +273,7 @@ class OpticalWorld:
         return self.inline_devices.transmit(launched, self.wiring.inputs[index].through)
 
     def _noise_output_w_per_hz(self) -> NDArray[np.float64]:
-        """Return the amplifier noise at every port in W/Hz; noise takes the same path as the amplified light."""
+        """Return the amplifier noise at every port in W/Hz; it takes the path of the amplified light."""
         noise = np.zeros(self.mesh.n_ports)
         for index, path in enumerate(self.wiring.inputs):
             density = self._beam_at_input(index).noise_w_per_hz if path.through else 0.0
@@ -311,7 +307,8 @@ class OpticalWorld:
             ports: Ports of the monitors.
             responsivity_a_per_w: Responsivity of the photodiodes.
             n_avg: Number of scans averaged.
-            at_s: Instant of the reading, for a board that carries out a missed scan late; by default now.
+            at_s: Time of the reading, by default now; a board that carries out a scan late gives the earlier time of
+                the scan.
         """
         self._reading_s, outer_s = at_s, self._reading_s
         try:
@@ -328,11 +325,11 @@ class OpticalWorld:
         return read_ma
 
     def received_w(self, transponder: str) -> float:
-        """Return the total power at a module's receiver."""
+        """Return the total power at a module's receiver in W."""
         return sum(beam.total_w for beam in self._received(transponder))
 
     def received_by_source_w(self, transponder: str) -> dict[str, float]:
-        """Return the power at a module's receiver from each module or laser; sources without light are omitted."""
+        """Return the power at a module's receiver in W from each module or laser that has light there."""
         received: dict[str, float] = {}
         for beam in self._received(transponder):
             for source, power_w in zip(self._sources, beam.powers_w.tolist(), strict=True):
@@ -347,12 +344,10 @@ class OpticalWorld:
 
     @property
     def _frequencies_hz(self) -> list[float]:
-        """Frequencies of all light sources, in the order of ``_sources``."""
         bypassing = [source.frequency_hz for source in self._fibre_sources.values()]
         return [chain.frequency_hz for chain in self.chains] + bypassing
 
     def _received(self, transponder: str) -> list[Beam]:
-        """Return the light at a module's receiver, one beam per fibre."""
         self._bring_up_to_date()
         paths: list[OutputPath | FibrePath] = [*self.wiring.outputs_of(transponder)]
         paths += [fibre for fibre in self.wiring.fibres if fibre.transponder == transponder]
@@ -371,7 +366,7 @@ class OpticalWorld:
         return self.inline_devices.transmit(Beam(powers_w, noise), path.through)
 
     def part_w(self, device: str, channel: int = 1) -> tuple[float, float]:
-        """Return the power before and after a device in the fibres, in watts; 0 if no fibre passes through the device.
+        """Return the power in W before and after a device in the fibres; 0 if no fibre passes through it.
 
         Args:
             device: Device name.
@@ -400,7 +395,7 @@ class OpticalWorld:
 
         Args:
             transponder: The receiving module.
-            band_hz: Light farther than this from the signal's carrier does not disturb the signal.
+            band_hz: Distance in Hz from the signal's carrier up to which other light counts as noise.
         """
         beams = self._received(transponder)
         total_w = sum(beam.total_w for beam in beams)
@@ -435,10 +430,7 @@ class OpticalWorld:
         return NO_PATH
 
     def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
-        """Return the OSNR in dB (0.1 nm) that the amplifiers at a module's inputs allow.
-
-        Infinite without amplifiers.
-        """
+        """Return the OSNR in dB (0.1 nm) due to the amplifiers at a module's inputs, infinite without amplifiers."""
         figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if self._booster_db(path) > 0.0]
         if not figures_db:
             return math.inf
@@ -465,7 +457,7 @@ class OpticalWorld:
         return path_pair(jones_at, launch.frequency_hz)
 
     def _te_of_tributaries(self, index: int) -> NDArray[np.complex128]:
-        """Return the TE field at the chip per unit field of each tributary, shape ``(2,)``, for one input."""
+        """Return the TE field at the chip per unit field of each tributary of one input, shape ``(2,)``."""
         tributary = self.wiring.inputs[index].tributary
         if tributary is not None:  # a splitter before the mesh: the input receives one tributary only
             return _TRIBUTARY[tributary]
@@ -478,15 +470,15 @@ class OpticalWorld:
         return self.meter_light(meter, channel).power_w
 
     def meter_light(self, meter: str, channel: int) -> Light:
-        """Return the light at one meter channel; its wavelength is the power-weighted mean (nominal without light)."""
+        """Return the light at one meter channel, with its power-weighted mean wavelength (nominal without light)."""
         self._bring_up_to_date()
         return self._meter_light(meter, channel)
 
     def meter_light_at(self, meter: str, channel: int, at_s: float) -> Light:
-        """Return the light at one meter channel at an earlier instant.
+        """Return the light at one meter channel at an earlier time.
 
-        Only the light of sweeping lasers is computed for that instant: they pass many wavelengths between two readings.
-        All other parameters have their present values, because they change slowly compared to a sweep.
+        Only the light of sweeping lasers is computed for that time, because they pass many wavelengths between two
+        readings. All other parameters have their present values.
         """
         self._bring_up_to_date()
         now_s = self._now()
@@ -538,7 +530,7 @@ class OpticalWorld:
         return lines, noise
 
     def polarimeter_w(self, polarimeter: str) -> NDArray[np.float64]:
-        """Return the Stokes parameters S0 to S3 at a polarimeter in watts, shape ``(4,)``; S1 is TE on the chip."""
+        """Return the Stokes parameters S0 to S3 at a polarimeter in W, shape ``(4,)``. S1 is positive for TE light."""
         self._bring_up_to_date()
         stokes_w = np.zeros(4)
         for index, path in enumerate(self.wiring.inputs):
@@ -550,13 +542,13 @@ class OpticalWorld:
         return stokes_w
 
     def _output_gain(self, path: OutputPath) -> float:
-        """Return the power ratio from a port of the mesh to its output fibre."""
+        """Return the power in an output fibre divided by the power that leaves the mesh at its port."""
         return float(10.0 ** (-(self.truth.access_loss_db[path.port] + path.loss_db) / 10.0))
 
     # Propagation -----------------------------------------------------------------------------------------------------
 
     def _field_at_chip(self, index: int) -> NDArray[np.complex128]:
-        """Return the Jones vector (TE, TM) of one input at the chip; its length is 1 without controller loss."""
+        """Return the Jones vector (TE, TM) of one input at the chip. Its norm is 1 if the controller has no loss."""
         tributary = self.wiring.inputs[index].tributary
         # Both outputs of a polarization splitter share one fibre before the splitter: the fibre of the first output.
         shared = index if tributary is None else self._inputs_by_source[self.wiring.inputs[index].source][0]
@@ -568,10 +560,9 @@ class OpticalWorld:
         return field[::-1] if tributary == "y" else field
 
     def _entering_fraction(self, index: int) -> tuple[float, float]:
-        """Return two fractions of an input's launched power: power in the mesh as TE, and as separately modelled TM.
+        """Return two fractions of an input's launched power: power in the mesh as TE, and as TM computed separately.
 
-        TM leaks in through the port. Powers of TE and TM add: if TM were a field on the path of TE, the two could
-        cancel for some polarization.
+        TM light leaks in through the port. Its power adds to that of TE without interference.
         """
         path = self.wiring.inputs[index]
         gain = self._input_gain(index)
@@ -591,7 +582,7 @@ class OpticalWorld:
         return float(10.0 ** (-loss_db / 10.0))
 
     def _booster_db(self, path: InputPath) -> float:
-        """Return the amplifier gain stated in the bench file; 0 dB if the amplifier is an emulated device."""
+        """Return the amplifier gain in the bench file, or 0 dB if the amplifier is an emulated device."""
         return 0.0 if self.inline_devices.has_amplifier(path.through) else path.gain_db
 
     def _follow_state(self) -> None:
@@ -623,10 +614,9 @@ class OpticalWorld:
         return self._fields[index, tm, frequency_hz]
 
     def _solve(self, index: int, frequency_hz: float) -> None:
-        """Solve for the fields of one input, and of all other inputs with light that have no solution yet.
+        """Solve for the fields of one input and of all other inputs with light, unless they are solved already.
 
-        A reading needs all inputs, and eight together cost little more than one, because the elimination solves eight
-        at once in vector registers.
+        A reading needs all inputs. The elimination solves eight at once, at little more than the cost of one.
         """
         wanted = [(index, frequency_hz)]
         if frequency_hz == self.chains[index].frequency_hz:
@@ -646,10 +636,7 @@ class OpticalWorld:
                 self._fields[i, bool(tm), hertz] = vector
 
     def _with_loops(self, fields: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
-        """Return the fields at all ports including the light that fibre loops feed back.
-
-        Each row of ``fields`` has its own frequency in ``hertz``.
-        """
+        """Return the fields including the light that fibre loops feed back; each row has a frequency in ``hertz``."""
         ports = np.array(self._loops.ports)
         by_hertz = {f: self._chip.output_fields(self._cells(np.full(len(ports), f)), ports) for f in set(hertz)}
         rows = [
@@ -664,10 +651,7 @@ class OpticalWorld:
         return self._chip.slopes
 
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
-        """Return the TE fields at all ports for light of unit power into one port, at the present heat.
-
-        For tests and benchmarks only: a calibration must not know the true fields.
-        """
+        """Return the TE fields at all ports for unit power into one port, at the present heat; for tests only."""
         fields: NDArray[np.complex128] = self._chip.output_fields(self.cells(frequency_hz), np.array([port]))[0]
         return fields
 
@@ -675,7 +659,7 @@ class OpticalWorld:
         """Return the parameters of the chip's PUCs, and of the joints (waveguides) between them, at the present heat.
 
         Args:
-            frequency_hz: Frequency of the light; by default the one for which splittings and phases are specified.
+            frequency_hz: Frequency of the light; by default the reference frequency of splittings and phases.
         """
         self._follow_state()
         return self._cells(frequency_hz)
@@ -692,8 +676,8 @@ class OpticalWorld:
     def _bring_up_to_date(self) -> None:
         """Bring the bench up to date: run the devices' due actions, let fibres and chip drift, and check the caches.
 
-        Devices are called once per byte exchange, because a meter reads the light twice for every channel and the later
-        calls would find nothing to do. A device that reads the light during the update gets its present value.
+        Devices are called once per byte exchange, because further calls would find nothing to do. A device that reads
+        the light during the update gets its present value.
         """
         exchange = self.time.exchange
         if not self._updating and (exchange is None or exchange != self._updated_exchange):
@@ -732,7 +716,6 @@ class OpticalWorld:
 
 
 def _inputs_by_source(wiring: Wiring) -> dict[str, list[int]]:
-    """Return the indices of the inputs that each source feeds."""
     inputs: dict[str, list[int]] = {}
     for index, path in enumerate(wiring.inputs):
         inputs.setdefault(path.source, []).append(index)
@@ -740,7 +723,7 @@ def _inputs_by_source(wiring: Wiring) -> dict[str, list[int]]:
 
 
 def _tapped_fibres(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]]:
-    """Return the fibres that each instrument channel monitors, with the fraction of their light that it receives."""
+    """Return the fibres that each instrument channel monitors, and the fraction of their light that it receives."""
     tapped: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
     paths: tuple[OutputPath | FibrePath, ...] = (*wiring.outputs, *wiring.fibres)
     for path in paths:

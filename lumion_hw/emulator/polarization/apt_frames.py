@@ -34,7 +34,7 @@ class AptMessage:
 
 
 class AptFrameReader:
-    """Decoder from bytes to APT messages; bytes that cannot start a message to the device are skipped one by one."""
+    """Decoder from bytes to APT messages; a byte that cannot start a message to the device is skipped."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

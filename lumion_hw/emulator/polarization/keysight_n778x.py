@@ -1,17 +1,17 @@
 """Emulated Keysight N7785C synchronous scrambler used as a polarization stabilizer with external feedback.
 
-Command language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates; here λ/4 and λ/2 alternately,
-each with a fixed angle offset that the host cannot read, and each following its command at once.
+Command language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates, λ/4 and λ/2 alternately. Each
+has a fixed angle offset that the host cannot read, and follows its command at once.
 
 The maker's search algorithm is not published; this is our own. The host sends a factor F, which is smaller for a better
 polarization, and ``TRIGger 1`` takes one step towards a smaller F. A step turns one plate by an angle proportional to
-√F, because F is of second order in the error on the Poincaré sphere. If the next F is smaller than the smallest so far,
-the step is kept and repeated; otherwise it is undone, and another plate or the other direction is tried. The smallest
-factor so far is increased by two per cent per step, so that noise or drift cannot stop the search for ever.
+√F, because F grows with the square of the error on the Poincaré sphere. If the next F is smaller than the smallest so
+far, the step is kept and repeated; otherwise it is undone, and another plate or the other direction is tried. The
+smallest F so far is increased by two per cent per step, so that noise or drift cannot stop the search for ever.
 
-Choices of this emulator: the first three values of ``SOP`` must be 0 (there is no polarimeter to reach a target with),
-F is above 0 and at most 100; a trigger while stopped gives error -211; a step without a new F uses the previous F;
-stopping and ``*RST`` return to the best polarization so far and hold it; ``SOP?`` replies the last setting.
+Choices of this emulator: the first three values of ``SOP`` must be 0 (without a polarimeter no state can be a target),
+and F is above 0 and at most 100. A trigger while stopped gives error -211. A step without a new F uses the previous F.
+Stopping and ``*RST`` return to the best polarization so far and hold it. ``SOP?`` replies the last setting.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PlateSearch:
         self.start()
 
     def start(self) -> None:
-        """Start the search from the present plate angles, whose factor is not known yet."""
+        """Start the search at the present plate angles, whose factor is still unknown."""
         self._best_rad = self.angles_rad.copy()
         self._best = math.inf
         self._plate, self._direction = 0, 1.0
@@ -99,16 +99,15 @@ class EmulatedKeysightN7785C(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the plates' angle offsets and the steps of the search.
         turn: Called with the Jones matrix of the plates, at construction and after every change.
         serial: Third field of ``*IDN?``.
         firmware: Last field.
 
     Attributes:
-        stabilizing: Whether the search takes steps.
+        stabilizing: Whether the search is on.
         sop_setting: Last setting of ``SOP``.
-        steps: Factors of the last steps, the oldest first.
+        steps: Factors received in the last steps, the oldest first.
     """
 
     def __init__(

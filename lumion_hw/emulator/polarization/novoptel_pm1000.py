@@ -2,13 +2,13 @@
 
 It measures S0 to S3 of its input light, with fixed errors (power within 0.25 dB, degree of polarization within 1 %,
 states within 0.01 rad) and noise on the powers in watts: 3.5e-4 rad in 40 ns at the weakest light of its range,
-decreasing with the square root of the averaging time 2^ATE · 10 ns. A measurement belongs to one averaging time: a
-vector read register by register mixes measurements, unless it is read through its latched copies.
+decreasing with the square root of the averaging time 2^ATE · 10 ns. Every averaging time gives a new measurement, so
+registers read one by one belong to different measurements, unless they are read through latched copies.
 
 Choices of this emulator: undefined registers and the registers for memory, bulk read and event triggers read 0 and
-ignore writes; values outside a register's range are ignored. Reading the integer register of a value latches its
-fraction register. Above the range, S0 stays at the largest power; alarms stay until 0 is written. The non-normalised
-vector is in units of the reference power over 2^15, with an offset of 2^15; the reference power can be set.
+ignore writes. Values outside a register's range are ignored. Reading the integer register of a value latches its
+fraction register. Above the range, S0 stays at the largest power. Alarms stay until 0 is written. The non-normalised
+vector is in units of the reference power over 2^15, with an offset of 2^15. The reference power can be set.
 
 LAN: ``57 Ah Al Dh Dl`` writes (address and data, high byte first) and is not acknowledged; ``52 Ah Al`` reads and is
 answered by ``Dh Dl``. USB: ``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Choice of
@@ -154,14 +154,11 @@ class Pm1000(Switchable):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for its errors and noise.
         light: Returns S0, S1, S2, S3 of its input light in watts, shape ``(4,)``.
-        link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud).
-        serial: Serial number; text that is not a 16-bit number is replaced by a number derived from it.
-
-    Raises:
-        ConfigError: There is no such link.
+        link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud), else
+            ``ConfigError``.
+        serial: Serial number. A text that is not a 16-bit number is converted to one.
     """
 
     what = "the polarimeter"
@@ -246,7 +243,7 @@ class Pm1000(Switchable):
         return self._read_live(number)
 
     def _latch(self, number: int) -> None:
-        """Store copies of the values measured together with the register being read."""
+        """Store copies of the values that were measured together with the register being read."""
         self._measure()
         if number == S0_INTEGER:
             self._latched |= dict(zip((S0_INTEGER, S0_FRACTION), _fixed_point(self._stokes_uw[0]), strict=True))
@@ -277,7 +274,7 @@ class Pm1000(Switchable):
         return 0
 
     def _normalised(self, *, exact: bool) -> list[int]:
-        """Return the degree of polarization and S1 to S3, normalised to unit length or divided by the power."""
+        """Return the registers of the degree of polarization and of S1 to S3, divided by their norm or by the power."""
         power, vector = float(self._stokes_uw[0]), self._stokes_uw[1:]
         length = float(np.linalg.norm(vector))
         # STANDARD is always of unit length; EXACT is shorter for partial polarization.

@@ -2,15 +2,15 @@
 
 Dialect of the EPC04/EPC-400: 9600 baud, lines ended by CR LF, every reply one or more lines of text and then ``Done``,
 or ``Error!``. The maker's manual is not public. Replies are those that the tests of QMI quote (QuTech-Delft/QMI,
-tests/instruments/ozoptics); further commands are those of TommasoBoscardin/APC-Characterization (EPC400.py: ``BR``,
-``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``); pyLabLib always sends four digits (``F3,0055``). A client that splits
+tests/instruments/ozoptics). Further commands are those of TommasoBoscardin/APC-Characterization (EPC400.py: ``BR``,
+``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``). pyLabLib always sends four digits (``F3,0055``). A client that splits
 ``V?`` every five characters shows that a voltage always has a sign and four digits. Test vectors with their sources:
 tests/emulator/polarization/test_epc04_dialect.py.
 
 Choices of this emulator where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``,
-``RESET`` and ``?``; the rates of ``BR0`` to ``BR3``; a new rate applies from the next start; a ``VF`` command that
-switches a channel from voltage to scrambling gets the reply ``Hz``; a channel set to voltage holds it while others
-scramble only after ``ENVF1``; without ``ENABLE`` all outputs are at 0 V; ``RESET`` restores the settings stored by
+``RESET`` and ``?``, and the rates of ``BR0`` to ``BR3``. A new rate applies from the next start. A ``VF`` command that
+switches a channel from voltage to scrambling gets the reply ``Hz``. A channel set to a voltage keeps it while others
+scramble only after ``ENVF1``. Without ``ENABLE`` all outputs are at 0 V. ``RESET`` restores the settings stored by
 ``SAVE``.
 """
 
@@ -80,13 +80,12 @@ class _Epc04Peer(SerialPeer):
 
 
 class Epc04(SerialDevice[_Epc04Peer]):
-    """Emulated EPC04 polarization controller, which reports its drive voltages; its optics are modelled elsewhere.
+    """Emulated EPC04 polarization controller. It reports its drive voltages; :class:`Squeezers` models the optics.
 
     Args:
         name: Device name in the bench file.
-        clock: The clock of the bench.
         rng: Random phases of the scrambling waveforms.
-        drive_mv: Called with channel (1 to 4) and voltage in mV for every channel at construction, then on every
+        drive_mv: Called with channel (1 to 4) and voltage in mV, for every channel at construction and then at every
             change. Scrambling uses the full voltage range; the voltages are those at the time of :meth:`advance`.
         serial: Serial number in ``SN?``.
         echo: Whether the command is sent back as the first line of its reply.
@@ -174,7 +173,6 @@ class Epc04(SerialDevice[_Epc04Peer]):
         return MAX_MV * shape
 
     def _restore(self) -> None:
-        """Restore the settings stored by ``SAVE``, as after power-on."""
         self._settings = copy.deepcopy(self._saved)
         # A new rate applies from here on: the reply to BR was still sent at the old rate.
         self._active_rate = self._settings.rate
@@ -245,7 +243,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
 
 
 class EpcRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that the controller answers a command with ``Error!``."""
+    """Signal that the controller replies ``Error!`` to a command."""
 
 
 def _require_range(value: int, low: int, high: int) -> int:

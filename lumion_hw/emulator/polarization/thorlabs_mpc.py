@@ -4,22 +4,22 @@ Command language: APT frames on a serial line of 115 200 baud; channels are the 
 homed, completed and stopped motions to every connection. It also sends periodic status messages once a host has started
 them, or always with ``chatty_s``.
 
-Public reports of real devices decide where the documents are silent. All channels are on after power-on: a user of an
-MPC220 moved both paddles by ``move_to`` with a client that could not enable a channel (pyLabLib issue 29; pull request
-58 added this later). An unknown message, or one of a wrong length, is silently ignored: the same user found that for
-relative moves "the controllers do not respond and no error is returned".
+Where the documents are silent, public reports about real devices decide. All channels are on after power-on: a user of
+an MPC220 moved both paddles by ``move_to`` with a client that could not enable a channel (pyLabLib issue 29; pull
+request 58 added this later). An unknown message, or one of a wrong length, is silently ignored: the same user found
+that for relative moves "the controllers do not respond and no error is returned".
 
-Choices of this emulator: an enable message switches all channels on or off by its mask; a motion of a channel that is
-off is silently ignored, and a moving channel that is switched off stops where it is; homing moves to the end at 0 and
-then to the home position; a motion that is replaced by another is not announced; a known message for a missing channel
-or a value outside the limits is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters
-(0x04B9) has no reply: it keeps the parameters of message 0x0530 over a power cycle and ignores those of other messages;
-announced motions contain channel and counts or, with ``long_announcements``, the data of a status message, as public
-drivers read them; an incomplete message is discarded after 0.1 s of silence.
+Choices of this emulator: an enable message switches all channels on or off by its mask. A motion of a channel that is
+off is silently ignored, and a moving channel that is switched off stops. Homing moves to the end at 0 and then to the
+home position. A motion that another one replaces is not announced. A known message for a missing channel, or with a
+value outside the limits, is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text. Saving parameters
+(0x04B9) has no reply; only the parameters of message 0x0530 are kept over a power cycle. Announced motions contain
+channel and counts or, with ``long_announcements``, the data of a status message, as public drivers read them. An
+incomplete message is discarded after 0.1 s of silence.
 
-Besides the messages of the paddles, there are those of every APT device: identity (0x0005), start and stop of status
-messages (0x0011, 0x0012), their acknowledgement (0x0492), blink (0x0223), stop (0x0465), jog (0x046A), saving of
-parameters (0x04B9: channel and the id of the message whose parameters are saved) and disconnect (0x0002).
+Every APT device has these messages too: identity (0x0005), start and stop of status messages (0x0011, 0x0012), their
+acknowledgement (0x0492), blink (0x0223), stop (0x0465), jog (0x046A), saving of parameters (0x04B9: channel and the id
+of the message whose parameters are saved) and disconnect (0x0002).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Paddle:
         channel: Bit of its channel.
         times_s: Corner times of its last motion.
         counts: Positions at these times.
-        announce: Message id of the end of the present motion, ``None`` when not moving.
+        announce: Message id that announces the end of the present motion, ``None`` when not moving.
         homed: Whether it has been homed since power-on.
     """
 
@@ -117,24 +117,18 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the plates' angle offsets and the initial paddle positions.
         turn: Called with the Jones matrix of the paddles, at construction and whenever they have moved.
-        model: One of :data:`MODELS`.
-        serial: Serial number; text that is not a number is replaced by a number derived from it.
+        model: One of :data:`MODELS`, else ``ConfigError``.
+        serial: Serial number. A text that is not a number is converted to one.
         chatty_s: Period of unsolicited status messages; ``None`` for none.
         long_announcements: Whether announced motions contain a whole status.
 
     Attributes:
-        model: Model name.
-        serial_number: Serial number.
         paddles: The paddles by their channel.
         enabled: Bits of the channels that are on.
-        parameters: Velocity in per cent, home position, and the jog steps of three paddles, in counts.
+        parameters: Velocity in per cent, then home position and jog steps of three paddles in counts.
         saved: Saved parameters, which apply again after power-on.
-
-    Raises:
-        ConfigError: There is no such model.
     """
 
     what = "the controller"
@@ -191,7 +185,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         self.start_updates(False, now)
 
     def next_due(self) -> float | None:
-        """Return the time at which the next announcement is due, ``None`` if no announcement is due."""
+        """Return the time of the next announcement, or ``None``."""
         times = [paddle.times_s[-1] for paddle in self.paddles.values() if paddle.announce is not None]
         if self._updates_s is not None:
             times.append(self._next_update_s)
@@ -246,18 +240,14 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return struct.pack("<HihhI", channel, round(paddle.position(at_s)), round(speed), current_ma, bits)
 
     def enable(self, mask: int, at_s: float) -> None:
-        """Switch on the channels of a mask and all others off; a moving paddle stops when it is switched off."""
+        """Switch on the channels of a mask and all others off. A moving paddle whose channel is off stops."""
         self.enabled = mask
         for paddle in self.paddles.values():
             if not self.enabled & paddle.channel and paddle.announce is not None:
                 paddle.stop_here(at_s)
 
     def move(self, channel: int, positions: list[float], announce: int, at_s: float) -> None:
-        """Move a paddle through a list of positions at the set velocity; ignored while its channel is off.
-
-        Raises:
-            AptRefusal: There is no such paddle, or a position is outside the limits.
-        """
+        """Move a paddle through positions at the set velocity, unless its channel is off. Raises ``AptRefusal``."""
         paddle = self.paddle(channel)
         if any(not 0 <= position_counts <= COUNTS_MAX for position_counts in positions):
             raise AptRefusal("position outside the limits")

@@ -1,8 +1,8 @@
 """Declaration of an instrument's commands: one :class:`ScpiCommand` per documented header.
 
 A handler receives a :class:`Call` and returns the reply (text, a block, or ``None`` for none) at once, or a
-:class:`PendingReply` that gives the reply at an instant of the clock. It raises
-:class:`~lumion_hw.emulator.scpi.errors.ScpiError` to refuse the call.
+:class:`PendingReply` that gives the reply at a later time. It raises :class:`~lumion_hw.emulator.scpi.errors.ScpiError`
+to refuse the call.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Call:
     """One accepted command or query (in SCPI a program message unit), with its parsed parameters.
 
     Attributes:
-        suffix: Numeric suffixes by their names in the pattern (``SENSe[n]`` -> ``n``); defaults for omitted ones.
-        values: Parsed parameters; optional ones that were not sent are missing at the end.
+        suffix: Numeric suffixes of the header by their names in the pattern (``n`` in ``SENSe[n]``), with defaults.
+        values: Parsed parameters. Optional parameters that were not sent are missing at the end.
         message_available: Whether replies are waiting on this connection (status byte bit 4).
     """
 
@@ -69,8 +69,8 @@ class PendingReply:
     """Reply of a command that completes later; the next commands of the same connection wait for its completion.
 
     Attributes:
-        due_s: Returns the instant, ``None`` while it is unknown. Called repeatedly, so the instant may change.
-        finish: Called once at or after that instant; returns the reply or raises ``ScpiError``.
+        due_s: Returns the time of completion, ``None`` while it is unknown. Called repeatedly, so the time may change.
+        finish: Called once at or after that time; returns the reply or raises ``ScpiError``.
     """
 
     due_s: Callable[[], float | None]
@@ -90,9 +90,8 @@ class Parameter(Protocol):
     def parse(self, token: Token, call: Call) -> Value:
         """Return the value of a received token.
 
-        Raises:
-            ScpiError: Wrong kind, unit or value.
-            NotApplied: The instrument silently ignores this value.
+        Raises ``ScpiError`` for a wrong kind, unit or value, and ``NotApplied`` if the instrument silently ignores the
+        value.
         """
 
 
@@ -103,7 +102,7 @@ class Form:
     Attributes:
         run: Handler of the form.
         parameters: Parameters of the form.
-        marker: Reply to send when the handler fails, in addition to the entry in the error queue (816x mainframes).
+        marker: Reply to send when the handler fails, in addition to the error in the queue (816x mainframes).
     """
 
     run: Handler
@@ -169,14 +168,14 @@ class Profile:
         message_limit: Longest program message in bytes; a longer one causes -363.
         integer: Format of integers in SCPI replies; register values of common commands are always unsigned.
         terminated_blocks: Whether the terminator also follows a reply that ends in a block.
-        aliases: Undocumented spellings -> the documented pattern each stands for. Empty by default: instruments are
-            strict.
-        error_texts: The vendor's texts of standard error codes, and of its own (positive) codes.
-        error_number: Format of the number before the text.
+        aliases: Undocumented spellings, each with the documented pattern to which it is equivalent. Empty by default:
+            instruments are strict.
+        error_texts: The vendor's texts for standard error codes, and for its own (positive) codes.
+        error_number: Format of the error number before the text.
         scpi_version: Reply to ``SYSTem:VERSion?``; ``None`` for an instrument without that query.
         self_test: Reply to ``*TST?``.
         reports_busy: Whether ``*OPC?`` replies at once (Keysight's optical instruments): 0 while an operation is
-            running, otherwise 1, which also sets the operation-complete event. If false, ``*OPC?`` waits (IEEE 488.2).
+            running, else 1, which also sets the operation-complete event. Otherwise ``*OPC?`` waits (IEEE 488.2).
         slot_status: Whether the instrument has a ``STATus`` register for every slot, and declares all of them itself.
     """
 

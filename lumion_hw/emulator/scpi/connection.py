@@ -21,7 +21,7 @@ class Connection:
     """Instrument's end of one host connection (:class:`~lumion_hw.links.base.Peer`).
 
     Messages are carried out in order. A command that completes later delays only later commands of this connection. A
-    command that fails gives no reply but an entry in the error queue; the commands after it are still carried out.
+    command that fails gives no reply and queues an error; the commands after it are still carried out.
 
     Args:
         state: State that all connections of the instrument share.
@@ -67,7 +67,7 @@ class Connection:
             self.run()
 
     def transmit(self) -> bytes:
-        """Return the replies that are ready; earlier replies do not wait for later commands."""
+        """Return the replies that are ready, even while a later command is still pending."""
         if not self._output:
             self._advance()
         output = bytes(self._output)
@@ -75,13 +75,13 @@ class Connection:
         return output
 
     def next_event(self) -> float | None:
-        """Return the time of the next possible output: now or when the pending command completes; ``None`` for none."""
+        """Return the time of the next possible output: now, or when the pending command completes; else ``None``."""
         if self._output:
             return self._state.clock.now()
         return self._pending[0].due_s() if self._pending else None
 
     def close(self) -> None:
-        """Discard everything this host has sent; the instrument's state stays."""
+        """Discard everything that this host has sent. The state of the instrument stays."""
         if not self._closed:
             self._closed = True
             self._messages.clear()
@@ -96,7 +96,7 @@ class Connection:
         return bool(self._output or self._replies or (self._pending is not None and self._query))
 
     def end_message(self) -> None:
-        """Mark the end of the message received so far, with or without a terminator (END)."""
+        """Mark the end of the message received so far, which the transport signals (END) without a terminator."""
         for message in self._framer.end():
             self._enqueue(message)
             self.run()
@@ -129,7 +129,7 @@ class Connection:
         return Framer(profile.message_limit, blocks=self._tree.has_blocks, cr_ends=profile.cr_ends)
 
     def _enqueue(self, message: ScpiMessage) -> None:
-        """Queue a message for execution; the input buffer is finite while a command is pending."""
+        """Queue a message for execution, or report an error if the input buffer is full."""
         if message.overrun or self._waiting_bytes + message.size > self._state.profile.message_limit:
             self._state.report(errors.INPUT_BUFFER_OVERRUN)
             return
@@ -137,7 +137,7 @@ class Connection:
         self._waiting_bytes += message.size
 
     def run(self) -> None:
-        """Execute all commands that can run now. Nested calls (from an instrument that reads itself) do nothing."""
+        """Execute all commands that can run now. A nested call, from an instrument that reads itself, does nothing."""
         if self._running:
             return
         self._running = True

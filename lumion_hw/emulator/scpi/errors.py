@@ -92,7 +92,7 @@ TEXTS: Mapping[int, str] = {
 class ScpiError(Exception):
     """Error of a command that cannot be executed; the engine queues :attr:`code` and continues with the next command.
 
-    The exception never leaves the engine, so it is not part of the package's error tree.
+    The exception is caught in the engine, so it is not part of the package's error tree.
     """
 
     def __init__(self, code: int) -> None:
@@ -118,14 +118,11 @@ def event_bit(code: int) -> int:
 class ErrorQueue:
     """First-in, first-out queue of SCPI errors, one per instrument.
 
-    An error that arrives when one place is left is replaced by -350, and further errors are dropped until one has been
-    read (SCPI-1999 volume 2 section 21.8.1).
+    The last place is for error -350 (queue overflow): an error that would take it is replaced, and further errors are
+    dropped until one has been read (SCPI-1999 volume 2 section 21.8.1).
 
     Args:
-        depth: Number of places, at least 2.
-
-    Raises:
-        ConfigError: The queue is too short to hold an error and its overflow.
+        depth: Number of places, at least 2, else ``ConfigError``.
     """
 
     def __init__(self, depth: int) -> None:
@@ -138,7 +135,7 @@ class ErrorQueue:
         return len(self._codes)
 
     def push(self, code: int) -> int:
-        """Queue an error code if there is room; return the code that was queued: ``code``, -350, or 0 for none."""
+        """Queue an error code if there is room. Return the queued code: ``code``, -350, or 0 if it was dropped."""
         if len(self._codes) >= self._depth:
             return NO_ERROR
         # The last place reports that errors were lost, including the one that would have used this place.

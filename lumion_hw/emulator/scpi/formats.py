@@ -41,8 +41,8 @@ def keysight_float(value: float) -> str:
 def keysight_float32(value: float) -> str:
     """Return :func:`keysight_float` of a value that the instrument stores in 32 bits.
 
-    The digits are the shortest that give this float32, padded with zeros, so that 1.31e-6 m is sent as
-    ``+1.31000000E-006`` as in the manual and not as ``+1.31000002E-006``; the largest float32 has all nine digits.
+    The digits are the shortest that give this float32, so that 1.31e-6 m is sent as ``+1.31000000E-006``, as in the
+    manual, and not as ``+1.31000002E-006``. Only the largest float32 is sent with all nine digits.
     """
     held = float32(value)
     return keysight_float(held if abs(held) == FLOAT32_MAX else float(str(np.float32(held))))

@@ -32,13 +32,10 @@ class ScpiMessage:
 
 
 def block_end(data: bytes | bytearray, position: int, limit: int) -> int | None:
-    """Return the index after the data block that starts with ``#`` at ``position``.
+    """Return the index after the definite-length block that starts with ``#`` at ``position``.
 
-    A block is a parameter: it comes after white space or a comma.
-
-    Returns:
-        ``position`` itself if no definite-length block of at most ``limit`` bytes starts there, or
-        ``None`` if more bytes are needed to decide, or to complete the block.
+    A block is a parameter: it comes after white space or a comma. Without a block of at most ``limit`` bytes the result
+    is ``position`` itself, and ``None`` if more bytes are needed to decide or to complete the block.
     """
     head = bytes(data[position + 1 : position + 11])
     if position == 0 or data[position - 1] not in b" \t," or head[:1] not in b"123456789":
@@ -92,7 +89,7 @@ class Framer:
         return messages
 
     def end(self) -> list[ScpiMessage]:
-        """End the present message because the transport signals its end (END, EOI), even within an incomplete block."""
+        """End the present message, even within a block, because the transport signals its end (END, EOI)."""
         messages = self.feed(b"\n")
         if self._data:
             # END overrides the announced length of a block.
@@ -132,7 +129,7 @@ class Framer:
         return None
 
     def _block(self, position: int) -> int | None:
-        """Return :func:`block_end`, but treat ``#`` as an ordinary character after line noise in the message."""
+        """Return :func:`block_end`. After line noise in a message, ``#`` is an ordinary character."""
         # Line noise can look like the start of a block, and would then swallow all messages of the next minutes.
         self._ignore_blocks = (
             self._ignore_blocks or _NON_PRINTABLE.search(self._data, self._checked, position) is not None

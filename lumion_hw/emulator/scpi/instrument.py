@@ -20,15 +20,14 @@ _LOG = logging.getLogger(__name__)
 class ScpiInstrument:
     """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) that speaks SCPI.
 
-    Single-threaded, like its clock; a server's loop or the caller serialises access.
+    To be used by one thread at a time.
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         profile: Properties of the dialect.
         on_reset: Resets the instrument's settings to their defaults.
         on_advance: Lets the instrument's measurements and outputs follow the clock; called before anything else.
-        next_update: Returns the time at which ``on_advance`` must run even without a host; ``None`` if it need not.
+        next_update: Returns the time at which ``on_advance`` must run even without a host; ``None`` for never.
     """
 
     def __init__(
@@ -50,12 +49,11 @@ class ScpiInstrument:
     def declare(self, commands: Iterable[ScpiCommand], suffixes: Mapping[str, SuffixRange] | None = None) -> None:
         """Declare the instrument's own commands, in addition to the commands of every instrument.
 
+        Raises ``ConfigError`` if the declarations contradict each other or cannot be parsed.
+
         Args:
             commands: The declarations; a second call replaces those of the first.
             suffixes: Range of every numeric suffix in the patterns.
-
-        Raises:
-            ConfigError: The declarations contradict each other or cannot be parsed.
         """
         every = (*common_commands(self.state), *commands)
         self._tree = Tree(every, suffixes or {}, self.state.profile.aliases)

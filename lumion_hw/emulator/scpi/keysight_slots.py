@@ -1,7 +1,7 @@
 """Commands common to all emulated Keysight instruments: contents of their slots, and two kinds of parameters.
 
 Command language: 8163/8164/8166 programming guide, pp. 60 (``*OPT?``) and 81-82 (``SLOT``). Choices of this emulator:
-an instrument without a mainframe reports itself as the module in each slot; only lasers have options.
+an instrument that is not a mainframe reports itself as the module in each of its slots; only lasers have options.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SlotModule:
 
 
 def self_as_modules(identity: str, slots: Iterable[int]) -> dict[int, SlotModule]:
-    """Return the slots of an instrument without a mainframe, which reports itself as the module in each slot."""
+    """Return a dictionary of slots in which an instrument that is not a mainframe reports itself as the module."""
     return dict.fromkeys(slots, SlotModule(identity.split(",")[1], identity))
 
 

@@ -83,17 +83,13 @@ class Unit:
 
 
 def parse_unit(raw: bytes, limit: int) -> Unit | None:
-    """Split one SCPI unit (single command) into its header and its parameters.
+    """Split one SCPI unit (single command) into header and parameters; ``None`` if there is only white space.
+
+    Raises ``ScpiError`` -101 for bytes that are not printable ASCII, -102 for a malformed header.
 
     Args:
         raw: The unit, without the separators around it.
         limit: Longest block in bytes.
-
-    Returns:
-        The unit, or ``None`` if there is only white space.
-
-    Raises:
-        ScpiError: -101 for bytes that are not printable ASCII, -102 for a malformed header.
     """
     text = raw.lstrip(b" \t")  # white space at the end may belong to a block
     if not text:
@@ -151,11 +147,7 @@ def _strip(field: bytes) -> bytes:
 
 
 def parse_token(raw: bytes) -> Token:
-    """Parse the bytes of one SCPI parameter.
-
-    Raises:
-        ScpiError: The parameter is malformed.
-    """
+    """Parse the bytes of one SCPI parameter. Raises ``ScpiError`` if they are malformed."""
     first = raw[:1]
     if first == b"#":
         return _parse_hash(raw)

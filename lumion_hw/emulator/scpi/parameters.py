@@ -74,10 +74,7 @@ class Numeric:
     optional: bool = False
 
     def named_limit(self, word: str, call: Call) -> float:
-        """Return the value of ``MIN``, ``MAX`` or ``DEF``.
-
-        Raises ``ScpiError`` -148 or -224 if that limit does not exist.
-        """
+        """Return the value of ``MIN``, ``MAX`` or ``DEF``. Raises ``ScpiError`` -148 or -224 if there is none."""
         # A number without any limit accepts no words (-148); a number with some limits refuses the missing ones (-224).
         limits = {"MINimum": self.minimum, "MAXimum": self.maximum, "DEFault": self.default}
         if all(limit is None for limit in limits.values()):
@@ -102,7 +99,7 @@ class Numeric:
 
 @dataclass(frozen=True)
 class LimitName:
-    """Optional query parameter ``MINimum``, ``MAXimum`` or ``DEFault``; the parsed value is the limit itself."""
+    """Optional parameter of a query: ``MINimum``, ``MAXimum`` or ``DEFault``. The parsed value is that limit."""
 
     parameter: Numeric
     optional: bool = True
@@ -117,8 +114,7 @@ class LimitName:
 class Boolean:
     """SCPI Boolean parameter ``0 1 ON OFF``; any number that does not round to zero is 1 (SCPI-1999 7.3).
 
-    Manuals that list only the values 0 and 1 mean the same kind of parameter: a client that was tested on an N7744A and
-    an N7745C sends ``ON``.
+    Manuals that list only 0 and 1 mean the same: a client that was tested on an N7744A and an N7745C sends ``ON``.
 
     Attributes:
         optional: Whether the host may omit the parameter.
@@ -169,7 +165,7 @@ class IndexedChoice:
 
     Attributes:
         words: Documented spellings, in the order of their numbers.
-        synonyms: Further spellings, each with the word it stands for.
+        synonyms: Further spellings, each with the word to which it is equivalent.
         optional: Whether the host may omit the parameter.
     """
 
@@ -274,8 +270,8 @@ def number_attribute(
     Args:
         pattern: Spelling as in :mod:`lumion_hw.emulator.scpi.tree`.
         parameter: Limits and units.
-        holder: Returns the object with the attribute; called each time, since a reset replaces settings. It can raise
-            ``ScpiError``.
+        holder: Returns the object with the attribute. Called each time, because a reset replaces the object. It can
+            raise ``ScpiError``.
         name: Name of the attribute, a number in the parameter's unit.
         reply: Format of the query's reply.
     """

@@ -17,7 +17,7 @@ from lumion_hw.emulator.scpi.formats import quoted
 FIFTEEN_BITS = 0x7FFF
 """Bits of a SCPI register that exist: bit 15 is always 0, so that the value is positive as a 16-bit integer."""
 SERVICE_BITS = 0xBF
-"""Bits of ``*SRE`` that can be set: bit 6 of the status byte is itself the request for service (IEEE 488.2, 11.3)."""
+"""Bits of ``*SRE`` that can be set. Bit 6 of the status byte is the service request itself (IEEE 488.2, 11.3)."""
 
 # Bits of the event status register (IEEE 488.2 section 11.5.1).
 POWER_ON = 128
@@ -29,8 +29,8 @@ class RegisterGroup:
 
     Attributes:
         enable: Mask of events that are reported in the status byte.
-        positive: Mask of conditions that latch an event when they rise.
-        negative: Mask of conditions that latch an event when they fall.
+        positive: Mask of conditions that set an event when they begin.
+        negative: Mask of conditions that set an event when they end.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RegisterGroup:
         self.preset()
 
     def preset(self) -> None:
-        """Preset the register group (``STATus:PRESet``): enable no event, latch every rise and no fall."""
+        """Preset the register group (``STATus:PRESet``): report no event; set events when conditions begin."""
         self.enable = 0
         self.positive = FIFTEEN_BITS
         self.negative = 0
@@ -79,7 +79,7 @@ class StatusModel:
     Attributes:
         operation: ``STATus:OPERation``, summarised in bit 7 of the status byte.
         questionable: ``STATus:QUEStionable``, bit 3.
-        extra: Groups that only some instruments have, by their bit in the status byte (0 or 1).
+        extra: Register groups that only some instruments have, by their bit in the status byte (0 or 1).
         event_enable: Mask of ``*ESE``.
         service_enable: Mask of ``*SRE``, within :data:`SERVICE_BITS`.
     """
@@ -134,7 +134,7 @@ class StatusModel:
 _LOG = logging.getLogger(__name__)
 
 ROUNDING_S = 1e-9
-"""Instants closer than this count as equal: sums of floats on a clock differ in the last bits."""
+"""Times closer than this count as equal, because sums of floats on a clock differ in the last bits."""
 
 
 @dataclass(eq=False)
@@ -142,7 +142,7 @@ class Operation:
     """An overlapped operation of an instrument, such as a measurement, zeroing, a logging run or laser tuning.
 
     Attributes:
-        end_s: Time at which the operation ends, ``None`` while only an external event can end it. Can be changed.
+        end_s: Time at which the operation ends. It can be changed; ``None`` while only an external event can end it.
         on_end: Called once when the operation ends, but not when it is aborted.
     """
 
@@ -151,13 +151,7 @@ class Operation:
 
 
 class InstrumentState:
-    """Status, errors and operations of one SCPI instrument.
-
-    Args:
-        clock: Clock that gives the present time.
-        profile: Properties of the instrument's dialect.
-        on_reset: Resets the instrument's settings to their defaults (``*RST``).
-    """
+    """Status, errors and operations of one SCPI instrument; ``on_reset`` sets its settings to their defaults."""
 
     def __init__(self, clock: Clock, profile: Profile, on_reset: Callable[[], None]) -> None:
         self.clock = clock
@@ -236,7 +230,7 @@ class InstrumentState:
     def poll_completion(self) -> str:
         """Return 1 and set the operation-complete event if no operation is running, else return 0.
 
-        An operation that waits for a trigger is not running: the instrument is ready for that trigger.
+        An operation that waits for a trigger is not running, because the instrument is ready for the trigger.
         """
         self.advance()
         if any(operation.end_s is not None for operation in self._operations):
@@ -250,7 +244,7 @@ class InstrumentState:
         return min((end_s for end_s in ends if end_s is not None), default=None)
 
     def begin(self, duration_s: float | None, on_end: Callable[[], None]) -> Operation:
-        """Start an overlapped operation that ends after ``duration_s``; if ``None``, it ends by :meth:`end`."""
+        """Start an overlapped operation that ends after ``duration_s`` or, if that is ``None``, by :meth:`end`."""
         operation = Operation(None if duration_s is None else self.clock.now() + duration_s, on_end)
         self._operations.append(operation)
         return operation

@@ -52,7 +52,7 @@ class _Branch:
 
 @cache  # hundreds of instruments are made, but of only a few types
 def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
-    """Return all node sequences that a header pattern covers, with and without its optional parts."""
+    """Return all node sequences of a header pattern, with and without each optional part."""
     stack: list[list[tuple[_Node, ...]]] = [[()]]
     position = 0
     while position < len(pattern):
@@ -82,7 +82,7 @@ class Tree:
     Args:
         commands: Declarations of the commands.
         suffixes: Range of every numeric suffix named in the patterns.
-        aliases: Extra pattern -> documented pattern it stands for.
+        aliases: Additional patterns, each with the documented pattern to which it is equivalent.
 
     Attributes:
         has_blocks: Whether any command has a block parameter.
@@ -139,11 +139,7 @@ class Tree:
         return branch
 
     def find(self, mnemonics: Iterable[str], *, query: bool) -> tuple[Form, dict[str, int]]:
-        """Find the command or query form of a header; return the form and the header's numeric suffixes.
-
-        Raises:
-            ScpiError: -112 or -113 for a header that does not exist, -114 for a suffix out of range.
-        """
+        """Return form and suffixes of a header. Raises ``ScpiError`` -112 or -113 if unknown, -114 for a bad suffix."""
         branch, numbers = self._root, []
         for mnemonic in mnemonics:
             branch, number = self._step(branch, mnemonic)

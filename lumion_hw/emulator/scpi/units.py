@@ -1,7 +1,7 @@
 """Unit tables for SCPI numbers: accepted unit suffixes and their conversion to the parameter's own unit.
 
-An integer entry is a power of ten, applied to the decimal exponent so that ``1650NM`` is the same double as
-``1.65E-6``; any other entry is a function. Each kind of parameter has its own table because letters clash: ``M`` is
+An integer in a table is a power of ten, applied to the decimal exponent so that ``1650NM`` is the same double as
+``1.65E-6``. Any other value is a function. Each kind of parameter has its own table because letters clash: ``M`` is
 milli, but mega in ``MHZ``.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from lumion_hw.quantities import w_from_dbm
 
 Suffixes = Mapping[str, int | Callable[[float], float]]
-"""Upper-case suffix -> power of ten, or a function from the received number to the parameter's unit."""
+"""Power of ten, or a function from the received number to the parameter's unit, by upper-case suffix."""
 
 LENGTH_M: Suffixes = {"PM": -12, "NM": -9, "UM": -6, "MM": -3, "M": 0}
 LENGTH_NM: Suffixes = {"PM": -3, "NM": 0, "UM": 3, "MM": 6, "M": 9}

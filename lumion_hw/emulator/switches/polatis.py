@@ -3,15 +3,15 @@
 Command language: the ``:OXC:`` subsystem as the comments of public clients quote the manual: channel lists
 ``(@1,2,3),(@17,18,19)``, ``CONN:ADD``, ``CONN:SUB``, ``CONN:ONLY``, ``CONN:STAT?``, ``CONN:PORT? 2`` with the reply
 ``"18"``, ``DISC:ALL``, ``SIZE?`` with the reply ``16,16``, ``PORT:DIS``, ``PORT:ENAB``, ``PORT:STAT?`` with D, E or F
-for each port; commands reply nothing. Inputs are ports 1 to N, outputs N + 1 and on. ``PMON:POW? (@1,17)`` replies
-``(-3.21,-60.00)`` in dBm, at most 256 ports at once. CR, LF or both end a command.
+for each port. Commands have no reply. Inputs are ports 1 to N, outputs are the ports from N + 1 on. ``PMON:POW?
+(@1,17)`` replies ``(-3.21,-60.00)`` in dBm, at most 256 ports at once. CR, LF or both end a command.
 
-Choices of this emulator (unverified): a new connection of a port ends its old connection; ``SUB`` of pairs that are not
-connected does nothing, and with an empty second list disconnects the first ports from any partner; ``PORT?`` of a free
-port replies ``""``; lists of different length give error -220, missing ports -222, a disabled port -221. Connections
-survive ``*RST``, and a power loss only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``. Steering a beam
-takes 25 ms, for which ``*OPC?`` waits; light passes afterwards. Insertion loss is 1 dB. Every port has a power monitor,
-which reads -60 dBm in the dark. ``SYST:ERR:ALL?`` replies all errors, separated by commas.
+Choices of this emulator (unverified): a new connection of a port ends its old connection. ``SUB`` of pairs that are not
+connected does nothing; with an empty second list it disconnects the ports of the first list. ``PORT?`` of a free port
+replies ``""``. Lists of different length give error -220, missing ports -222, a disabled port -221. Connections survive
+``*RST``, and a power loss only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``. Steering a beam takes 25 ms,
+for which ``*OPC?`` waits; light passes afterwards. Insertion loss is 1 dB. Every port has a power monitor, which reads
+-60 dBm in the dark. ``SYST:ERR:ALL?`` replies all errors, separated by commas.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class EmulatedPolatis(ScpiDevice):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         serial: Serial number in ``*IDN?``.
         n_inputs: Number of ports on the first side, from 1.
         n_outputs: Number of ports on the second side, numbered after the inputs.
@@ -108,7 +107,7 @@ class EmulatedPolatis(ScpiDevice):
         self._scpi.declare(self._commands())
 
     def connections(self) -> Mapping[int, int]:
-        """Return the connected ports through which light passes now, each connection in both directions."""
+        """Return the ports that light connects now, with both directions of each connection."""
         now = self._clock.now()
         ready = {port: partner for port, partner in self._joined.items() if self._arrives_s[port] <= now + 1e-9}
         return {**ready, **{partner: port for port, partner in ready.items()}}
@@ -149,7 +148,7 @@ class EmulatedPolatis(ScpiDevice):
         return ports
 
     def _pairs(self, call: Call) -> list[tuple[int, int]]:
-        """Return pairs (input, output) from two port lists; either list can contain ports of either side."""
+        """Return pairs (input, output) from two port lists, each of which may contain inputs and outputs."""
         first, second = self._ports(call, 0), self._ports(call, 1)
         if len(first) != len(second) or len({*first, *second}) != 2 * len(first):
             raise ScpiError(scpi_errors.PARAMETER_ERROR)
@@ -183,7 +182,6 @@ class EmulatedPolatis(ScpiDevice):
         return None
 
     def _disconnect_inputs(self, inputs: list[int]) -> None:
-        """Remove the connections of the given inputs."""
         self._changed()
         for port in inputs:
             del self._joined[port], self._arrives_s[port]

@@ -2,17 +2,17 @@
 
 Command language: Arroyo Computer Interfacing Manual as public drivers quote it (MSL-Equipment's ComboSource 6305 and a
 driver of the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings).
-Commands are in short or long form, ended by CR, LF or both; several in a line are separated by ``;`` and their replies
-by ``,``. A command after ``;`` is looked up at the level of the previous command, then level by level up to the root.
-``TEC:COND?``: 1 current limit, 2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted, 64
-sensor open, 128 module open, 512 out of tolerance, 1024 output on. The controller is in tolerance after it has been
-within ``TEC:TOL`` of the set point for the window.
+Commands are in short or long form, ended by CR, LF or both. Several commands in a line are separated by ``;``, their
+replies by ``,``. A command after ``;`` is looked up at the level of the previous command, then level by level up to the
+root. ``TEC:COND?``: 1 current limit, 2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted,
+64 sensor open, 128 module open, 512 out of tolerance, 1024 output on. The controller is in tolerance after it has been
+within ``TEC:TOL`` of the set point for the time that ``TEC:TOL`` sets.
 
 Choices of this emulator (unverified): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of
-the condition register and keeps each until the host reads it; the reply to ``*IDN?``; numbers and wording of errors (as
-on ILX Lightwave controllers, whose command language Arroyo uses); ``ERRSTR?`` replies pairs of number and quoted text;
-without output the controller is out of tolerance; an open interlock contact is detected as an open module and switches
-the output off, as a limit does.
+the condition register and keeps each until the host reads it. The reply to ``*IDN?`` and the numbers and wording of
+errors are assumed (errors as on ILX Lightwave controllers, whose command language Arroyo uses). ``ERRSTR?`` replies
+pairs of number and quoted text. Without output the controller is out of tolerance. An open interlock contact is
+detected as an open module and switches the output off, as a limit does.
 
 Plant (assumed): 20 K per ampere in steady state with a time constant of 30 s; a PI controller with current limit; the
 sensor is a 10 kOhm thermistor of B = 3950 K and has 1 mK of noise.
@@ -80,11 +80,10 @@ class TecRefusal(Exception):  # noqa: N818 - a reply of the device, not an error
 
 
 class EmulatedArroyoTec(TextDevice):
-    """Emulated Arroyo controller and its plate, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Arroyo controller and the plate it cools, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         serial: Serial number in ``*IDN?``.
         rng: Random numbers for the noise of the sensor; none by default.
         holding: Whether the plate has been at the set point for a long time; otherwise the output is off and the plate
@@ -126,7 +125,7 @@ class EmulatedArroyoTec(TextDevice):
         return self._plate_c
 
     def heat_suddenly_k(self, kelvin: float) -> None:
-        """Change the plate temperature at once by a number of kelvin, as hot or cold air does."""
+        """Change the plate temperature at once by a number of kelvin, as blown hot or cold air does."""
         self.advance()
         self._update_plate()
         self._plate_c += kelvin
@@ -161,7 +160,7 @@ class EmulatedArroyoTec(TextDevice):
         return max(-limit_a, min(limit_a, gain * _KP_A_PER_K * error_k + self._integral_a))
 
     def _update_plate(self, to_s: float | None = None) -> None:
-        """Advance the simulated plate temperature to a given time, by default the present."""
+        """Advance the simulated plate temperature to a given time, by default the present time."""
         now = self._clock.now() if to_s is None else to_s
         # Earlier times are skipped: everything has settled by then.
         self._plate_s = max(self._plate_s, now - _MAX_CATCH_UP_S)

@@ -25,7 +25,7 @@ STAT_OK, STAT_NACK_ADDRESS, STAT_NACK_DATA, STAT_TIME_OUT = 0xF0, 0xF1, 0xF2, 0x
 MESSAGE_TIMEOUT_S = 0.655
 """Time in s without a further byte after which an incomplete message is dropped."""
 BUS_TIMEOUT_S = 0.227
-"""Time in s after which the bridge gives up on a bus that a target holds."""
+"""Time in s after which the bridge ends a transaction on a bus that a target blocks."""
 MAX_WAITING_MESSAGES = 16
 """Largest number of messages that can wait for the bus; later messages are lost."""
 
@@ -48,7 +48,7 @@ _READ_ONLY = frozenset((I2C_STAT,))
 
 
 class I2cTarget(Protocol):
-    """Interface of a device on the I2C bus, driven byte by byte. Times can lie in the past of the bench's clock."""
+    """Interface of a device on the I2C bus, called for every byte; times can lie in the past."""
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
         """Receive START and the address byte (7-bit ``address``); returns whether the target acknowledges."""
@@ -65,7 +65,7 @@ class I2cTarget(Protocol):
 
 @dataclass
 class _Segment:
-    """One segment of a bus message, from START on: a write of ``data`` or a read of ``length`` bytes."""
+    """One segment of a bus message, which begins with START: a write of ``data`` or a read of ``length`` bytes."""
 
     address: int
     read: bool
@@ -109,7 +109,7 @@ def _bus_message() -> _Parser:
 
 
 def _message() -> _Parser:
-    """Parse one message to the bridge; returns ``None`` for invalid bytes."""
+    """Parse one message to the bridge; return ``None`` for invalid bytes."""
     command = chr((yield))
     if command == "S":
         return (yield from _bus_message())
@@ -170,10 +170,9 @@ class I2cBridge(SerialDevice[_BridgePeer]):
 
     Args:
         name: Device name in the bench file.
-        clock: The bench clock.
         targets: Devices on the bus; the first one that acknowledges an address handles the transaction.
         baud: UART rate. The chip itself powers up with 9600 baud. A host can change the rate through BRG0/BRG1.
-        ok_on_connect: A new connection powers the bridge up (USB-powered adapter), so it sends ``OK``.
+        ok_on_connect: Whether a new connection powers the bridge up (USB-powered adapter), so that it sends ``OK``.
     """
 
     what = "the bridge"

@@ -45,16 +45,19 @@ class SfpProfile:
         los_assert_dbm: Optical power below which LOS is asserted, dBm.
         los_release_dbm: Optical power above which LOS is released, dBm.
         monitor_noise_db: RMS noise of the two power monitors, dB.
-        monitor_offset_db: Largest error of the power monitors, dB; each has a fixed error, uniform within +/- this.
+        monitor_offset_db: Largest error of the power monitors, dB; each has a fixed error, drawn uniformly up to this
+            size.
         bus_ready_s: Time from power-up until the bus responds, s.
         laser_ready_s: Time from power-up until the laser emits, s.
         data_ready_s: Time from power-up until the monitors are valid, s.
         refresh_s: Update period of the monitors, s.
         soft_control_s: Time from a soft TX_DISABLE write to its effect (at most 100 ms, SFF-8472), s.
         status_lag_s: Time from an event to the soft status bits (at most 100 ms), s.
-        reinit_s: Time from the end of TX_DISABLE to light after a fault, and duration of a power level change, s.
+        reinit_s: Time in s after which a module that had a fault sends light again once TX_DISABLE ends; also the
+            duration of a change of power level.
         latched_flags: Whether alarm and warning flags stay set until they are read; vendors differ.
-        thresholds: High alarm, low alarm, high warning, low warning of each monitor, in degC, V, mA, dBm, dBm.
+        thresholds: High alarm, low alarm, high warning and low warning by monitor, in degC, V, mA (bias) and dBm
+            (powers).
     """
 
     launch_dbm: float = 1.0
@@ -97,24 +100,18 @@ class _LaggedBit:
 
 
 class SfpModule:
-    """One emulated SFP+ module: an I2C target at addresses 0x50 and 0x51.
-
-    See :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`.
+    """One emulated SFP+ module: an I2C target (:class:`~.i2c_bridge.I2cTarget`) at addresses 0x50 and 0x51.
 
     Args:
         name: Device name in the bench file.
-        clock: The bench clock.
         rng: Source of the fixed monitor errors (drawn at once) and of the monitor noise.
-        emit_w: Called with the launched power in W whenever it changes, also from the constructor.
+        emit_w: Called with the launched power in W at every change, also from the constructor.
         rx_power_w: Returns the average optical power at the receiver in W; called only when a register is read.
-        vendor: Vendor name, at most 16 ASCII characters.
-        part_number: Part number, at most 16 ASCII characters.
-        serial: Serial number, at most 16 ASCII characters.
+        vendor: Vendor name, at most 16 ASCII characters (as the next two), else ``ValueError``.
+        part_number: Part number.
+        serial: Serial number.
         profile: Levels, accuracy and times.
         warm: Whether the module was powered long before the clock's present time, so that there are no start-up times.
-
-    Raises:
-        ValueError: A string does not fit its field.
     """
 
     def __init__(
@@ -147,7 +144,6 @@ class SfpModule:
         self._evolve(clock.now())
 
     def _reset(self, powered_at: float) -> None:
-        """Set all volatile state of the module to its value at power-up."""
         diagnostics = self._memory[A2H]
         diagnostics[FIELDS["temperature"].byte : FIELDS["user_eeprom"].byte] = bytes(32)
         self.powered = True
@@ -189,11 +185,7 @@ class SfpModule:
         self._schedule_disable("pin", disabled, self._time + (100e-6 if disabled else 2e-3))
 
     def break_laser(self, *, persistent: bool = False) -> None:
-        """Make the module's laser fail: TX_FAULT latches and the light goes out.
-
-        Args:
-            persistent: The cause remains, so recovery by TX_DISABLE fails again until :meth:`repair_laser`.
-        """
+        """Make the laser fail: TX_FAULT latches and the light goes out; ``persistent`` until :meth:`repair_laser`."""
         self.advance()
         self._laser_broken = persistent
         if self.powered:
@@ -342,10 +334,7 @@ class SfpModule:
     # -- the I2C side -----------------------------------------------------------------------------------------------
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
-        """Receive START and an address.
-
-        Returns whether the module acknowledges (not while off, starting or storing).
-        """
+        """Receive START and an address. Return the acknowledgement: none while off, starting or storing."""
         self._finish_write(at_s)
         self._selected = None
         if not self.powered:
@@ -410,7 +399,7 @@ class SfpModule:
             self._control(index, old, self._memory[A2H][index])
 
     def _control(self, offset: int, old: int, new: int) -> None:
-        """Start the actions requested by changes of control bits."""
+        """Start the actions that changed control bits request."""
         disable, level = BITS["soft_tx_disable"], BITS["power_level_select"]
         if offset == disable.byte and (old ^ new) & disable.mask:
             self._schedule_disable("soft", bool(new & disable.mask), self._time + self.profile.soft_control_s)

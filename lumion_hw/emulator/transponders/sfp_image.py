@@ -18,16 +18,13 @@ THRESHOLDS: Mapping[str, tuple[float, float, float, float]] = MappingProxyType(
         "rx_power": (0.0, -20.0, -1.0, -15.8),
     }
 )
-"""High alarm, low alarm, high warning, low warning of each monitor, in degC, V, mA, dBm, dBm."""
+"""High alarm, low alarm, high warning, low warning by monitor: degC, V, mA (bias), dBm (powers)."""
 
 _ALARM_LEVELS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 
 
 def raw_value(name: str, value: float) -> int:
-    """Convert a monitor or threshold value to its register integer; powers are in W.
-
-    Out-of-range values are limited.
-    """
+    """Return the register integer of a monitor or threshold value (powers in W), limited to its range."""
     count = round(value / float(FIELDS[name].scale))
     low, high = (-0x8000, 0x7FFF) if name.startswith("temperature") else (0, 0xFFFF)
     return min(max(count, low), high)
@@ -42,11 +39,7 @@ def identity_image(
     date_code: str = "260101",
     oui: bytes = bytes(3),
 ) -> bytearray:
-    """Return the A0h memory of a 10GBASE-ER module with both checksums (SFF-8472 Table 4-1).
-
-    Raises:
-        ValueError: A string does not fit its field.
-    """
+    """Return the A0h memory with checksums (SFF-8472 Table 4-1). Raises ``ValueError`` if a string is too long."""
     values: dict[str, int | str | bytes] = {
         "identifier": 0x03,
         "ext_identifier": 0x04,
@@ -79,7 +72,7 @@ def identity_image(
 
 
 def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]]) -> bytearray:
-    """Return the A2h memory before any measurement: thresholds, identity calibration constants, checksum."""
+    """Return the A2h memory before any measurement: thresholds, neutral calibration constants, checksum."""
     memory = bytearray(MEMORY_SIZE)
     for quantity, levels in thresholds.items():
         for level, value in zip(_ALARM_LEVELS, levels, strict=True):
@@ -98,7 +91,7 @@ def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]
 
 
 def _write_masks() -> bytes:
-    """Return the bits of memory A2h that a host can write (no paging, no rate select: A0h 64.4, 93.3)."""
+    """Return the bits of memory A2h that a host can write, without paging and rate select (A0h 64.4, 93.3)."""
     masks = bytearray(MEMORY_SIZE)
     eeprom = FIELDS["user_eeprom"]
     masks[eeprom.byte : eeprom.end] = b"\xff" * eeprom.length

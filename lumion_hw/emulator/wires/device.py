@@ -8,9 +8,9 @@ from lumion_hw.links.base import Peer
 
 
 class EmulatedDevice(Protocol):
-    """Interface of an emulated device. The device owns state and queues; each connection owns its buffers.
+    """Interface of an emulated device, which must not fail whatever bytes a host sends.
 
-    A device must not fail whatever bytes a host sends.
+    The device owns its state and queues; each connection owns its buffers.
     """
 
     @property
@@ -26,7 +26,7 @@ class EmulatedDevice(Protocol):
     def next_due(self) -> float | None:
         """Return the time of the next :meth:`advance` that has an effect, ``None`` if the device only waits for a host.
 
-        A change that only a reading host can see needs no scheduled time, because :meth:`advance` carries it out later.
+        A change that shows only when a host reads the device needs no time of its own.
         """
 
 

@@ -1,8 +1,8 @@
 """HiSLIP 1.0 server for an emulated SCPI instrument: status byte, device clear, service requests, locks.
 
 The module does no I/O. A :class:`HislipFront` is an emulated device whose connections are the two channels of HiSLIP
-sessions (IVI-6.1), so any server of byte streams can serve it. Sessions run in synchronised mode: a message that
-arrives before the host has read the last reply interrupts that reply (-410), as IEEE 488.2 requires.
+sessions (IVI-6.1), so any server of byte streams can serve it. Sessions run in synchronised mode: if a message arrives
+before the host has read the last reply, the reply is discarded (error -410), as IEEE 488.2 requires.
 """
 
 from __future__ import annotations
@@ -37,11 +37,7 @@ class LockRequest:
 
 
 class HislipLocks:
-    """HiSLIP locks of one instrument. Sessions are identified by their numbers.
-
-    Args:
-        clock: Clock that gives the present time.
-    """
+    """HiSLIP locks of one instrument. Sessions are identified by their numbers."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,16 +47,13 @@ class HislipLocks:
         self._requests: dict[int, LockRequest] = {}
 
     def may_talk(self, session: int) -> bool:
-        """Return whether a session may use the instrument: no other session holds a lock that excludes it."""
+        """Return whether a session may use the instrument, because no lock of another session excludes it."""
         if self._exclusive is not None:
             return self._exclusive == session
         return not self._shared or session in self._shared
 
     def request(self, session: int, key: bytes, timeout_s: float) -> int | None:
-        """Request a lock (shared if ``key`` is not empty).
-
-        Returns ``None`` if :meth:`take_result` gives the result later.
-        """
+        """Request a lock, shared if ``key`` is not empty. ``None``: :meth:`take_result` returns the result later."""
         if session == self._exclusive or (key and session in self._shared) or session in self._requests:
             return ERROR
         if self._grant(session, key):
@@ -95,7 +88,7 @@ class HislipLocks:
         return ERROR
 
     def take_result(self, session: int) -> int | None:
-        """Return the result of a lock request that had to wait, once; ``None`` while the request is waiting."""
+        """Return the result of a waiting lock request once it is known; ``None`` before."""
         request = self._requests.get(session)
         if request is None:
             return None
@@ -137,12 +130,8 @@ class HislipFront:
     """Serves one instrument by HiSLIP (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
 
     Args:
-        device: The instrument; its connections are :class:`MessagePeer`.
-        clock: Clock that gives the present time.
-
-    Raises:
-        ConfigError: The device does not exchange messages.
-        ConnectError: The device refuses connections.
+        device: The instrument; its connections are :class:`MessagePeer`, else ``ConfigError``. It must accept a
+            connection, else ``ConnectError``.
     """
 
     def __init__(self, device: EmulatedDevice, clock: Clock) -> None:
@@ -245,7 +234,7 @@ class HislipSession:
                 self.peer.end_message()
 
     def _begin(self, message: HislipMessage) -> None:
-        """Start a new message; interrupt the last reply if the host has not read it."""
+        """Start a new message. If the host has not read the last reply, discard the reply."""
         if message.control & 1:
             self._reply_is_unread = False
         if self._reply_is_unread or self.peer.response_pending:
@@ -315,7 +304,7 @@ class HislipSession:
             self.alarms += HislipMessage(Kind.ASYNC_LOCK_RESPONSE, granted).encode()
 
     def start_device_clear(self, message: HislipMessage) -> HislipMessage:
-        """Discard everything in progress, until the host confirms that the synchronous channel is clear."""
+        """Discard everything in progress, and all further messages until the host confirms the clear."""
         del message
         self._clearing, self._in_message, self._reply_is_unread = True, False, False
         self._waiting.clear()
@@ -339,7 +328,7 @@ class HislipSession:
         return HislipMessage(Kind.ASYNC_LOCK_INFO_RESPONSE, exclusive, holders)
 
     def remote_local(self, message: HislipMessage) -> HislipMessage:
-        """Accept remote and local control; they have no effect without a front panel."""
+        """Accept remote and local control, which have no effect without a front panel."""
         del message
         return HislipMessage(Kind.ASYNC_REMOTE_LOCAL_RESPONSE)
 
@@ -376,7 +365,6 @@ class _Channel:
         self._ended = False
 
     def receive(self, data: bytes) -> None:
-        """Process bytes that the host has sent."""
         if self._ended:
             return
         self._decoder.feed(data)
@@ -428,7 +416,6 @@ class _Channel:
         self._ended = True
 
     def transmit(self) -> bytes:
-        """Return the bytes that are ready for the host. Raises ``LinkLost`` after the session has ended."""
         session = self._session
         if session is not None and not self._ended:
             # The other channel has ended the session, or its number has been assigned to a new session.
@@ -446,7 +433,6 @@ class _Channel:
         return output
 
     def next_event(self) -> float | None:
-        """Return the time at which there may be more to transmit."""
         if self._output or self._ended:
             return self._front.clock.now()
         if self._session is None:
@@ -456,7 +442,6 @@ class _Channel:
         return self._session.next_event
 
     def close(self) -> None:
-        """Close the channel and its session, because a session needs both channels."""
         self._ended = True
         if self._session is not None:
             self._session.close()

@@ -88,11 +88,7 @@ class HislipDecoder:
         self._data += data[dropped:]
 
     def next(self) -> HislipMessage | None:
-        """Return the next complete HiSLIP message, or ``None``.
-
-        Raises:
-            BadHeader: The stream is not HiSLIP.
-        """
+        """Return the next complete HiSLIP message, or ``None``. Raises ``BadHeader`` if the stream is not HiSLIP."""
         # Checked from the first byte, because a host of another protocol may never send sixteen bytes.
         if not _PROLOGUE.startswith(bytes(self._data[:2])):
             raise BadHeader

@@ -25,12 +25,12 @@ class Switchable(abc.ABC):
 
     Attributes:
         what: Description of the device, for messages.
-        keeps_connections: Whether a connection survives a power loss, as with a serial line whose converter has its own
-            supply; other connections are lost when the device powers up again.
-        closes_on_power_loss: Whether a host sees its connection close when the device loses power; otherwise the device
-            just falls silent.
-        bench_time: Scheduled events, shared by all devices of a bench: any exchange runs those that are due. ``None``
-            for a stand-alone device.
+        keeps_connections: Whether connections survive a power loss, as with a serial line whose converter has its own
+            supply. Otherwise they are lost when the device powers up again.
+        closes_on_power_loss: Whether a host sees its connection close when the device loses power. Otherwise the device
+            only stops responding.
+        bench_time: Scheduled events of the bench; every exchange with any device first runs those that are due.
+            ``None`` for a stand-alone device.
     """
 
     what: ClassVar[str] = "the device"
@@ -94,10 +94,7 @@ class Switchable(abc.ABC):
 
     @abc.abstractmethod
     def next_due(self) -> float | None:
-        """Return the time of the next :meth:`advance` that has an effect.
-
-        Returns ``None`` if the device only waits for a host.
-        """
+        """Return the time of the next :meth:`advance` that has an effect, ``None`` if there is none without a host."""
 
     def _lose_power(self) -> None:  # noqa: B027 - optional
         """Switch off the functions of the device that need power."""
@@ -108,20 +105,15 @@ class Switchable(abc.ABC):
     # -- connections
 
     def _require_reachable(self) -> None:
-        """Raise ``ConnectError`` if the device has no power or cable."""
         if not self._powered:
             raise ConnectError(f"{self.what} has no power", device=self.name, hint="Switch it on (emulated fault).")
         if not self._cabled:
             raise ConnectError(f"{self.what} is unplugged", device=self.name, hint="Plug it in (emulated fault).")
 
     def is_reachable(self, epoch: tuple[int, int]) -> bool:
-        """Run the bench's due events, then return whether bytes can reach the device.
+        """Run the bench's due events. Return whether the device has power, so that bytes can reach it.
 
-        Args:
-            epoch: :attr:`connection_epoch` when the connection was made.
-
-        Raises:
-            LinkLost: The connection has been lost since.
+        Raises ``LinkLost`` if the connection was lost since :attr:`connection_epoch` had the value ``epoch``.
         """
         # Faults scheduled for an instant act before bytes that arrive later.
         if self.bench_time is not None:
@@ -135,16 +127,16 @@ class Switchable(abc.ABC):
 
     @property
     def connection_epoch(self) -> tuple[int, int]:
-        """Number of cable pulls and number of power losses so far; a change means that connections were lost."""
+        """Number of cable pulls and of power losses so far. If it has changed, connections have been lost."""
         return self._cable_pulls, self._power_losses
 
 
 class DeviceConnection:
-    """A host connection (:class:`~lumion_hw.links.base.Peer`) that fails with the device's cable or power.
+    """A host connection (:class:`~lumion_hw.links.base.Peer`) that is lost with the cable or power of the device.
 
     Args:
         device: The device.
-        peer: The connection to the device in working order.
+        peer: The connection to the device while cable and power are present.
     """
 
     def __init__(self, device: Switchable, peer: Peer) -> None:
@@ -171,7 +163,7 @@ class DeviceConnection:
             return self.peer.transmit()
 
     def next_event(self) -> float | None:
-        """Return the time at which more bytes may leave, or an event of the bench is due."""
+        """Return the time at which the device may send more bytes, or at which an event of the bench is due."""
         bench_time = self._device.bench_time
         times = (
             self.peer.next_event() if self._device.powered else None,
@@ -185,12 +177,7 @@ class DeviceConnection:
 
 
 class MessageConnection(DeviceConnection):
-    """A host connection that preserves message boundaries and fails with the device's cable or power.
-
-    Args:
-        device: The device.
-        peer: The connection to the device in working order.
-    """
+    """A :class:`DeviceConnection` that preserves message boundaries."""
 
     def __init__(self, device: Switchable, peer: MessagePeer) -> None:
         super().__init__(device, peer)

@@ -1,4 +1,4 @@
-"""Common base of emulated devices on a serial line: multiple hosts, and bytes that take transmission time."""
+"""Common base of emulated devices on a serial line: several hosts, and bytes that need transmission time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,8 @@ from lumion_hw.emulator.wires.serial_line import SerialLine
 class SerialPeer:
     """One host connection (:class:`~lumion_hw.links.base.Peer`): a serial line and the command being received.
 
-    Args:
-        device: The device.
-        line: Bytes in transmission.
-
     Attributes:
-        command_ends: Bytes on which the device acts; ``None`` for any byte.
+        command_ends: Bytes that end a command; ``None`` if the device acts on every byte.
     """
 
     command_ends: ClassVar[bytes | None] = None
@@ -51,15 +47,7 @@ P = TypeVar("P", bound=SerialPeer)
 
 
 class SerialDevice(Switchable, abc.ABC, Generic[P]):
-    """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) on serial lines.
-
-    Args:
-        name: Device name in the bench file.
-        clock: Clock that gives the present time.
-
-    Attributes:
-        what: Description of the device, for messages.
-    """
+    """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) on serial lines."""
 
     keeps_connections = True
 

@@ -1,10 +1,9 @@
 """Serial line of one connection: bytes need transmission time in both directions, on the bench's clock.
 
-Byte i written at the time t_write arrives at ``a(i) = max(a(i-1), t_write) + 10/baud``; byte j of a reply that is ready
-at t_ready leaves at ``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; docs/protocol.md, section 15). Without a baud rate,
-bytes need no transmission time.
-
-Buffers are finite, like those of a UART and its port. Bytes that do not fit are lost (overrun).
+Byte i that is written at the time t_write arrives at ``a(i) = max(a(i-1), t_write) + 10/baud``. Byte j of a reply that
+is ready at t_ready leaves at ``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; docs/protocol.md, section 15). Without a
+baud rate, bytes need no transmission time. Buffers are finite, like those of a UART and its port: bytes that do not fit
+are lost (overrun).
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def _count_transmitted(start: float, byte_s: float, data: bytes, at_s: float) ->
 
 
 def _first_index(data: bytes, command_ends: bytes | None, end: int) -> int:
-    """Return the index of the first byte before ``end`` in ``command_ends``, or -1; ``None`` matches any byte."""
+    """Return the index before ``end`` of the first byte that is in ``command_ends`` (``None``: any), or -1."""
     if command_ends is None:
         return 0 if end else -1
     indices = [index for index in (data.find(byte, 0, end) for byte in command_ends) if index >= 0]
@@ -40,12 +39,12 @@ def _first_index(data: bytes, command_ends: bytes | None, end: int) -> int:
 
 
 class SerialLine:
-    """Bytes in transmission between a host and a device. Times are passed in; the line has no clock.
+    """Bytes in transmission between a host and a device. The caller passes all times.
 
     Args:
         baud: Line rate in baud, or ``None`` for a line without transmission time.
         limit: Largest number of bytes in transmission in each direction on a timed line. Further bytes from the host
-            are lost; replies are lost while the limit is reached.
+            are lost, and so are replies.
     """
 
     def __init__(self, baud: float | None, limit: int = LINE_LIMIT) -> None:
@@ -61,7 +60,7 @@ class SerialLine:
         self.byte_s = 10.0 / baud
 
     def receive(self, data: bytes, at_s: float) -> None:
-        """Accept bytes that the host writes to the line; on a timed line, bytes that exceed the buffer are lost."""
+        """Accept bytes that the host writes. On a timed line, bytes that exceed the buffer are lost."""
         if self.byte_s > 0.0:
             data = data[: max(self._limit - self._inbound_bytes, 0)]
         if not data:
@@ -78,7 +77,7 @@ class SerialLine:
         self._inbound_bytes += len(data)
 
     def next_arrival(self, command_ends: bytes | None) -> float | None:
-        """Return the arrival time of the next byte in ``command_ends`` (any byte if ``None``); ``None`` without one."""
+        """Return the arrival time of the next byte in ``command_ends`` (any byte if ``None``), or ``None``."""
         for start, byte_s, data in self._inbound:
             index = _first_index(data, command_ends, len(data))
             if index >= 0:
@@ -86,10 +85,9 @@ class SerialLine:
         return None
 
     def take_arrived(self, at_s: float, command_ends: bytes = b"") -> tuple[float, bytes] | None:
-        """Remove and return the oldest bytes of one write that have arrived, up to the first in ``command_ends``.
+        """Remove the oldest bytes of one write that have arrived, up to the first in ``command_ends``.
 
-        Returns:
-            Arrival time of the last byte, and the bytes; ``None`` when nothing (more) has arrived.
+        Return the arrival time of the last byte, and the bytes; ``None`` if no bytes have arrived.
         """
         if not self._inbound:
             return None

@@ -1,8 +1,8 @@
 """Server for emulated devices: TCP on loopback, and pseudo-terminals with stable symlinks.
 
-One thread with one selector serves all devices and hosts; it sleeps until bytes arrive or a device has an event due,
-and then serves only the devices concerned. A host that floods, stalls or disappears affects no other host: output is
-bounded, nothing a host sends ends the loop, and each device gets its share of the time.
+One thread with one selector serves all devices and hosts. It sleeps until bytes arrive or a device has an event due,
+and then serves only these devices. A host that floods, stalls or disappears affects no other host: output is bounded,
+bytes from a host cannot end the loop, and each device gets its share of the time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from lumion_hw.errors import ConnectError, InUseError, LumionError
 _LOG = logging.getLogger(__name__)
 
 POLL_PERIOD_S = 0.05
-"""Longest time until an external change is noticed: a fault, a trigger pulse of another instrument, free descriptors.
-"""
+"""Longest time in s until the loop notices a change that did not wake it, such as a fault or a trigger pulse."""
 SHORTEST_WAIT_S = 0.0002
-"""Shortest wait in s; it keeps the loop from spinning on a peer whose due event produces no bytes."""
+"""Shortest wait in s, so that an event that produces no bytes does not keep the loop busy."""
 MAX_CONNECTIONS = 32
 """Largest number of hosts on one port; further ones are accepted and closed."""
 SLICE_S = 0.002
-"""CPU time for the bytes of one device's hosts before other devices are served."""
+"""CPU time in s for the bytes of one device's hosts, after which the other devices have their turn."""
 
 _MIN_CHUNK, _FIRST_CHUNK, _MAX_CHUNK = 16, 4096, 65536
 _MAX_ACCEPTS = 32
@@ -51,7 +50,7 @@ class _Served:
     Attributes:
         device: The device.
         channels: Channels of its hosts by file descriptor.
-        due_s: Time when the device must be served next.
+        due_s: Time at which the device must be served next.
         chunk: Number of bytes read at once, adapted so that they take about one time slice.
     """
 
@@ -117,17 +116,9 @@ class EmulatorServer:
     # -- devices that are served
 
     def add_tcp(self, device: EmulatedDevice, port: int = 0) -> str:
-        """Serve ``device`` on a loopback port; may be called while the server runs.
+        """Serve ``device`` on a loopback port, 0 for any free port, and return the address ``tcp://127.0.0.1:PORT``.
 
-        Args:
-            device: The device.
-            port: Port number; 0 for any free port.
-
-        Returns:
-            Its address, ``tcp://127.0.0.1:PORT``.
-
-        Raises:
-            InUseError: Another program uses the port.
+        May be called while the server runs. Raises ``InUseError`` if another program uses the port.
         """
         return self._add_port(device, device, port, MAX_CONNECTIONS)
 
@@ -152,36 +143,22 @@ class EmulatorServer:
         return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
 
     def add_hislip(self, device: EmulatedDevice, port: int = 0) -> str:
-        """Serve ``device`` by HiSLIP on a loopback port; may be called while the server runs.
+        """Serve the SCPI instrument ``device`` by HiSLIP on a loopback port, 0 for any free port; return the address.
 
-        Args:
-            device: A SCPI instrument.
-            port: Port number; 0 for any free port (the registered port is 4880).
-
-        Returns:
-            Its address, ``visa://TCPIP::127.0.0.1::hislip0,PORT::INSTR``.
-
-        Raises:
-            InUseError: Another program uses the port.
-            ConfigError: The device does not exchange messages.
+        The address is ``visa://TCPIP::127.0.0.1::hislip0,PORT::INSTR``; the registered port is 4880. May be called
+        while the server runs. Raises ``InUseError`` if another program uses the port, ``ConfigError`` for a device that
+        is not a SCPI instrument.
         """
         max_hosts = CHANNELS_PER_SESSION * MAX_CONNECTIONS
         address = self._add_port(HislipFront(device, self._clock), device, port, max_hosts)
         return f"visa://TCPIP::127.0.0.1::hislip0,{address.rpartition(':')[2]}::INSTR"
 
     def add_pty(self, device: EmulatedDevice, link_path: Path | str) -> str:
-        """Serve ``device`` on a pseudo-terminal in raw mode; may be called while the server runs.
+        """Serve ``device`` on a pseudo-terminal in raw mode; return its address, ``serial:///path``.
 
-        Args:
-            device: The device.
-            link_path: Symlink to create or replace; it is removed when the server closes.
-
-        Returns:
-            Its address, ``serial:///path``.
-
-        Raises:
-            ConnectError: No pseudo-terminal is available, or the symlink cannot be created.
-            ConfigError: ``link_path`` is an existing file.
+        The symlink ``link_path`` is created or replaced, and removed when the server closes. May be called while the
+        server runs. Raises ``ConnectError`` if no pseudo-terminal is available or the symlink cannot be created,
+        ``ConfigError`` if ``link_path`` is an existing file.
         """
         self._require_open()
         link = Path(link_path).absolute()
@@ -199,12 +176,11 @@ class EmulatorServer:
             raise LumionError("the emulator server is closed", hint="Create a new EmulatorServer.")
 
     def _call_in_loop(self, action: Callable[[], None]) -> None:
-        """Schedule an action for the loop, from any thread."""
         self._pending_actions.append(action)
         self.wake()
 
     def wake(self) -> None:
-        """Make the loop poll every device now, after an external change; may be called from any thread."""
+        """Make the loop poll every device now, because something has changed. May be called from any thread."""
         with contextlib.suppress(OSError):  # full: the loop is being woken already
             self._wake_sender.send(b"!")
 
@@ -277,7 +253,7 @@ class EmulatorServer:
                 self._serve_device(served, ready.get(served, set()))
 
     def _poll_devices(self, now_s: float) -> None:
-        """Query the time of every device's next event, because a change from outside may not have woken the loop."""
+        """Query every device's next event, because an outside change may not have woken the loop."""
         self._next_poll_s = now_s + POLL_PERIOD_S
         for served in self._devices.values():
             served.due_s = min(served.due_s, self._due_s(served, now_s))
@@ -304,7 +280,7 @@ class EmulatorServer:
             self._update_channel(channel, served)
 
     def _process_input(self, served: _Served, senders: set[HostChannel]) -> bool:
-        """Process bytes of a device's hosts for about a time slice; return whether there were replies."""
+        """Process bytes of a device's hosts for about one time slice; return whether there were replies."""
         started_s = self._work_s()
         replied = False
         for channel in [channel for channel in served.channels.values() if channel in senders]:
@@ -332,10 +308,7 @@ class EmulatorServer:
         return min((at_s for at_s in (due_s, *times) if at_s is not None), default=math.inf)
 
     def _update_channel(self, channel: HostChannel, served: _Served) -> None:
-        """Update the socket events that the server waits for at one host.
-
-        Remove the host if its connection is broken.
-        """
+        """Update the socket events to wait for at one host. If its connection is broken, remove the host."""
         fd, before = channel.fd, channel.watched
         channel.watched = 0 if channel.broken else channel.interest
         if before and not channel.watched:
@@ -390,9 +363,9 @@ class EmulatorServer:
             _LOG.warning("accepting no new connections for now, file descriptors are exhausted: %s", failure.strerror)
 
     def close(self) -> None:
-        """Close every connection, listener and pseudo-terminal and remove the symlinks; idempotent.
+        """Close every connection, listener and pseudo-terminal and remove the symlinks; a second call does nothing.
 
-        The loop must have ended (:meth:`in_thread` has ended, or :meth:`run` has returned).
+        The loop must have ended before (the ``with`` block of :meth:`in_thread`, or :meth:`run`).
         """
         self._closed = True
         while self._pending_actions:

@@ -18,9 +18,9 @@ from lumion_hw.links.base import Peer
 _LOG = logging.getLogger(__name__)
 
 BUFFER_LIMIT = 65536
-"""Unread bytes after which a host's input is no longer read (TCP) or its replies are lost (serial line)."""
+"""Number of unread bytes above which a host's input is not read (TCP) or its replies are lost (serial line)."""
 LINGER_S = 30.0
-"""Time for which a host that has closed its sending side still gets pending replies."""
+"""Time in s for which a host that has closed its sending side still receives replies."""
 _CHUNK = 65536
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
@@ -73,7 +73,7 @@ class SocketWire:
 
 
 class PtyWire:
-    """The master side of a pseudo-terminal. The slave side stays open here, so that hosts may come and go."""
+    """The master side of a pseudo-terminal. The slave side stays open, so that hosts may open and close it."""
 
     def __init__(self, link: Path) -> None:
         import tty
@@ -92,7 +92,7 @@ class PtyWire:
             raise
 
     def _publish(self) -> None:
-        """Point the symlink to the slave in one step, so that a host always finds it."""
+        """Point the symlink to the slave side in one step, so that a host always finds it."""
         if self._link.exists() and not self._link.is_symlink():
             raise ConfigError(
                 f"{self._link} exists and is not a symlink; it was not changed", hint="Choose another path."
@@ -128,10 +128,9 @@ class HostChannel:
 
     Args:
         wire: Byte transport.
-        device: The device.
-        serial_line: Whether the host is on a serial line, which has no flow control and no end of the connection. Input
-            is always read, unread output is lost, and after a refusal or failure the next bytes open a new connection
-            to the device.
+        serial_line: Whether the host is on a serial line, which has no flow control and no end of the connection. Its
+            input is always read, and output that it does not read is lost. After an error its next bytes open a new
+            connection to the device.
 
     Attributes:
         fd: File descriptor of the transport.
@@ -154,7 +153,7 @@ class HostChannel:
 
     @property
     def interest(self) -> int:
-        """Events to wait for: input, unless the host leaves too much output unread, and output if any is waiting."""
+        """Socket events to wait for: input unless too much output is unread, and output if any is waiting."""
         listening = self._serial_line or (self._input_ended_s is None and len(self._output) < BUFFER_LIMIT)
         return selectors.EVENT_READ * listening | selectors.EVENT_WRITE * bool(self._output)
 
@@ -213,7 +212,7 @@ class HostChannel:
 
     @contextlib.contextmanager
     def _contain_errors(self) -> Iterator[None]:
-        """Confine an exception of the device to this connection, so that it never ends the server's loop."""
+        """End only this connection if the device raises an exception, so that the server's loop continues."""
         try:
             yield
         except ConnectError:

@@ -35,7 +35,6 @@ class TextDevice(SerialDevice[TextPeer]):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         baud: Line rate.
         answer_s: Time from the end of a command to the first character of its reply.
 
@@ -62,4 +61,4 @@ class TextDevice(SerialDevice[TextPeer]):
 
     @abc.abstractmethod
     def _carry_out(self, command: str) -> tuple[str, float]:
-        """Execute a command; return its reply with line ends, and the additional time that the command takes."""
+        """Execute a command; return its reply with line ends, and the time in s that it takes in addition."""

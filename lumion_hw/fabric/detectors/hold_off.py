@@ -22,7 +22,7 @@ class HoldOff:
         self.dark: frozenset[int] = frozenset()
 
     def update(self, currents_ma: Mapping[int, float], at_s: float) -> float | None:
-        """Process one scan. If a monitor turns dark or light, return for how long that has lasted in s, else ``None``.
+        """Process one scan. Return the age in s of the oldest change that this scan confirms, or ``None``.
 
         Args:
             currents_ma: Photocurrent by monitor; NaN for a saturated monitor, which counts as light.
@@ -53,13 +53,9 @@ class HoldOff:
 
 
 class HostWatch:
-    """Watches the light at monitors in software on the host, by the controller's telemetry or by polling.
+    """Watches the light at monitors of a mesh in software on the host, by the controller's telemetry or by polling.
 
     Implements :class:`~lumion_hw.interfaces.LightWatcher`.
-
-    Args:
-        mesh: The mesh.
-        clock: The bench's clock.
     """
 
     def __init__(self, mesh: MeshAccess, clock: Clock) -> None:

@@ -131,11 +131,7 @@ class ProcessOptions(DetectorOptions):
 
 
 class Process(PollingDetector):
-    """Detects the end of a process on this host.
-
-    Args:
-        options: The options.
-    """
+    """Detects the end of a process on this host."""
 
     name = "process"
 
@@ -206,11 +202,7 @@ class HeartbeatOptions(DetectorOptions):
 
 
 class Heartbeat(PollingDetector):
-    """Detects missing heartbeats: datagrams that hold the sender's name, expected after the first one.
-
-    Args:
-        options: The options.
-    """
+    """Detects missing heartbeats: datagrams that hold the sender's name, expected after the first one."""
 
     name = "heartbeat"
 
@@ -285,11 +277,7 @@ class HealthCommandOptions(DetectorOptions):
 
 
 class HealthCommand(PollingDetector):
-    """Runs a program that checks a server, such as ``nvidia-smi``; an exit code other than 0 is a failure.
-
-    Args:
-        options: The options.
-    """
+    """Runs a program that checks a server, such as ``nvidia-smi``; an exit code other than 0 is a failure."""
 
     name = "command"
 

@@ -34,7 +34,6 @@ class WatchTargets:
     """Circuits, servers and accelerators that failure detectors watch.
 
     Attributes:
-        bench: The bench.
         circuits: Circuits in service, loopback circuits of warm spares included.
         units: Servers and accelerators in service.
         budgeted_photocurrent_ma: For each circuit with a photodiode at its output, the photocurrent that its link
@@ -92,7 +91,7 @@ class PollingDetector:
     def _evidence(
         self, observation: Observation, subject: str, since_s: float | None = None, reason: str = ""
     ) -> Evidence:
-        """Return an observation made now; ``since_s``: time of the last check that did not show it, by default now."""
+        """Return an observation made now; ``since_s`` is the time of the last healthy check, by default now."""
         now_s = self._clock.now()
         return Evidence(self.name, observation, subject, now_s if since_s is None else since_s, now_s, now_s, reason)
 

@@ -22,7 +22,7 @@ _LEVEL_SCANS = 16
 _SILENT_ASKS, _SILENT_AGAIN_S = 3, 1.0
 """A module that is silent once may be busy; after this many failed reads, a second apart, it counts as dead."""
 _MIN_LEVEL_STEPS = 40.0
-"""Minimum light at an output, in steps of the analogue-to-digital converter: a tenth of it is still four steps."""
+"""Minimum light at an output, in steps of the analogue-to-digital converter, so that a tenth of it is four steps."""
 
 
 class PhotodiodeOptions(DetectorOptions):
@@ -37,10 +37,9 @@ class PhotodiodeOptions(DetectorOptions):
 
 
 class Photodiodes:
-    """Detects light that goes out or returns at the outputs of circuits; uses the controller's own watch if it has one.
+    """Detects light that goes out or returns at the outputs of circuits.
 
-    Args:
-        options: The options.
+    The detector uses the mesh controller's own watch if the controller has one.
     """
 
     name = "photodiodes"

@@ -63,7 +63,7 @@ class CircuitInstance:
 
 @dataclass(frozen=True)
 class Circuit:
-    """A flat circuit.
+    """A netlist without hierarchy: instances, joints between their ports, and outside ports.
 
     Attributes:
         name: Name of the netlist, for messages.

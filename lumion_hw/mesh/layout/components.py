@@ -32,7 +32,8 @@ KINDS: Mapping[str, str] = {
 """All kinds that a component can be, by name, with a description."""
 
 PortFamily = Mapping[str, int]
-"""Names of the optical ports of a cell, each with its PUC-port: 0 (A, L), 1 (A, R), 2 (B, L), 3 (B, R)."""
+"""Names of the optical ports of a cell, each with its PUC-port: end A, left (0) and right (1); end B, left (2) and
+right (3)."""
 
 # As gdsfactory counts: clockwise from the lower left. SAX models count both sides from the bottom.
 _FOUR: tuple[PortFamily, ...] = ({"o1": 1, "o2": 0, "o3": 2, "o4": 3}, {"in0": 1, "in1": 0, "out0": 3, "out1": 2})
@@ -123,10 +124,8 @@ def is_electrical(port: str) -> bool:
 def find_component(instance: str, component: str, cells: Mapping[str, str]) -> Component | None:
     """Return the table entry of a component, or ``None`` if the component is unknown.
 
-    Args:
-        instance: Name of the instance.
-        component: Name of the component; a number or parameters at the end of the name are ignored.
-        cells: Kinds by instance or component; they override the table.
+    A number or parameters at the end of the component's name are ignored. Kinds in ``cells``, by instance or component,
+    override the table.
     """
     cut = _PARAMETERS.split(component, maxsplit=1)[0]
     names = list(dict.fromkeys([component, cut, component.rstrip("0123456789"), cut.rstrip("0123456789")]))
@@ -165,11 +164,7 @@ def cell_kind(found: Component, component: str, settings: Mapping[str, Any]) -> 
 def port_families(found: Component, kind: str, component: str, settings: Mapping[str, Any]) -> Sequence[PortFamily]:
     """Return the possible families of port names of a cell; an instance uses the names of one family.
 
-    Args:
-        found: The component.
-        kind: Kind of the cell.
-        component: Name of the component.
-        settings: Settings of the component; the splitters in them decide how many ports an interferometer has.
+    The splitters in the settings decide how many ports an interferometer has.
     """
     if found.ports:
         return found.ports

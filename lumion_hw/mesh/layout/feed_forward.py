@@ -91,7 +91,7 @@ class FeedForwardMesh(MeshTopology):
 
     @classmethod
     def of(cls, design: MeshDesign, size: int) -> FeedForwardMesh:
-        """Return the mesh of a design.
+        """Return the mesh of a given size in a design (family of feed-forward meshes).
 
         Raises:
             ConfigError: The design does not exist in this size.

@@ -161,7 +161,6 @@ class HexMesh(MeshTopology):
 
 
 def _check_size(cells: int) -> None:
-    """Raise ``ConfigError`` if a mesh has more than ``MAX_CELLS`` cells."""
     if cells > MAX_CELLS:
         raise ConfigError(f"a mesh of {cells} cells is too large", hint=f"Give at most {MAX_CELLS} cells.")
 

@@ -48,10 +48,7 @@ class RectangularMesh(MeshTopology):
 
     @classmethod
     def from_ports(cls, ports: int) -> RectangularMesh:
-        """Return the mesh with N ports on each side.
-
-        Args:
-            ports: N, 3 to ``MAX_PORTS``.
+        """Return the mesh with the given number of ports on each side, 3 to ``MAX_PORTS``.
 
         Raises:
             ConfigError: There are too few or too many ports.

@@ -79,7 +79,7 @@ class MeshTopology(ABC):
 
     @property
     def drawn(self) -> MeshTopology:
-        """The same mesh with corners for a picture; by default its own."""
+        """The mesh to draw in a picture, which may have other positions; by default this mesh."""
         return self
 
     @abstractmethod
@@ -186,10 +186,10 @@ class MeshTopology(ABC):
 
     @cached_property
     def faces(self) -> tuple[tuple[int, ...], ...]:
-        """PUCs around each cell, one tuple per cell, in the direction of light in all-bar states (cell on its right).
+        """PUCs around each hexagonal cell, one tuple per cell, in the direction of all-bar light around the cell.
 
-        Each tuple starts at its smallest PUC, and cells are in ascending order of that PUC. A feed-forward mesh has
-        none.
+        The cell is on the right of this light. Each tuple starts at its smallest PUC, by which cells are sorted. A
+        feed-forward mesh has no such cells.
         """
         # A wave on its right-hand rail (R when it enters at end A, L at end B) goes around the cell on its right.
         rings = closed_rings(self, ["bar"] * self.n_pucs)
@@ -351,12 +351,7 @@ class MeshTopology(ABC):
 
 
 def _next_waves(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
-    """Return the next wave after each wave for given states of all PUCs, or ``-1 - port`` where light leaves.
-
-    Args:
-        mesh: The mesh.
-        states: State of every PUC.
-    """
+    """Return the next wave after each wave for given states of all PUCs, or ``-1 - port`` where light leaves."""
     crossed = np.repeat(np.array([state == "cross" for state in states], dtype=np.int64), 4)
     following: list[int] = mesh.successors[np.arange(4 * mesh.n_pucs), crossed].tolist()
     return following
@@ -366,10 +361,6 @@ def closed_rings(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int
     """Return the closed rings, in which light would circulate for ever, as lists of waves, for given PUC states.
 
     Every ring appears twice, once for each direction of rotation.
-
-    Args:
-        mesh: The mesh.
-        states: State of every PUC.
     """
     following = _next_waves(mesh, states)
     open_ended = bytearray(len(following))

@@ -146,13 +146,14 @@ def mesh_svg(
     key, key_rows = _key(mesh, page, marks)
     circuits_top = page.mesh_bottom + MARGIN + _ROW_HEIGHT * (key_rows - 1)
     height = circuits_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
+    strongest_dbm = max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
     parts = [
         *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
         *_joints(mesh, page),
         *(() if field is None else _field(mesh, page, field, field_range_db)),
         *_cells(mesh, page, marks),
         *(() if values is None else value_figures(mesh, page, values)),
-        *(line for circuit in circuits for line in _line(mesh, page, circuit, _strongest_dbm(paths))),
+        *(line for circuit in circuits for line in _line(mesh, page, circuit, strongest_dbm)),
         *_numbers(mesh, page, marks),
         *_ports(mesh, page, ports_labelled),
         *(line for circuit in circuits for line in _names(page, circuit)),
@@ -200,7 +201,6 @@ def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[i
 
 
 def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
-    """Return a text description of the picture, for screen readers."""
     text = [f"{c.path.label}: port {c.path.source} to port {c.target} over {len(c.path.pucs)} PUCs" for c in circuits]
     return "; ".join([f"{mesh.topology.capitalize()} mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *text]) + "."
 
@@ -219,7 +219,6 @@ def _shortened(text: str, letters: int) -> str:
 
 
 def _name_width(name: str) -> float:
-    """Return the estimated width of a name tag in px."""
     return _LETTER_WIDTH * len(name) + 14
 
 
@@ -230,7 +229,6 @@ def _svg_curves(curves: Sequence[Curve]) -> str:
 
 
 def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
-    """Draw the waveguides between PUCs."""
     yield f'<g fill="none" stroke="{GUIDE}" stroke-width="1.5">'
     for index, (one, other) in enumerate(mesh.joints.tolist()):
         yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(one, other)])}"/>'
@@ -295,7 +293,6 @@ class _Marks:
 
 
 def _cells(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]:
-    """Draw all PUCs of the mesh."""
     size = SymbolSize.of(page.scale, page.rail)
     for puc in range(mesh.n_pucs):
         (x, y), angle = page.centre(puc)
@@ -306,7 +303,6 @@ def _cells(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]
 
 
 def _numbers(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]:
-    """Write number and state next to every PUC."""
     states, failed, parked = marks.states, marks.failed, marks.parked
     for puc in range(mesh.n_pucs):
         (x, y), beside = page.number_position(puc)
@@ -320,13 +316,11 @@ def _numbers(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[st
 
 
 def _port_disc(x: float, y: float, *, fibre: bool) -> str:
-    """Draw the disc of a port."""
     style = f'stroke="{INK}" stroke-width="1.3"' if fibre else f'stroke="{GUIDE}" stroke-dasharray="2.5 2"'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{PORT_RADIUS}" fill="#ffffff" {style}/>'
 
 
 def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str]:
-    """Draw the ports and their numbers."""
     fibres = frozenset(mesh.fibre_ports)
     for port in _drawn_ports(mesh):
         x, y = page.port_position(port)
@@ -348,11 +342,6 @@ def _is_unused(mesh: MeshTopology, puc_port: int) -> bool:
 def _drawn_ports(mesh: MeshTopology) -> list[int]:
     """Return all ports except the ends of unused waveguides, which would hide other ports."""
     return [port for port in range(mesh.n_ports) if port not in mesh.unused_ports]
-
-
-def _strongest_dbm(paths: Sequence[PicturePath]) -> float:
-    """Return the largest power in dBm on any path of the picture."""
-    return max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
 
 
 def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
@@ -415,7 +404,6 @@ def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
 
 
 def _names(page: PageLayout, circuit: _Circuit) -> Iterator[str]:
-    """Write the names at both ends of a circuit."""
     for port, name in circuit.ends:
         (x, y), angle, flipped = page.name_position(port)
         width = _name_width(name)
@@ -474,7 +462,6 @@ def _key(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> tuple[list[str]
 
 
 def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
-    """Write the legend line of one circuit below the mesh."""
     path = circuit.path
     y = top + _ROW_HEIGHT * (circuit.index + 1) + 4
     loss = "" if path.loss_db is None else f"{path.loss_db:.1f} dB"

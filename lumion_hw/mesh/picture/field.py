@@ -18,11 +18,7 @@ _STRONGEST, _WEAKEST = 6.5, 1.5  # px
 
 
 def checked_field_db(mesh: MeshTopology, field_db: ArrayLike) -> NDArray[np.float64]:
-    """Return a light field as an array, after checking its shape and values.
-
-    Args:
-        mesh: The mesh.
-        field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``; ``-inf`` for no light.
+    """Return the power in dB of the wave that enters each PUC-port as an array, after checking it.
 
     Raises:
         ConfigError: The shape is wrong, or a value is NaN.
@@ -44,13 +40,8 @@ def field_lines(
 ) -> Iterator[tuple[Curve, str, float, str]]:
     """Yield curve, colour, width in px and tooltip for every joint and port that carries light.
 
-    A joint is drawn with the stronger of its two directions.
-
-    Args:
-        mesh: The mesh.
-        page: Positions on the page.
-        field_db: Powers as returned by :func:`checked_field_db`.
-        range_db: Range of the colour scale in dB, downwards from the strongest wave; weaker light is not drawn.
+    A joint is drawn with the stronger of its two directions. Light that is weaker than the strongest wave by more than
+    ``range_db`` is not drawn.
     """
     strongest = float(field_db.max(initial=-np.inf))
     for index, (one, other) in enumerate(mesh.joints.tolist()):

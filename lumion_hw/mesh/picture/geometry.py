@@ -188,7 +188,7 @@ class PageLayout:
         return self._curve(start, start + 0.75 * reach[0] * first, end + 0.75 * reach[1] * second, end)
 
     def port_curve(self, port: int) -> Curve:
-        """Return the curve from a port to its rail end."""
+        """Return the curve of the waveguide from a port to the rail of its PUC."""
         puc_port = int(self._mesh.port_puc_port[port])
         start, end = self._port_point(port, _PORT_REACH, self.scale), self._rail_ends[puc_port]
         along = self._along(puc_port // 4, puc_port % 4 // 2)

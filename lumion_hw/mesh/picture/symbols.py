@@ -19,7 +19,7 @@ INK, FAINT, GUIDE, BODY, BORDER, FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4
 _HEATER, _HEATER_EDGE = "#fbe0c3", "#c9741f"
 _HEATER_HEIGHT, _THIN_HEATER = 12.0, 7.4  # px
 _STUB = 0.55
-"""End of the drawn part of a rail without a state, and of a heater; as a fraction of half the body."""
+"""Half length of a heater, and of the gap in the rails of a cell without a state, as a fraction of half the body."""
 _TIGHT_PX = 11.0
 """Rails that are nearer to the axis leave no room for heaters."""
 

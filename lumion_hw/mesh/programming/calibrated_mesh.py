@@ -25,7 +25,7 @@ _BALANCED = CouplerEntry()
 
 @dataclass(frozen=True, eq=False)
 class CalibratedMesh:
-    """A calibrated mesh of E PUCs and J joints: its parameters with all heaters off, and the effect of heat.
+    """A calibrated mesh of E PUCs and J waveguide joints: its parameters with all heaters off, and the effect of heat.
 
     Heater ``2·PUC`` is on the upper arm. Unknown values are neutral: no passive phase, balanced couplers, waveguide
     joints without phase, no crosstalk.
@@ -61,11 +61,11 @@ class CalibratedMesh:
 
         Args:
             record: The calibration record.
-            max_ma: Largest current of the controller, if it is smaller than the largest current of the heater laws.
+            max_ma: Largest current of the controller, if it is smaller than the largest heater current in the record.
 
         Raises:
-            CalibrationError: The record was made with another lattice scale, or with other sizes of shared-return
-                groups.
+            CalibrationError: The record assumes another distance between PUCs, or other groups of channels that share a
+                return conductor.
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
         laws = [heater.law for heater in heaters]
@@ -100,33 +100,33 @@ class CalibratedMesh:
 
     @property
     def law(self) -> Real:
-        """Coefficients of I², I⁴ and I⁶ in every heater's law, shape ``(2E, 3)``; zeros for a heater without effect."""
+        """Coefficients of I², I⁴ and I⁶ in every heater's phase, shape ``(2 n_pucs, 3)``; zeros without effect."""
         return self.chip.heater_law
 
     @property
     def reach_rad(self) -> Real:
-        """Largest phase that each heater always reaches on its own arm, shape ``(2E,)``; 0 for a dead heater."""
+        """Phase that each heater reaches on its own arm whatever the others do, shape ``(2 n_pucs,)``; 0 if dead."""
         # Alone, a heater reaches more; with all others driven, a shared return takes part of its current.
         return np.minimum(self._law_rad(self.max_ma), self.own_rad(self.max_ma))
 
     @property
     def joint_rad(self) -> Real:
-        """Phase of every waveguide joint without heat, shape ``(J,)``."""
+        """Phase of every waveguide joint without heat, shape ``(n_joints,)``."""
         return self.chip.joint_phase_rad
 
     def own_rad(self, currents_ma: Real) -> Real:
-        """Return the phase of every heater on its own arm when all heaters are driven together, shape ``(…, 2E)``."""
+        """Return the phase of every heater on its own arm with all heaters driven together, ``(…, 2 n_pucs)``."""
         return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics.get("shared_return_per_ma")))
 
     def _law_rad(self, currents_ma: Real) -> Real:
-        """Return the phase of every heater on its own arm when it is driven alone, shape ``(…, 2E)``."""
+        """Return the phase of every heater on its own arm when it is driven alone, shape ``(…, 2 n_pucs)``."""
         square = currents_ma**2
         rho2, rho4, rho6 = self.law.T
         own: Real = square * (rho2 + square * (rho4 + square * rho6))
         return own
 
     def own_slope_rad_per_ma2(self, currents_ma: Real) -> Real:
-        """Return the derivative of each heater's phase on its own arm by the squared current, shape ``(…, 2E)``."""
+        """Return the derivative of each heater's phase on its own arm by the squared current, ``(…, 2 n_pucs)``."""
         square = currents_ma**2
         rho2, rho4, rho6 = self.law.T
         slope: Real = rho2 + square * (2.0 * rho4 + 3.0 * square * rho6)
@@ -135,7 +135,7 @@ class CalibratedMesh:
     def currents_ma(self, own_rad: Real) -> Real:
         """Return the heater currents that give the required phase of every heater on its own arm, all driven together.
 
-        Phases and currents have shape ``(2E,)``.
+        Phases and currents have shape ``(2 n_pucs,)``.
 
         Raises:
             LimitError: A phase is negative or beyond the heater's range; the message names the heater.
@@ -163,7 +163,7 @@ class CalibratedMesh:
         return np.minimum(currents, self.max_ma)
 
     def heat_mw(self, own_rad: Real) -> Real:
-        """Return the heat of heaters that produce the given phases on their own arms, in mW, shape ``(…, 2E)``."""
+        """Return the heat in mW of heaters that produce the given phases on their own arms, ``(…, 2 n_pucs)``."""
         heat: Real = own_rad * self.heat_mw_per_rad
         return heat
 
@@ -171,7 +171,7 @@ class CalibratedMesh:
         """Return the unit cells of the mesh at given heater currents.
 
         Args:
-            currents_ma: Shape ``(2E,)`` or ``(N, 2E)``.
+            currents_ma: Heater currents, shape ``(2 n_pucs,)``, or ``(N, 2 n_pucs)`` for N settings.
             frequency_hz: Frequency of the light, by default the reference frequency. All heater phases, including
                 crosstalk, are proportional to it.
 

@@ -46,9 +46,9 @@ class ChipParameters:
             only effects that the readings required:
 
             * ``arm_difference_db``, shape ``(E,)``: loss of the upper arm minus that of the lower.
-            * ``shared_return_per_ma``, shape ``(2T,)``: see :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
-            * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it.
-            * ``crosstalk_directions``, shape ``(2,)``: see
+            * ``shared_return_per_ma``, one-dimensional: see :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
+            * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it. *
+            ``crosstalk_directions``, shape ``(2,)``: see
               :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
             * ``crosstalk_pairs``, shape ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater, in
               addition to the function of distance, in rad/mW.
@@ -104,12 +104,7 @@ class ChipParameters:
         )
 
     def cold_cells(self, mesh: MeshTopology, reference_hz: float) -> UnitCells:
-        """Return the unit cells with all heaters off, at the reference frequency of the phases.
-
-        Args:
-            mesh: The mesh, which gives the designed splitting of every coupler.
-            reference_hz: Reference frequency.
-        """
+        """Return the unit cells with all heaters off, at the reference frequency of the phases."""
         first = mesh.coupler_angles_rad[0] + self.coupler_common_rad + 0.5 * self.coupler_difference_rad
         second = mesh.coupler_angles_rad[1] + self.coupler_common_rad - 0.5 * self.coupler_difference_rad
         middle = 0.5 * (first + second)

@@ -38,14 +38,14 @@ class BlockWire:
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardBlock:
-    """A part of a mesh that N modes cross in parallel, each in its own row.
+    """A part of a hexagonal mesh that N modes cross, each along its own row (one slanted PUC per zig-zag line).
 
     Attributes:
         mesh: The mesh.
         first_row: Row of mode 0.
         n_modes: Number of modes.
-        wires: Slanted PUCs by zig-zag and mode; there is one zig-zag more than columns of mixers.
-        mixers: By column and mode: the horizontal PUC, and whether the mode is on its lower rail.
+        wires: Slanted PUCs by zig-zag line and mode; there is one line more than columns of mixing PUCs.
+        mixers: By column and mode: the horizontal PUC that mixes two modes, and whether the mode is on its lower rail.
         inputs: Port where each mode enters.
         outputs: Port where each mode leaves.
     """
@@ -78,7 +78,7 @@ class FeedForwardBlock:
 
     @cached_property
     def joints(self) -> NDArray[np.bool_]:
-        """Mask of the waveguide joints that carry light of the modes, shape ``(J,)``."""
+        """Mask of the waveguide joints that carry light of the modes, shape ``(n_joints,)``."""
         inside = np.zeros(len(self.mesh.joints), dtype=np.bool_)
         for column, mixers in enumerate(self.mixers):
             for mode, (puc, _) in enumerate(mixers):
@@ -93,11 +93,7 @@ def find_block(
 ) -> FeedForwardBlock:
     """Return a feed-forward block of N modes across a hexagonal mesh built of columns of cells.
 
-    Args:
-        mesh: The mesh.
-        n_modes: Number of modes.
-        first_row: Row of mode 0; by default the first row with enough space.
-        avoid: PUCs that the block must not use.
+    The block starts at ``first_row``, by default the first row with enough space, and uses no PUC in ``avoid``.
 
     Raises:
         ConfigError: The mesh has too few rows from its left to its right rim, or all rows use PUCs in ``avoid``.
@@ -132,7 +128,7 @@ class _Rows:
         if not np.allclose(y, row):
             raise ConfigError(
                 f"mesh {mesh.label!r} has no feed-forward block because it is not hexagonal",
-                hint="Use a hexagonal mesh: only there a PUC that carries a single mode can set its phase.",
+                hint="Use a hexagonal mesh: only there each mode passes PUCs of its own, which set its phase.",
             )
         places = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
         self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}

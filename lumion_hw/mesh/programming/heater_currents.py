@@ -23,7 +23,8 @@ from lumion_hw.mesh.record.calibration_record import CouplerEntry
 Real = NDArray[np.float64]
 
 DIFFERENTIAL_RAD: dict[str, float] = {"cross": 0.0, "bar": math.pi}
-"""φu - φl of the two routing states; an unheated balanced PUC is in the cross state (docs/mesh.md#fields)."""
+"""Phase of the upper arm minus the lower arm in both routing states; unheated balanced PUCs are in cross
+(docs/mesh.md#fields)."""
 
 _TURN = 2.0 * math.pi
 _MAX_ROUNDS = 60
@@ -38,8 +39,8 @@ class PucTarget:
     """Phases to which one PUC is to be set.
 
     Attributes:
-        differentials_rad: Acceptable values of φu - φl, modulo a turn.
-        common_rad: Required (φu + φl) / 2, which sets both arms; ``None`` if the common phase does not matter.
+        differentials_rad: Acceptable phases of the upper arm minus the lower arm, modulo a turn.
+        common_rad: Required mean phase of both arms; ``None`` if it does not matter.
         name: Description of the target in messages.
     """
 
@@ -102,9 +103,9 @@ class ProgrammedCurrents:
     """Heater currents that realise the targets.
 
     Attributes:
-        currents_ma: Shape ``(2E,)``; rounded to the steps of the controller.
+        currents_ma: Shape ``(2 n_pucs,)``; rounded to the steps of the controller.
         heat_mw: Total heat of all heaters.
-        own_rad: Shape ``(2E,)``; phase of every heater on its own arm, before rounding.
+        own_rad: Shape ``(2 n_pucs,)``; phase of every heater on its own arm, before rounding.
         rounding_rad: Largest error of a differential phase due to rounding.
         joint_error_rad: Largest remaining phase of the waveguide joints to be cancelled; 0 if there are none.
     """
@@ -129,9 +130,8 @@ def program_pucs(
         calibrated: The calibrated mesh.
         targets: Target of each PUC.
         limits: Limits of the controller.
-        cancel_joints: Mask of shape ``(J,)``: joints whose phase, including the effect of heat, is compensated by the
-            common phases of the adjacent PUCs, so that the joints act as if their phase were zero. Only PUCs whose
-            target has a common phase compensate.
+        cancel_joints: Mask of waveguide joints, shape ``(n_joints,)``. Common phases of the adjacent PUCs cancel the
+            phase of these joints, including the effect of heat. Only PUCs whose target has a common phase compensate.
 
     Raises:
         CalibrationError: A PUC is not calibrated or stuck, or crosstalk is too strong to be compensated.
@@ -191,16 +191,13 @@ def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
 
 
 def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]) -> Real:
-    """Return the matrix that converts joint phases to the PUC common phases that cancel them, shape ``(E, J)``.
+    """Return the matrix that converts joint phases to PUC common phases that cancel them, ``(n_pucs, n_joints)``.
 
     Common phases are ``matrix @ joint_phase``. Each PUC splits its common phase between end A and end B. A joint's
     phase is cancelled if the parts at the two ends it connects add up to minus this phase. Where three PUCs meet, three
     joints determine the parts at the three ends; elsewhere the smallest phases are chosen.
 
-    Args:
-        mesh: The mesh.
-        joints: Mask of the joints to cancel, shape ``(J,)``.
-        compensating_pucs: PUCs whose common phase may be changed.
+    ``joints`` is a mask of the joints to cancel; only ``compensating_pucs`` may change their common phase.
     """
     cancelled, ends = np.flatnonzero(joints), _ends(compensating_pucs)
     parts = np.zeros((2 * mesh.n_pucs, len(mesh.joints)))
@@ -240,7 +237,7 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to both arms to cancel the waveguide joint phases, shape ``(E,)``."""
+        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(n_pucs,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
@@ -254,7 +251,7 @@ class _JointCompensation:
 def _crosstalk_phases(
     calibrated: CalibratedMesh, own_rad: Real, compensation: _JointCompensation | None
 ) -> tuple[Real, Real]:
-    """Return the crosstalk phase of every arm, ``(2E,)``, and the common phase that cancels joint phases, ``(E,)``."""
+    """Return the crosstalk phase of every arm, and for every PUC the common phase that cancels joint phases."""
     heat = calibrated.heat_mw(own_rad)
     common = np.zeros(len(own_rad) // 2) if compensation is None else compensation.common_rad(heat)
     return calibrated.arm_rad_per_mw @ heat, common
@@ -330,7 +327,7 @@ class _Choice:
         return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
-        """Return the phases that heaters give their own arms to reach the targets at a given crosstalk, ``(2E,)``."""
+        """Return the phases that heaters give their own arms to reach the targets at a given crosstalk."""
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]
@@ -355,10 +352,7 @@ class _Choice:
     def _best_difference(self, puc: int, target: PucTarget, base: float) -> float:
         """Return the phase difference of a PUC's arms that needs the least heat from its heaters, given the crosstalk.
 
-        Args:
-            puc: The PUC.
-            target: Target of the PUC.
-            base: Crosstalk phase of the upper minus that of the lower arm.
+        ``base`` is the crosstalk phase of the upper arm minus that of the lower arm.
         """
         passive = self._passive[puc]
         # Heat either the upper arm by the missing phase or the lower arm by the rest of the turn, never both.

@@ -30,8 +30,8 @@ def split_phase(
     Args:
         differential_rad: Desired phase of the upper minus that of the lower arm, modulo a turn.
         passive_rad: Passive phase of the upper arm.
-        upper: Law of the upper heater, ``None`` if it is dead.
-        lower: Law of the lower heater, ``None`` if it is dead.
+        upper: Phase of the upper heater as a function of current; ``None`` if it is dead.
+        lower: The same for the lower heater.
         common_rad: Phase added to both arms; ignored if a heater is dead.
 
     Raises:

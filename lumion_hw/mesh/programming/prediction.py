@@ -30,11 +30,12 @@ class Prediction:
     """Predicted state of the PUCs at given currents; NaN where the passive phase is unknown.
 
     Attributes:
-        differential_rad: Shape ``(E,)``; φu - φl, -π … π.
-        differential_sigma_rad: Shape ``(E,)``; standard error of the phase, including rounding of currents.
-        coupling: Shape ``(E,)``; fraction of power to the cross output.
-        coupling_sigma: Shape ``(E,)``; standard error of the coupling, to first order.
-        extinction_db: Shape ``(E,)``; power ratio of stronger to weaker output, from couplers and expected phase error.
+        differential_rad: Shape ``(n_pucs,)``; phase of the upper arm minus the lower arm, -π … π.
+        differential_sigma_rad: Shape ``(n_pucs,)``; standard error of the phase, including rounding of currents.
+        coupling: Shape ``(n_pucs,)``; fraction of power to the cross output.
+        coupling_sigma: Shape ``(n_pucs,)``; standard error of the coupling, to first order.
+        extinction_db: Shape ``(n_pucs,)``; power ratio of the stronger to the weaker output, from couplers and expected
+            phase error.
     """
 
     differential_rad: Real
@@ -46,12 +47,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PathPrediction:
-    """Predicted power between two ports.
-
-    Attributes:
-        transmission_db: Ratio of the power that leaves to the power that enters the mesh.
-        sigma_db: Standard error of the transmission.
-    """
+    """Predicted transmission in dB (power that leaves over power that enters the mesh), and its standard error."""
 
     transmission_db: float
     sigma_db: float
@@ -63,10 +59,7 @@ def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: flo
     Standard errors use the covariance of passive phases and heater laws if the record has one, else only the standard
     errors of the passive phases.
 
-    Args:
-        calibrated: The calibrated mesh.
-        currents_ma: Shape ``(2E,)``.
-        dac_step_ma: Current step of the DAC; 0 if currents are not rounded.
+    ``dac_step_ma`` is the current step of the DAC; 0 if currents are not rounded.
     """
     cells = calibrated.cells(currents_ma)
     unknown = np.isnan(calibrated.passive_rad)
@@ -107,7 +100,7 @@ def predict_path(
 
     Args:
         calibrated: The calibrated mesh.
-        currents_ma: Shape ``(2E,)``.
+        currents_ma: Shape ``(2 n_pucs,)``.
         source: Port where the light enters.
         port: Port where the light leaves.
         solver: Solver of the mesh, if one exists already.
@@ -135,15 +128,9 @@ def predict_path(
 
 
 def sample_cells(calibrated: CalibratedMesh, currents_ma: Real, count: int, seed: int = 0) -> UnitCells:
-    """Return random unit cells at given currents, drawn from the covariance of the record.
+    """Return ``count`` random unit cells at given currents, drawn from the covariance of the record.
 
     Without a covariance, passive phases and losses are drawn from their own standard errors. Crosstalk is not varied.
-
-    Args:
-        calibrated: The calibrated mesh.
-        currents_ma: Shape ``(2E,)``.
-        count: Number of samples.
-        seed: Random seed.
     """
     errors = _sample_errors(calibrated, count, np.random.default_rng(seed))
     cells, n_pucs = calibrated.cells(currents_ma), len(calibrated.passive_rad)
@@ -183,7 +170,6 @@ def _sample_errors(calibrated: CalibratedMesh, count: int, rng: np.random.Genera
 
 
 def _coupler_angles(calibrated: CalibratedMesh) -> tuple[Real, Real]:
-    """Return the mean and half the difference of each PUC's two coupler angles."""
     couplers = [calibrated.coupler(puc) for puc in range(len(calibrated.passive_rad))]
     common = np.array([coupler.common_rad for coupler in couplers])
     return common, 0.5 * np.array([coupler.difference_rad for coupler in couplers])

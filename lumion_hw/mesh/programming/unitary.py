@@ -52,10 +52,10 @@ class UnitarySetting:
 
     Attributes:
         block: Feed-forward block that is used.
-        currents_ma: Shape ``(2E,)``.
+        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         heat_mw: Heat of all heaters.
-        matrix: Shape ``(N, N)``; predicted field from input to output, including losses.
-        fidelity: Predicted fidelity, |tr U†V|² / (N tr V†V).
+        matrix: Shape ``(N, N)`` for N modes; predicted field from input to output, including losses.
+        fidelity: Predicted fidelity |tr U†V|² / (N tr V†V) of ``matrix`` V for the requested unitary U.
         unrefined_fidelity: Predicted fidelity before the currents were refined.
         loss_db: Predicted mean loss from an input to all outputs.
     """
@@ -70,7 +70,7 @@ class UnitarySetting:
 
 
 def fidelity(wanted: Complex, matrix: Complex) -> float:
-    """Return the fidelity |tr U†V|² / (N tr V†V); it is 1 if V is proportional to the unitary U."""
+    """Return the fidelity |tr U†V|² / (N tr V†V) of N x N matrices; it is 1 if V is proportional to the unitary U."""
     overlap, power = np.vdot(wanted, matrix), np.vdot(matrix, matrix).real
     return float(np.abs(overlap) ** 2 / (len(wanted) * power))
 
@@ -187,7 +187,7 @@ def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTar
 
 
 def _targets(block: FeedForwardBlock, theta: dict[int, float], phase: Real) -> dict[int, PucTarget]:
-    """Return the targets of mixers and wires; a mixing PUC has T = -j·e^{-jΔ}·[[sin θ, cos θ], [cos θ, -sin θ]]."""
+    """Return the phase targets of mixing PUCs, and of PUCs that carry one mode (wires)."""
     quarter = 0.5 * math.pi
     targets = {}
     for mixers in block.mixers:
@@ -215,7 +215,7 @@ def program_unitary(
     """Program a unitary on a calibrated mesh; PUCs outside the block are set to bar.
 
     Args:
-        calibrated: The calibrated mesh. Loop phases should be calibrated, otherwise the interference is unknown.
+        calibrated: The calibrated mesh. Phases around closed paths should be calibrated: interference depends on them.
         unitary: Shape ``(N, N)``; field at output n for unit light at input m.
         block: Block to use; by default the first one that has no dead heater and no PUC in ``avoid``.
         avoid: PUCs not to use.
@@ -275,13 +275,7 @@ def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) ->
 
 
 class UnitaryModel:
-    """Fidelity of a programmed unitary as a function of every heater's phase on its own arm, with its gradient.
-
-    Args:
-        calibrated: The calibrated mesh.
-        block: The block.
-        unitary: Shape ``(N, N)``.
-    """
+    """Fidelity of a programmed unitary as a function of every heater's phase on its own arm, with its gradient."""
 
     def __init__(self, calibrated: CalibratedMesh, block: FeedForwardBlock, unitary: Complex) -> None:
         self.unitary = unitary
@@ -321,7 +315,7 @@ class UnitaryModel:
         return best
 
     def fidelity_and_slope(self, own_rad: Real) -> tuple[float, Real]:
-        """Return the fidelity and its derivatives with respect to the heaters' own phases, shape ``(2E,)``."""
+        """Return the fidelity and its derivatives with respect to the heaters' own phases, shape ``(2 n_pucs,)``."""
         calibrated = self._calibrated
         cells = calibrated.cells(calibrated.currents_ma(own_rad))
         frequency_hz, inputs = cells.reference_hz, self._block.inputs

@@ -68,13 +68,15 @@ HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_fil
 CROSSTALK_PAIRS = "crosstalk_pairs"
 """Name of the array with crosstalk of single pairs of heater and waveguide, in addition to the function of distance
 (kernel): phase of E PUCs' arms and of J joints per heat of each heater, shape ``(2E + J, 2E)``, in rad/mW."""
+HEATER_RESISTANCES = "heater_resistances"
+"""Name of the array with measured resistances: rows of heater, current in mA and resistance in ohms."""
 EMULATED_CHIP = "emulated_chip"
 """Provenance key that holds the name of the emulated chip, if the record was made on one."""
 _STATES: tuple[State, State] = ("bar", "cross")
 
 
 NOT_CERTIFIED = "not certified: "
-"""Prefix of those fault texts of a record that say why its calibration was not certified."""
+"""Prefix of the fault texts in a record that say why its calibration was not certified."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class CalibrationRecord:
         raw: File with the raw readings.
         mesh_document: Mesh as written by :meth:`MeshTopology.to_dict`, for layouts without a label.
         physics: Effects fitted in addition to the standard chip model; written only if there are any.
-        arrays: Large arrays by name, stored in the side file: ``covariance_factor``, ``crosstalk_pairs``.
+        arrays: Large arrays by name, stored in the side file: ``covariance_factor``, ``crosstalk_pairs``,
+            ``heater_resistances`` (rows of heater, current in mA and resistance in ohms).
     """
 
     device_serial: str
@@ -243,7 +246,7 @@ class CalibrationRecord:
     def extra_physics(self) -> dict[str, NDArray[np.float64]]:
         """Parameters of effects fitted in addition to the standard chip model, by name.
 
-        Pair crosstalk has shape ``(2E + J, 2E)``, in rad/mW.
+        Pair crosstalk has shape ``(2 n_pucs + n_joints, 2 n_pucs)``, in rad/mW.
 
         Raises:
             CalibrationError: The pair crosstalk array is missing.
@@ -367,8 +370,7 @@ class CalibrationRecord:
     def to_json(self, arrays_file: str | None = None) -> str:
         """Return the record as a JSON document, including its content hash.
 
-        Args:
-            arrays_file: Name of the side file, if the arrays are stored.
+        ``arrays_file`` is the name of the side file, if the arrays are stored.
 
         Raises:
             ConfigError: The record contains NaN or infinity, which JSON cannot store; the message names the entry.

@@ -184,7 +184,7 @@ class JointsEntry:
 
 @dataclass(frozen=True)
 class ExtraPhysics:
-    """One effect that was fitted in addition to the standard chip model.
+    """One physical effect, such as loss by heat, that was fitted in addition to the standard chip model.
 
     Attributes:
         name: Name of the effect with its unit, as listed in ``calibration.model.physics.PHYSICS``.
@@ -313,12 +313,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """A file of arrays that belongs to a record and is stored next to it.
-
-    Attributes:
-        name: File name without directory.
-        sha256: Hash of names, types, shapes and contents of the arrays, independent of the file format.
-    """
+    """A file of arrays next to a record: its name without directory, and the hash of all array names and contents."""
 
     name: str
     sha256: str

@@ -104,11 +104,6 @@ def conflicting_circuits(request: RoutingProblem, *, time_limit_s: float, worker
     """Return the indices of circuits that are impossible together, for a request that is impossible as a whole.
 
     The set need not be the smallest. If the time is too short, all circuits are returned.
-
-    Args:
-        request: The impossible routing problem.
-        time_limit_s: Wall time.
-        workers: Number of threads.
     """
     from ortools.sat.python import cp_model
 
@@ -154,10 +149,7 @@ def _run_solver(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
 class _Model:
     """Variables and constraints of one routing problem.
 
-    Args:
-        request: The routing problem.
-        model: An empty CP model.
-        optional: Whether circuits may be left unrouted.
+    With ``optional``, circuits may be left unrouted.
 
     Attributes:
         model: The CP model.

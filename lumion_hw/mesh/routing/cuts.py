@@ -53,9 +53,6 @@ def find_cut(request: RoutingProblem) -> Cut | None:
     """Return a cut that more circuits must cross than can, which proves the request impossible; else ``None``.
 
     The search tries to separate runs of consecutive circuit ends around the rim from all others, short runs first.
-
-    Args:
-        request: The routing problem.
     """
     network = _Network(request)
     for sources, sinks in _sides(request):
@@ -84,11 +81,7 @@ def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int
 
 
 class _Network:
-    """The mesh as a flow network: PUC-ports, and for each end of a PUC an extra node (hub) where its two rails meet.
-
-    Args:
-        request: The routing problem.
-    """
+    """The mesh as a flow network: PUC-ports, and for each end of a PUC an extra node (hub) where its two rails meet."""
 
     def __init__(self, request: RoutingProblem) -> None:
         import scipy.sparse as sp

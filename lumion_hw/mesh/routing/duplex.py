@@ -15,9 +15,7 @@ Pair = tuple[int, int]
 class Duplex:
     """Merges each circuit with its reverse before routing, and restores both in the result.
 
-    Args:
-        pairs: The requested circuits.
-        allowed: Whether to merge circuits with their reverse; if not, every circuit is routed separately.
+    If this is not ``allowed``, every circuit is routed separately.
     """
 
     def __init__(self, pairs: Sequence[Pair], *, allowed: bool) -> None:
@@ -67,7 +65,7 @@ class Duplex:
         return [min(limits, default=None) for limits in merged]
 
     def _exact_hops(self, exact_hops: Mapping[int, int]) -> dict[int, int]:
-        """Return the exact lengths of the merged circuits.
+        """Return the exact lengths of the circuits after each is merged with its reverse.
 
         Raises:
             ConfigError: A circuit does not exist, or both directions need different lengths.
@@ -82,7 +80,7 @@ class Duplex:
         return merged
 
     def _equal_hops(self, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the groups of equal length for the merged circuits.
+        """Return the groups of equal length for the circuits after each is merged with its reverse.
 
         Raises:
             ConfigError: A circuit does not exist, or is in two groups.
@@ -96,7 +94,7 @@ class Duplex:
         return [sorted({self._merged_index[index] for index in group}) for group in groups]
 
     def restored(self, routing: Routing) -> Routing:
-        """Return the routing of merged circuits with one path per requested circuit."""
+        """Return a routing with one path per requested circuit, in both directions of merged circuits."""
         paths = []
         for merged_index, pair in zip(self._merged_index, self._requested, strict=True):
             path = routing.paths[merged_index]

@@ -94,13 +94,7 @@ class LowCrosstalkRouting:
 
 
 def crosstalk(field: SolvedField, states: Mapping[int, State], paths: Sequence[Path]) -> tuple[Crosstalk, ...]:
-    """Return the light of other circuits at the end of every circuit, relative to its own light.
-
-    Args:
-        field: Optical field in the calibrated mesh.
-        states: State of every PUC.
-        paths: The circuits.
-    """
+    """Return the light of other circuits at the end of every circuit, relative to its own light."""
     fields = field.fields_at_ports(states, [path.source for path in paths])
     arriving = np.abs(fields[[path.target for path in paths]]) ** 2
     return tuple(_crosstalk(row, index) for index, row in enumerate(arriving))
@@ -118,7 +112,6 @@ def _crosstalk(arriving: NDArray[np.float64], index: int) -> Crosstalk:
 
 
 def _db(power: float, signal: float) -> float:
-    """Return a power ratio in dB, at least ``_MIN_CROSSTALK_DB``."""
     ratio = power / signal if signal > 0.0 else np.inf if power > 0.0 else 0.0
     return float(10.0 * np.log10(max(ratio, 10.0 ** (_MIN_CROSSTALK_DB / 10.0))))
 
@@ -126,17 +119,7 @@ def _db(power: float, signal: float) -> float:
 def crosstalk_contributions(
     mesh: MeshTopology, field: SolvedField, states: Mapping[int, State], paths: Sequence[Path]
 ) -> NDArray[np.float64]:
-    """Return the contribution of each PUC to the crosstalk, as power at all circuit ends to first order.
-
-    Args:
-        mesh: The mesh.
-        field: Optical field in the calibrated mesh.
-        states: State of every PUC.
-        paths: The circuits.
-
-    Returns:
-        Shape ``(n_pucs,)``.
-    """
+    """Return the contribution of each PUC to the crosstalk: first-order power at all circuit ends, ``(n_pucs,)``."""
     forward = np.abs(field.entering(states, [path.source for path in paths])) ** 2
     backward = np.abs(field.entering(states, [path.target for path in paths])) ** 2
     leak = field.leak(states)

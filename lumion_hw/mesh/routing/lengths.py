@@ -48,7 +48,7 @@ def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
 def first_choices(
     counts: Sequence[int], key: Callable[[tuple[int, ...]], tuple[object, ...]], max_count: int
 ) -> list[tuple[int, ...]]:
-    """Return the first combinations of one option per position, in sorted order, without building all combinations.
+    """Return combinations that choose one option per position, smallest ``key`` first, without building all of them.
 
     Args:
         counts: Number of options of each position.
@@ -67,10 +67,8 @@ def route_equal_lengths(
 ) -> tuple[tuple[WavePath, ...] | None, tuple[int, ...]]:
     """Route circuits of equal length; return the paths, or ``None``, and the PUCs that circuits still contest.
 
-    Args:
-        request: A routing problem with groups of equal length, each of one parity.
-        rounds: Rounds of negotiation for each length.
-        progress: Called at every combination of common lengths except the first.
+    Circuits of a group must have the same parity. ``progress`` is called at every combination of common lengths except
+    the first.
     """
     contested: tuple[int, ...] = ()
     choices = with_fixed_lengths(request)
@@ -96,12 +94,7 @@ def improve_lengths(
 ) -> tuple[WavePath, ...]:
     """Improve circuits of equal length: try each common length in turn, with half of the remaining time for each.
 
-    Args:
-        request: A routing problem with groups of equal length, each of one parity.
-        wave_paths: A routing of the problem.
-        rounds: Rounds of negotiation for each length.
-        until_s: End time.
-        now_s: Returns the current time.
+    ``wave_paths`` is a routing of the problem, whose groups each have one parity.
     """
     best, best_cost = wave_paths, request.cost(wave_paths)
     for fixed in with_fixed_lengths(request):

@@ -27,23 +27,23 @@ Routed = dict[Pair, WavePath]
 """One configuration: the path of each pair of ports that it connects."""
 
 _ROUNDS = 60
-"""Rounds of negotiation for one matching; most matchings that can be routed need fewer than ten."""
+"""Rounds of negotiation for one set of port pairs; most sets that can be routed need fewer than ten."""
 
 _ORDERS = 12
-"""Number of port orders for which the round robin is tried."""
+"""Number of port orders for which pairs are distributed by round robin, as in a tournament."""
 
 _SPLITS = 300
-"""Number of attempts to merge matchings that cannot be routed and split them again."""
+"""Number of attempts to merge sets of port pairs that cannot be routed together, and to split them differently."""
 
 _FILLINGS = 30
-"""Attempts to fill one configuration; the fullest result is used."""
+"""Attempts to fill one configuration with pairs of ports; the result with the most pairs is used."""
 
 _SEARCHES = 10
 """Searches for the path of one pair while other circuits stay."""
 
 
 def round_robin(ports: Sequence[int]) -> list[Matching]:
-    """Return a round robin: matchings with each pair of ports once; if the port number is odd, one idles in each."""
+    """Return a round robin: sets of port pairs that contain each pair once; one port idles per set if n is odd."""
     seats: list[int | None] = [*ports, *([None] * (len(ports) % 2))]
     rounds: list[Matching] = []
     for _ in range(len(seats) - 1):
@@ -55,11 +55,7 @@ def round_robin(ports: Sequence[int]) -> list[Matching]:
 
 
 class Router:
-    """Finds out which pairs of ports can be connected at the same time.
-
-    Args:
-        request: The routing problem of all pairs at once.
-    """
+    """Finds out which pairs of ports can be connected at the same time."""
 
     def __init__(self, request: RoutingProblem) -> None:
         self._request = request
@@ -69,7 +65,7 @@ class Router:
         self._search = Search(request, self._prices)
 
     def route_matching(self, matching: Iterable[Pair]) -> tuple[Routed | None, Matching]:
-        """Route a matching by negotiation; return its paths, or ``None`` and the conflicting pairs. Cached."""
+        """Route a set of port pairs by negotiation; return the paths, or ``None`` and the conflicting pairs. Cached."""
         pairs = tuple(sorted(matching))
         # The same factors occur repeatedly while others are split.
         if pairs not in self._cache:
@@ -85,11 +81,11 @@ class Router:
         return dict(zip(pairs, result.wave_paths, strict=True)), ()
 
     def routable(self, matching: Iterable[Pair]) -> bool:
-        """Return whether negotiation can route a matching."""
+        """Return whether negotiation can route a set of port pairs."""
         return self.route_matching(matching)[0] is not None
 
     def filled(self, current: Routed, order: Sequence[Pair]) -> Routed:
-        """Extend a configuration by every pair, in the given order, that finds free ports and a free path."""
+        """Return a configuration extended by every port pair, in the given order, that finds free ports and a path."""
         prices = self._prices
         prices.reset()
         # The circuits of the configuration stay, so a new pair must not need any PUC in another state.
@@ -120,11 +116,7 @@ class Router:
 class Matcher:
     """Searches for the configurations of one set of ports.
 
-    Args:
-        request: The routing problem of all pairs at once.
-        ports: The ports.
-        order: Random number generator.
-        steps: Maximum number of attempts to force a remaining pair into a configuration.
+    ``steps`` is the maximum number of attempts to force a remaining pair into a configuration.
     """
 
     def __init__(self, request: RoutingProblem, ports: Sequence[int], order: random.Random, steps: int) -> None:
@@ -157,7 +149,7 @@ class Matcher:
         return sum(not self._router.routable(factor) for factor in factors)
 
     def _best_round_robin(self) -> list[Matching]:
-        """Return the round robin with the fewest matchings that cannot be routed."""
+        """Return the round robin (sets of port pairs) in which the fewest sets cannot be routed."""
         best: list[Matching] = []
         fewest = len(self._ports) + 1
         for attempt in range(_ORDERS):
@@ -173,12 +165,12 @@ class Matcher:
         return best
 
     def _random_factors(self) -> list[Matching]:
-        """Return random matchings of equal size that contain each pair at most once; some pairs may remain."""
+        """Return random sets of port pairs of equal size, with each pair at most once; some pairs may remain."""
         partners = Counter(port for pair in self._pairs for port in pair)
         return self._split(set(self._pairs), max(partners.values())) or []
 
     def _split_anew(self, factors: list[Matching]) -> list[Matching]:
-        """Merge a matching that cannot be routed with two others and split it into three again, while this helps."""
+        """Merge a set of pairs that cannot be routed with two others, and split all into three, while this helps."""
         factors = list(factors)
         if len(factors) < 3 or self._unrouted(factors) > 0.5 * len(factors):
             return factors
@@ -276,15 +268,9 @@ class Matcher:
 
 
 def random_matching(pairs: Collection[Pair], size: int, order: random.Random) -> Matching | None:
-    """Return a random matching with the given number of pairs, by backtracking from the port with the fewest choices.
+    """Return a random set of port pairs without a common port, by backtracking from the port with fewest choices.
 
-    Args:
-        pairs: Pairs to choose from.
-        size: Number of pairs in the matching.
-        order: Random number generator.
-
-    Returns:
-        The matching, or ``None`` if none was found within a limited number of steps.
+    ``None`` if none was found within a limited number of steps.
     """
     neighbours: dict[int, set[int]] = {}
     for a, b in pairs:

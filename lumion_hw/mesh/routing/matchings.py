@@ -1,9 +1,9 @@
 """All-to-all connectivity with the fewest configurations: each pair of ports is connected in exactly one of them.
 
 With n ports a configuration connects at most n / 2 pairs, so at least n - 1 configurations are needed (n if n is odd,
-with one port idle in each). A set of n - 1 is a 1-factorisation of the complete graph in which every matching can be
-routed. Many factorisations exist, and not every matching can be routed on a given mesh (PipSwitch 2025). If no such set
-is found, extra configurations carry the remaining pairs.
+with one port idle in each). A set of n - 1 is a 1-factorisation of the complete graph of the ports. Many factorisations
+exist, and not every configuration in them can be routed on a given mesh (PipSwitch 2025). If no such set is found,
+extra configurations carry the remaining pairs.
 
 A circuit and its reverse share one path, so a pair serves both directions. In a rectangular mesh light never turns
 back, so ports on the same side cannot be connected: each port on the left meets each port on the right, and the number
@@ -166,7 +166,7 @@ def _check_each_pair(request: RoutingProblem) -> None:
 
 
 def _configuration(request: RoutingProblem, wave_paths: Mapping[tuple[int, int], WavePath]) -> Configuration:
-    """Trace one matching through the states of its paths, and check it."""
+    """Trace the paths of one set of port pairs through their PUC states, and check them."""
     pairs = sorted(wave_paths)
     states = {
         w // 4: s for wave_path in wave_paths.values() for w, s in zip(wave_path.waves, wave_path.states, strict=True)

@@ -69,11 +69,7 @@ def _reported(turns: Iterable[int], first_round: int, rounds: int, progress: Pro
 
 
 class Negotiation:
-    """Routes the circuits of one request.
-
-    Args:
-        request: The routing problem, without groups of equal length (the caller replaces them by exact lengths).
-    """
+    """Routes the circuits of a request without groups of equal length (the caller replaces these by exact lengths)."""
 
     def __init__(self, request: RoutingProblem) -> None:
         self._request = request
@@ -175,7 +171,7 @@ class Negotiation:
         self._prices.add(paths[index])
 
     def _charge(self, paths: Sequence[Nodes]) -> None:
-        """Raise the permanent price of all PUC states that circuits contest."""
+        """Raise the permanent price of all states of PUCs that circuits need in different states."""
         prices, increase = self._prices, self._unit * _HISTORY
         states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
         for arc in states:

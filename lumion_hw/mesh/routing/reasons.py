@@ -72,11 +72,6 @@ def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unk
 
     If nothing is raised, the request may still be impossible.
 
-    Args:
-        request: The routing problem.
-        contested: PUCs that were contested when negotiation stopped.
-        max_unknowns: Largest problem to try; see :func:`find_scarcity`.
-
     Raises:
         NoPathError: The request is impossible.
     """

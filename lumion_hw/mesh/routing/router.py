@@ -33,10 +33,6 @@ _MAX_SUBSETS = 64
 def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
     """Route circuits with consistent states and exclusive ports and waveguide joints.
 
-    Args:
-        mesh: The mesh.
-        request: The circuits, their constraints, and the allowed effort.
-
     Returns:
         The routing, verified by tracing it through its states. ``outcome`` is ``"optimal"`` or ``"feasible"``.
 
@@ -52,11 +48,7 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
 
 
 class _Effort:
-    """Solves routing problems within the allowed effort.
-
-    Args:
-        request: Request that defines the effort.
-    """
+    """Solves routing problems within the effort that a request allows."""
 
     def __init__(self, request: RouteRequest) -> None:
         self._rounds = request.rounds
@@ -140,7 +132,6 @@ class _Effort:
     def _improved(
         self, problem: RoutingProblem, wave_paths: tuple[WavePath, ...], bound: float
     ) -> tuple[WavePath, ...]:
-        """Improve the paths of a routing within the allowed time."""
         if not self._improve_s > 0.0:
             return wave_paths
         until_s = time.monotonic() + self._improve_s
@@ -154,7 +145,6 @@ class _Effort:
         return negotiation.improve(wave_paths, bound, lambda: time.monotonic() >= until_s)
 
     def _conflict_error(self, problem: RoutingProblem) -> NoPathError:
-        """Return the error for a problem that is proven impossible, within the time allowed for explanations."""
         until_s = time.monotonic() + self._explain_s
         return reasons.conflict_error(
             problem,
@@ -178,12 +168,7 @@ class _Effort:
 
 
 class _RoutingWithActiveCircuits:
-    """Solve a routing problem while other circuits are active. They stay, or may move at a price.
-
-    Args:
-        problem: The problem without the active circuits.
-        request: The original request, which lists the active circuits.
-    """
+    """Solves a routing problem while other circuits are active. They stay, or may move at a price."""
 
     def __init__(self, problem: RoutingProblem, request: RouteRequest) -> None:
         self._problem = problem

@@ -34,12 +34,7 @@ _MARGIN = 1e-5
 
 @dataclass(frozen=True)
 class Scarcity:
-    """Circuits that are proven to be impossible together, because they need too many PUCs of one region.
-
-    Attributes:
-        circuits: Indices of the circuits.
-        pucs: PUCs that are too few for these circuits.
-    """
+    """Circuits (by index) that are proven to be impossible together, and the PUCs that are too few for them."""
 
     circuits: tuple[int, ...]
     pucs: tuple[int, ...]
@@ -50,10 +45,7 @@ def find_scarcity(
 ) -> Scarcity | None:
     """Return circuits that provably need more PUCs than exist around contested PUCs; ``None`` if nothing is proven.
 
-    Args:
-        request: The routing problem; its limits and equal lengths are ignored.
-        contested: PUCs that were contested when negotiation stopped.
-        max_unknowns: Largest number of unknowns of a linear program to try.
+    Limits and equal lengths of the request are ignored. Linear programs with more than ``max_unknowns`` are not tried.
     """
     strands = _Strands(request)
     largest_tried = 0
@@ -128,9 +120,10 @@ class _Neighbourhood:
         self.unknowns = len(self._tails) * len(pairs)
 
     def prices(self) -> NDArray[np.float64] | None:
-        """Return arc prices that may prove a request impossible; ``None`` if circuits fit when split into fractions.
+        """Return prices per wave and PUC state that may prove a request impossible; ``None`` if all circuits fit.
 
-        The linear program routes the largest possible fraction of each circuit; its dual values are the prices.
+        The linear program may split circuits into fractions, and routes as much of them as possible. Its dual values
+        are the prices.
         """
         import scipy.sparse as sp
         from scipy.optimize import linprog

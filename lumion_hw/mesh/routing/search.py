@@ -82,9 +82,7 @@ def walker(mesh: MeshTopology, *, compiled: bool) -> Walker:
 def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """Return, for each circuit, the smallest total weight of a path from each node to its target port.
 
-    Args:
-        request: The routing problem; its blocked states are avoided.
-        weight: Shape ``(n_pucs, 2)``; weight of passing each PUC in bar and in cross.
+    Blocked states of the request are avoided. ``weight`` has shape ``(n_pucs, 2)``: passing a PUC in bar and in cross.
     """
     mesh = request.mesh
     targets = [target for _, target in request.pairs]
@@ -123,12 +121,7 @@ def cheapest_costs(
 ) -> NDArray[np.float64]:
     """Return the cost of the cheapest path from each start to every node, shape ``(n_starts, n_nodes)``.
 
-    Args:
-        weights: Cost of each arc, shape ``(n,)``, 0 or more.
-        tails: Start node of each arc, shape ``(n,)``.
-        heads: End node of each arc, shape ``(n,)``.
-        n_nodes: Number of nodes.
-        starts: Start nodes of the paths.
+    Each arc has a weight of 0 or more, a start node (tail) and an end node (head).
     """
     import scipy.sparse as sp
     from scipy.sparse.csgraph import dijkstra
@@ -163,11 +156,7 @@ def cost_lower_bound(request: RoutingProblem) -> float:
 
 
 class Prices:
-    """Current prices of all PUC states, and the number of circuits that use each state.
-
-    Args:
-        request: The routing problem.
-    """
+    """Current prices of all PUC states, and the number of circuits that use each state."""
 
     def __init__(self, request: RoutingProblem) -> None:
         graph = wave_graph(request.mesh)
@@ -226,12 +215,7 @@ class Prices:
 
 
 class Search:
-    """Searches for paths of the circuits of one routing problem.
-
-    Args:
-        request: The routing problem.
-        prices: Prices, read again in every search.
-    """
+    """Searches for paths of the circuits of one routing problem; the prices are read again in every search."""
 
     def __init__(self, request: RoutingProblem, prices: Prices) -> None:
         self._request = request

@@ -79,12 +79,6 @@ def cheapest_walk(
 class Walker:
     """Runs :func:`cheapest_walk` on one mesh.
 
-    Args:
-        bar: Node that follows each wave in bar.
-        cross: Node that follows each wave in cross.
-        n_nodes: Number of nodes.
-        compiled: Whether to use compiled code.
-
     Attributes:
         packed: Converts numbers to the form that the search reads fastest: a numpy array if compiled, else a list.
     """

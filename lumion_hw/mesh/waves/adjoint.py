@@ -103,7 +103,7 @@ def gradient(
 
 
 def _joint_weight(solver: Solver, transfer: Complex, a: Complex, h: Complex) -> Complex:
-    """Return the derivative by the factor of each joint u-v, Σ b_u(h)·b_v(a) + b_v(h)·b_u(a), shape ``(n, J)``."""
+    """Return the derivative by the factor of each joint u-v, Σ b_u(h)·b_v(a) + b_v(h)·b_u(a)."""
     u, v = solver.mesh.joints.T
 
     def leaving(waves: Complex) -> Complex:

@@ -80,7 +80,7 @@ class UnitCells:
         Args:
             n_pucs: Number of PUCs.
             n_joints: Number of waveguide joints.
-            theta: Shape ``(n_pucs,)`` or ``(N, n_pucs)``; (φu - φl) / 2 in rad.
+            theta: Half the phase difference of the arms in rad, shape ``(n_pucs,)``, or ``(N, n_pucs)`` for N samples.
             loss_db: Loss of every PUC.
         """
         half = np.full(n_pucs, 0.5)
@@ -100,12 +100,12 @@ class UnitCells:
             shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array.ndim > 1)
             raise ConfigError(
                 f"cell parameters have different numbers of samples: {shapes}",
-                hint="Give shape (E,) or (N, E), with the same N everywhere.",
+                hint="Give shape (n_pucs,) or (samples, n_pucs), with equally many samples everywhere.",
             )
         return counts.pop() if counts else None
 
     def transfer(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
-        """Return the transfer matrix T of every PUC, shape ``(E, 2, 2)``, with leading axes as in :meth:`batch_shape`.
+        """Return the transfer matrix T of every PUC, shape ``(n_pucs, 2, 2)``, after the axes of :meth:`batch_shape`.
 
         Raises:
             LimitError: A splitting is outside 0 … 1 at this frequency.
@@ -113,16 +113,14 @@ class UnitCells:
         return np.ascontiguousarray(np.moveaxis(self.elements(frequency_hz), (0, 1, 2), (-3, -2, -1)))
 
     def batch_shape(self, frequency_hz: ArrayLike) -> tuple[int, ...]:
-        """Return the leading axes of a result: ``(W,)`` for an array of frequencies, ``(N,)`` for samples, or both."""
+        """Return the leading axes of a result: ``(W,)`` for W frequencies, ``(N,)`` for N samples, or both."""
         samples = () if self.n_samples is None else (self.n_samples,)
         return *np.shape(frequency_hz), *samples
 
     def elements(self, frequency_hz: ArrayLike, combine: Combine | None = None) -> NDArray[np.complex128]:
-        """Return the transfer matrices T with the batch axes last, shape ``(E, 2, 2, *batch_shape)``, for the solver.
+        """Return the transfer matrices T with the batch axes last, shape ``(n_pucs, 2, 2, *batch_shape)``.
 
-        Args:
-            frequency_hz: One frequency or an array.
-            combine: Faster replacement of :func:`combine_cells`, if available.
+        ``combine`` is a faster replacement of :func:`combine_cells`, if available.
 
         Raises:
             LimitError: A splitting is outside 0 … 1 at one of the frequencies.
@@ -184,7 +182,7 @@ class UnitCells:
         frequency_hz: ArrayLike,
         combine: Combine,
     ) -> NDArray[np.complex128]:
-        """Return C(second)·diag(upper, lower)·C(first), shape ``(E, 2, 2, *batch)``."""
+        """Return C(second)·diag(upper, lower)·C(first), shape ``(n_pucs, 2, 2, *batch)``."""
         n_pucs, batch = np.shape(self.loss_db)[-1], self.batch_shape(frequency_hz)
         result = np.empty((n_pucs, 2, 2, math.prod(batch)), dtype=np.complex128)
         rows = (_rows(part, n_pucs, batch) for part in (*first, upper, lower, *second))
@@ -192,7 +190,7 @@ class UnitCells:
         return result.reshape(n_pucs, 2, 2, *batch)
 
     def joint_factor(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
-        """Return the factor by which a joint multiplies a wave: ``(J, *batch_shape)``, or axes of length 1."""
+        """Return the factor by which a joint multiplies a wave: ``(n_joints, *batch_shape)``, or axes of length 1."""
         phase, loss_db = self._spread(self.joint_phase, frequency_hz), self._spread(self.joint_loss_db, frequency_hz)
         factor: NDArray[np.complex128] = 10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase)
         return factor
@@ -201,11 +199,11 @@ class UnitCells:
         """Return the reflection coefficients at the first ends of waveguide joints, at their second ends, and at ports.
 
         Args:
-            factor: Shape ``(J, n)`` or ``(J, 1)``; factors by which joints multiply a wave.
+            factor: Shape ``(n_joints, n)`` or ``(n_joints, 1)``; factors by which joints multiply a wave.
             n_ports: Number of ports of the mesh.
 
         Returns:
-            Shape ``(2J + n_ports, n)`` or ``(2J + n_ports, 1)``; no rows if nothing is reflected.
+            Shape ``(2 n_joints + n_ports, n)`` or ``(2 n_joints + n_ports, 1)``; no rows if nothing is reflected.
         """
         if self.joint_reflection is None and self.facet_reflection is None:
             return np.empty((0, factor.shape[1]), dtype=np.complex128)
@@ -216,7 +214,7 @@ class UnitCells:
         return np.concatenate([back, np.broadcast_to(facets[:, None], (n_ports, factor.shape[1]))])
 
     def detuning_hz(self, frequency_hz: ArrayLike) -> NDArray[np.float64]:
-        """Return the frequency offset from the reference, shaped to broadcast against parameters of :meth:`_spread`."""
+        """Return the frequency offset from the reference in Hz, with axes that broadcast against cell parameters."""
         detuning = np.asarray(frequency_hz, dtype=np.float64) - self.reference_hz
         return detuning if self.n_samples is None else detuning[..., None]
 
@@ -237,7 +235,7 @@ class UnitCells:
 
 
 def with_heat_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
-    """Return cells with the additional arm losses that heat causes; shape ``(…, 2E)``, arm u of PUC 0 first."""
+    """Return cells with the additional arm losses that heat causes, ``(…, 2 n_pucs)``, upper arm of PUC 0 first."""
     upper, lower = arm_db[..., 0::2], arm_db[..., 1::2]
     # `loss_db` is the mean of both arms, and their difference is stored separately.
     loss_db = cells.loss_db + 0.5 * (upper + lower)
@@ -255,7 +253,7 @@ def combine_cells(
 ) -> None:
     """Write C(out)·diag(upper, lower)·C(in) into ``result``, with C = [[through, -j·cross], [-j·cross, through]].
 
-    All arguments have shape ``(E, n)`` or ``(E, 1)``; the result has shape ``(E, 2, 2, n)``.
+    All arguments have shape ``(n_pucs, n)`` or ``(n_pucs, 1)``; the result has shape ``(n_pucs, 2, 2, n)``.
     """
     result[:, 0, 0] = through_out * through_in * upper - cross_out * cross_in * lower
     result[:, 1, 1] = through_out * through_in * lower - cross_out * cross_in * upper
@@ -302,6 +300,9 @@ class CouplingFloors:
 
 
 def coupling_floors(eta_in: NDArray[np.float64], eta_out: NDArray[np.float64]) -> CouplingFloors:
-    """Return the coupling floors for coupler splittings (arrays of equal shape; formula: docs/calibration.md, 2)."""
+    """Return the smallest power fractions in the dark output for the splittings of both couplers of a PUC.
+
+    Splittings are numbers or arrays of equal shape; the formula is in docs/calibration.md, 2.
+    """
     a_in, a_out = _coupler_angle(eta_in), _coupler_angle(eta_out)
     return CouplingFloors(np.sin(a_in - a_out) ** 2, np.cos(a_in + a_out) ** 2)

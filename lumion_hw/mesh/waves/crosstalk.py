@@ -24,11 +24,11 @@ class HeaterDistances:
     """Distances between every heater and every waveguide. The two arms of a PUC are 50 µm apart (assumed).
 
     Attributes:
-        arm_mm: Shape ``(2E, 2E)``; distance from a heater (column) to the middle of an arm (row).
-        joint_mm: Shape ``(J, 2E)``; distance from a heater to the middle of a joint.
-        arm_turns: Shape ``(2, 2E, 2E)``; cos 2β and sin 2β, with β the direction from heater to arm relative to the x
-            axis; 0 at zero distance.
-        joint_turns: Shape ``(2, J, 2E)``; cos 2β and sin 2β, with β the direction from heater to joint.
+        arm_mm: Shape ``(2 n_pucs, 2 n_pucs)``; distance from a heater (column) to the middle of an arm (row).
+        joint_mm: Shape ``(n_joints, 2 n_pucs)``; distance from a heater to the middle of a joint.
+        arm_turns: Shape ``(2, 2 n_pucs, 2 n_pucs)``; cos 2β and sin 2β of the angle β from the x axis to the line from
+            heater to arm; 0 at zero distance.
+        joint_turns: Shape ``(2, n_joints, 2 n_pucs)``; the same for the line from heater to joint.
     """
 
     arm_mm: NDArray[np.float64]
@@ -76,8 +76,9 @@ class ThermalCrosstalk:
     Heater ``2·PUC`` is on arm u, ``2·PUC + 1`` on arm l.
 
     Attributes:
-        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of a heater (column), 0 for its own heater.
-        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat of a heater.
+        arm_rad_per_mw: Shape ``(2 n_pucs, 2 n_pucs)``; phase of an arm (row) per heat of a heater (column); 0 for the
+            heater on this arm.
+        joint_rad_per_mw: Shape ``(n_joints, 2 n_pucs)``; phase of a joint per heat of a heater.
     """
 
     arm_rad_per_mw: NDArray[np.float64]
@@ -98,9 +99,7 @@ class ThermalCrosstalk:
         both arms, so their heat per π is twice Pπ of a single heater. The arms of a PUC are at different distances,
         which gives differential crosstalk.
 
-        Args:
-            mesh: The mesh.
-            p_pi_mw: Typical heat of one heater for π on its own arm.
+        ``p_pi_mw`` is the typical heat of one heater for π on its own arm.
         """
 
         def kernel(distance_mm: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -115,8 +114,8 @@ class ThermalCrosstalk:
 
         Args:
             cells: Cells with all heaters cold.
-            heat_mw: Shape ``(2E,)``, or ``(N, 2E)`` for N samples; heat of every heater.
-            p_pi_mw: Shape ``(2E,)``; heat for π on the heater's own arm.
+            heat_mw: Shape ``(2 n_pucs,)``, or ``(N, 2 n_pucs)`` for N samples; heat of every heater.
+            p_pi_mw: Shape ``(2 n_pucs,)``; heat for π on the heater's own arm.
         """
         # The heater's own arm by its Pπ, all other arms by the crosstalk.
         arms = np.pi * heat_mw / p_pi_mw + heat_mw @ self.arm_rad_per_mw.T

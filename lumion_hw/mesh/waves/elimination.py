@@ -66,14 +66,7 @@ class Program:
 
 
 def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], size: int, n_pivots: int) -> Program:
-    """Return the elimination program for a square matrix with a given pattern, which must include the pivots' diagonal.
-
-    Args:
-        rows: Rows of the elements.
-        columns: Columns of the elements.
-        size: Number of rows and columns of the matrix.
-        n_pivots: Number of unknowns to eliminate, starting from the first.
-    """
+    """Return the elimination program for a square matrix with a given pattern that includes the pivots' diagonal."""
     # Each row and column is a set of bits in one long integer, so that a union is a single operation.
     row_sets, column_sets = [0] * size, [0] * size
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
@@ -134,15 +127,11 @@ def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class _Dissection:
-    """Corners of a mesh as points, and the PUCs that connect them.
+    """Corners of a mesh as points, each once, and the PUCs that connect them.
 
     Light passes from one side of a cut to the other only through the PUCs that the cut crosses. So the cut separates
     all waves except those that enter these PUCs. (Joints whose ends lie apart are an exception, which only costs some
     fill-in.)
-
-    Attributes:
-        positions: Shape ``(n, 2)``; positions of the corners, each once.
-        corners: Shape ``(n_pucs, 4)``; corner of every PUC-port.
     """
 
     positions: NDArray[np.float64]

@@ -46,7 +46,7 @@ class WaveEquations:
         joint: For each of these elements, the index of its joint; the number of joints where light leaves instead.
         fixed_slots: Slots of the elements that do not depend on the cells.
         fixed: Values of these elements.
-        n_waves: Number of waves, 4E.
+        n_waves: Number of waves, four per PUC.
         n_ports: Number of ports in the matrix.
         entry: Shape ``(n_ports,)``; wave that carries the light into each of these ports.
         port_slots: Shape ``(n_ports²,)``; slots that hold the matrix between ports after elimination.
@@ -137,7 +137,10 @@ class WaveEquations:
 
 
 class Engine(Protocol):
-    """Solves wave equations for n samples: cell matrix elements ``(4E, n)``, joint factors ``(J, n)`` or ``(J, 1)``."""
+    """Solves wave equations for n samples.
+
+    Cell matrix elements have shape ``(4 n_pucs, n)``, joint factors ``(n_joints, n)`` or ``(n_joints, 1)``.
+    """
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the scattering matrix between the ports of the equations, shape ``(n, n_ports, n_ports)``."""
@@ -161,10 +164,7 @@ def compiled_available() -> bool:
 
 
 def choose_engine(compiled: bool | None) -> Engine:
-    """Return the compiled engine or the numpy engine.
-
-    Args:
-        compiled: Which engine to use; by default the compiled one if available.
+    """Return the compiled or the numpy engine; by default the compiled engine if available.
 
     Raises:
         ConfigError: The compiled engine is requested but numba is not installed.

@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 LANES = 8
-"""Samples processed together: one AVX-512 register of doubles, two AVX registers, or four NEON registers."""
+"""Number of samples processed together: one AVX-512 register of doubles, two AVX or four NEON registers."""
 
 _PARTS = ir.ArrayType(ir.VectorType(ir.DoubleType(), LANES), 2)
 _ELEMENT_BYTES = 8
@@ -89,7 +89,7 @@ def _aligned(rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _load(start, slots, element, joint, elements, through, first, work):  # type: ignore[no-untyped-def]
-    """Write the matrix elements of a group of samples into their slots; unused lanes repeat the first sample."""
+    """Write the matrix elements of up to ``LANES`` samples into their slots; spare lanes repeat the first sample."""
     step = 1 if through.shape[1] > 1 else 0
     n_present = min(LANES, elements.shape[1] - first)
     for slot in range(len(start)):

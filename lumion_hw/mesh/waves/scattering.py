@@ -1,9 +1,9 @@
 """Scattering matrix of a mesh of unit cells, solved by elimination in a fixed order for many wavelengths and samples.
 
-Let ``a`` be the waves entering the 4E PUC-ports, S the block-diagonal scattering of the cells, C the partial
-permutation of the joints and x the light injected at ports. Then ``(I - C·S)·a = x``, and the waves leaving open
-PUC-ports are the result. If joints or facets reflect light, C has a diagonal. All directed waves are included, because
-on a hexagonal mesh light can return through waveguides it has used, in the opposite direction.
+Let ``a`` be the waves entering all PUC-ports (four per PUC), S the block-diagonal scattering of the cells, C the
+partial permutation of the joints and x the light injected at ports. Then ``(I - C·S)·a = x``, and the waves leaving
+open PUC-ports are the result. If joints or facets reflect light, C has a diagonal. All directed waves are included,
+because on a hexagonal mesh light can return through waveguides it has used, in the opposite direction.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _patterns_guard = threading.Lock()
 
 
 def _cached_pattern(mesh: MeshTopology) -> _Pattern:
-    """Return the pattern of a mesh; cached for all equal meshes, because building it costs more than a solution."""
+    """Return the elimination pattern of a mesh; cached, because building it costs more than a solution."""
     # Positions count too: they decide the order of elimination.
     key = b"".join(part.tobytes() for part in (mesh.mate, mesh.port_puc_port, mesh.corners))
     with _patterns_guard:
@@ -162,7 +162,7 @@ class Solver:
     ) -> NDArray[np.complex128]:
         """Return the waves entering every PUC-port for unit light at each input.
 
-        Arguments and errors as in :meth:`solve`; the shape is ``(4E, len(inputs))``, with the same leading axes.
+        Arguments and errors as in :meth:`solve`; the shape is ``(4 n_pucs, len(inputs))``, with the same leading axes.
         """
         ports = self.checked_inputs(cells, inputs)
         elements, factors, batch = self.coefficients(cells, frequency_hz)
@@ -177,8 +177,8 @@ class Solver:
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
         """Return elements of the cells' T, joint factors, and the shape of the batch axes that are merged into axis n.
 
-        T elements have shape ``(4E, n)``. Joint factors have ``(J, n)`` or ``(J, 1)``, followed by the rows of
-        :meth:`UnitCells.reflection_coefficients`.
+        T elements have shape ``(4 n_pucs, n)`` for n samples. Joint factors have ``(n_joints, n)`` or ``(n_joints,
+        1)``, followed by the rows of :meth:`UnitCells.reflection_coefficients`.
         """
         batch = cells.batch_shape(frequency_hz)
         elements = cells.elements(frequency_hz, _combine(self._engine)).reshape(4 * self.mesh.n_pucs, -1)
@@ -236,8 +236,8 @@ class Solver:
 def feeds(puc_port: NDArray[np.int64], rail: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the wave that feeds a wave leaving at ``puc_port``, and the index of the T element between them.
 
-    The wave leaving at (B, r) is fed by those entering at end A through T[r, rail]. The wave leaving at (A, r) is fed
-    by those entering at end B through the transpose, T[rail, r].
+    The wave leaving at end B on rail r is fed by those entering at end A on each rail through T[r, rail]; the wave
+    leaving at end A is fed by those entering at end B through the transpose, T[rail, r].
     """
     puc, end, side = puc_port // 4, (puc_port % 4) // 2, puc_port % 2
     wave = 4 * puc + 2 * (1 - end) + rail

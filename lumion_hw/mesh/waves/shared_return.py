@@ -20,13 +20,13 @@ _CONVERGED_MA = 1e-9
 class SharedReturns:
     """Current that heaters lose because other heaters use the same return conductor.
 
-        I = driven - Σ j·(a·driven + b)    j: mean current of the other heaters in a group, assuming a full group
+        I = driven - Σ j·(a·driven + b)    j: mean current of the other heaters, as if the group were full
 
     Each group size in :data:`RETURN_GROUP_SIZES` has its own coefficients a, in 1/mA, and b. A channel of finite output
     resistance loses a fraction of its current; a voltage source loses a fixed current.
 
     Attributes:
-        members: For every group size, shape ``(2E, g)``: 1 where a heater (row) belongs to a group (column).
+        members: For every group size, a matrix with 1 where a heater (row) belongs to a group (column).
     """
 
     members: tuple[Real, ...]
@@ -48,11 +48,9 @@ class SharedReturns:
         )
 
     def flowing_ma(self, driven_ma: Real, per_ma: Real | None) -> Real:
-        """Return the currents that flow through the heaters, shape ``(…, 2E)``.
+        """Return the currents that flow through the heaters, shape ``(…, 2 n_pucs)``.
 
-        Args:
-            driven_ma: Driven currents, shape ``(…, 2E)``.
-            per_ma: Shape ``(2T,)``; coefficients a of the T group sizes, then b; ``None`` if no current is lost.
+        ``per_ma`` contains the coefficients a of all group sizes, then b; ``None`` if no current is lost.
         """
         if per_ma is None:
             return driven_ma
@@ -61,7 +59,7 @@ class SharedReturns:
         return flowing
 
     def driven_ma(self, flowing_ma: Real, per_ma: Real | None) -> Real:
-        """Return the currents to drive so that the given currents flow, shape ``(2E,)``; none below zero."""
+        """Return the currents to drive so that the given currents flow, shape ``(2 n_pucs,)``; none below zero."""
         driven = flowing_ma
         for _ in range(_MAX_STEPS):
             # Only a small fraction is lost, so each step reduces the error by this small factor.

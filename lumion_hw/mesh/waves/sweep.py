@@ -25,13 +25,13 @@ class SweepSolver:
 
     Args:
         solver: The solver of the mesh.
-        cells: Unit cells without samples.
+        cells: Unit cells with one value per parameter (no axis of samples).
         frequency_hz: One optical frequency.
         pucs: PUCs to sweep, each once.
         inputs: Ports where light enters; all ports by default.
 
     Raises:
-        ConfigError: A PUC or port does not exist, a PUC is named twice, or the cells have samples.
+        ConfigError: A PUC or port does not exist, a PUC is named twice, or the cells have an axis of samples.
         LumionError: As for :meth:`Solver.solve`.
     """
 
@@ -50,7 +50,7 @@ class SweepSolver:
                 f"PUCs {wrong} do not exist"
                 if wrong
                 else "a sweep needs one base setting, one frequency and different PUCs",
-                hint=f"Name each PUC once, 0 to {mesh.n_pucs - 1}; give one sample of the cells, and one frequency.",
+                hint=f"Name each PUC once, 0 to {mesh.n_pucs - 1}; give one frequency and cells without sample axis.",
             )
         ports = solver.checked_inputs(cells, inputs)
         elements, factors, _ = solver.coefficients(cells, frequency_hz)
@@ -80,7 +80,8 @@ class SweepSolver:
         """Return the scattering matrix for each setting of the swept PUCs.
 
         Args:
-            transfer: Shape ``(N, len(pucs), 2, 2)``; T of the swept PUCs (:meth:`UnitCells.transfer`).
+            transfer: Transfer matrices of the swept PUCs in N settings (:meth:`UnitCells.transfer`), shape ``(N,
+                len(pucs), 2, 2)``.
 
         Returns:
             Field transmission, shape ``(N, n_ports, len(inputs))``.
@@ -92,7 +93,7 @@ class SweepSolver:
         if transfer.shape[1:] != (m, 2, 2):
             raise ConfigError(
                 f"T has the wrong shape, {transfer.shape}",
-                hint=f"Give (N, {m}, 2, 2): one T for each of PUCs {self.pucs}.",
+                hint=f"Give (settings, {m}, 2, 2): one transfer matrix T for each of PUCs {self.pucs}.",
             )
         # ΔS of a PUC is [[0, ΔTᵀ], [ΔT, 0]] in the order AL, AR, BL, BR.
         change = np.zeros((len(transfer), m, 4, 4), dtype=np.complex128)

@@ -20,9 +20,6 @@ LEASE_S = 120.0
 class PageActions:
     """Executes the actions that a page requests.
 
-    Args:
-        owner: The owner of the bench.
-
     Attributes:
         token: Token that a page must send; printed on the server's terminal.
     """

@@ -37,13 +37,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class PageApp:
-    """The routes of a page server.
-
-    Args:
-        owner: The owner of the bench.
-        stream: Stream that sends states to pages.
-        actions: Actions of pages; ``None`` if pages are read-only.
-    """
+    """The routes of a page server. Pages are read-only if ``actions`` is ``None``."""
 
     def __init__(self, owner: BenchOwner, stream: UpdateStream, actions: PageActions | None) -> None:
         self._owner, self._stream, self._actions = owner, stream, actions

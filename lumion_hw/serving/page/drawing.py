@@ -17,11 +17,7 @@ from lumion_hw.serving.state import ServedMesh, ServedPath, ServedRecovery
 
 
 class MeshPicture:
-    """The picture of a mesh, drawn again only when its content changes. Thread-safe.
-
-    Args:
-        topology: The mesh.
-    """
+    """The picture of a mesh, drawn again only when its content changes. Thread-safe."""
 
     def __init__(self, topology: MeshTopology) -> None:
         self._topology = topology

@@ -41,9 +41,7 @@ _HEADERS = {
 class PageGuard:
     """Middleware that rejects requests from other sites and forbidden addresses, and adds security headers.
 
-    Args:
-        app: The protected application.
-        allowed: Networks of other hosts that may connect.
+    Hosts in the networks ``allowed`` may connect, in addition to this host.
     """
 
     def __init__(self, app: ASGIApp, allowed: Networks = ()) -> None:
@@ -160,7 +158,7 @@ def max_connections() -> int:
 
 
 class LoopErrorLog:
-    """Logs errors of the server's event loop, at most one line a minute, as errors are frequent when files run out."""
+    """Logs errors of the server's event loop, at most once a minute, because they are frequent when files run out."""
 
     def __init__(self) -> None:
         self._reported_s = -math.inf

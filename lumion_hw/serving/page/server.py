@@ -124,7 +124,6 @@ class PageServer:
         await self._server.serve(sockets=[self._socket])
 
     def _await_start(self) -> None:
-        """Wait until the server answers requests."""
         try:
             with socket.create_connection(self._socket.getsockname()[:2], _START_S) as probe:
                 probe.sendall(b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -148,7 +147,6 @@ class PageServer:
 
 
 def _about(owner: BenchOwner, writes: bool) -> dict[str, Any]:
-    """Return the constant properties of a served bench: devices, version, description, servers and modules."""
     from importlib.metadata import PackageNotFoundError, version
 
     from lumion_hw.bench.file.known_kinds import kind_named

@@ -30,10 +30,6 @@ _STATE_WAIT_S = 1.0
 class UpdateStream:
     """Passes states from the thread that waits for them to the event loop that serves the pages.
 
-    Args:
-        owner: The owner of the bench.
-        about: Constant properties of the bench.
-
     Attributes:
         n_pages: Number of open pages.
         missed: Number of states that were not sent, summed over all pages.
@@ -72,7 +68,6 @@ class UpdateStream:
                 self._wake()
 
     def _wake(self) -> None:
-        """Tell the event loop that there is a new state."""
         loop, news = self._loop, self._news
         if loop is not None and news is not None and not loop.is_closed():
             loop.call_soon_threadsafe(news.set)

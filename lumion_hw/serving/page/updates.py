@@ -31,9 +31,6 @@ class PageUpdates:
 
     A page with state 7 gets all parts that changed after state 7. Pages with equal states get the same bytes, so many
     pages cost little more work than one page.
-
-    Args:
-        about: Constant properties of the bench.
     """
 
     def __init__(self, about: Mapping[str, Any]) -> None:
@@ -50,7 +47,7 @@ class PageUpdates:
         self._messages: dict[int, str] = {}
 
     def update(self, state: ServedState) -> None:
-        """Update the parts from a new state."""
+        """Compare a new bench state with the stored parts, and replace the parts that have changed."""
         self.number, self.time_s = state.number, state.time_s
         self._messages.clear()
         for point in state.points.values():
@@ -67,7 +64,7 @@ class PageUpdates:
         self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
-        """Return all changes after state number ``since``, as the members of a JSON object without its braces."""
+        """Return all changes after state number ``since``: the content of a JSON object, without its braces."""
         message = self._messages.get(since)
         if message is None:
             if len(self._messages) >= _MAX_CACHED_MESSAGES:
@@ -158,7 +155,6 @@ def to_json(document: Any) -> str:
 
 
 def _point_text(point: Point) -> str:
-    """Return value, time, severity and alarm of a point as JSON, with a fast path for finite numbers."""
     value = point.value
     is_plain = isinstance(value, float) and math.isfinite(value)
     value_text = f"{value:.{_DIGITS}g}" if is_plain else to_json(_json_value(value))
@@ -274,7 +270,6 @@ def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
 
 
 def _min_margin(name: str, samples: Sequence[MarginSample]) -> float | None:
-    """Return the lowest margin of a circuit in some samples; ``None`` if it is missing in one of them."""
     margins_db = [sample.margin_db.get(name) for sample in samples]
     known_db = [margin_db for margin_db in margins_db if margin_db is not None and math.isfinite(margin_db)]
     return round(min(known_db), 2) if len(known_db) == len(margins_db) else None

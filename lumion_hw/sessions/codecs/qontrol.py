@@ -106,9 +106,10 @@ def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> Q
 
 
 def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float64] | float) -> NDArray[np.uint16]:
-    """Convert values to 16-bit words, rounded to steps of ``full_scale`` / 65535; the maker's client truncates.
+    """Convert values to 16-bit words, rounded to the nearest step of ``full_scale`` / 65535.
 
-    The values must be between 0 and full scale. Limits are rounded alike, so an output can be set exactly to its limit.
+    The values must be between 0 and full scale. Limits are rounded the same way, so an output can be set exactly to its
+    limit. (The maker's client truncates instead.)
     """
     return np.rint(values / full_scale * FULL_WORD).astype(np.uint16)
 

@@ -69,7 +69,7 @@ _ECHOED: dict[int, tuple[str, ...]] = {
     Command.SWEEP_ACK: ("generation",),
     Command.SWEEP_ABORT: ("generation",),
 }
-"""Fields that a reply repeats from its request (sections 6 to 10). The driver verifies table checksums."""
+"""Fields that a reply repeats from its request (sections 6 to 10), without table checksums: the driver checks those."""
 
 
 def sources(mask: int) -> str:
@@ -222,11 +222,13 @@ _KINDS: dict[int, Callable[[Refusal, Request[Message], DeviceAddress], LumionErr
 def error_from_refusal(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     """Return the error of this package for a refusal by the controller.
 
-    The message names the command, the channel or field, the requested value and the limit. LIMIT becomes ``LimitError``
-    (unit ``code`` for a channel, ``mW`` for the whole table), SAFE and INTERLOCK ``SafetyError``, SESSION ``LinkLost``,
-    BUSY ``BusyError``, NOT_SUPPORTED ``NotSupportedError``, INCOMPLETE and CRC_MISMATCH ``VerifyError``, BAD_VALUE,
-    BAD_CHANNEL and UNKNOWN_FAULT ``BadValueError``, TIMEOUT ``DeviceTimeoutError``, and everything else ``DeviceError``
-    with the status as ``code``.
+    The message names the command, the channel or field, the requested value and the limit. The status of the refusal
+    decides the class of the error:
+
+    - LIMIT: ``LimitError`` (unit ``code`` for a channel, ``mW`` for the whole table).
+    - SAFE, INTERLOCK: ``SafetyError``. SESSION: ``LinkLost``. BUSY: ``BusyError``. TIMEOUT: ``DeviceTimeoutError``.
+    - BAD_VALUE, BAD_CHANNEL, UNKNOWN_FAULT: ``BadValueError``. NOT_SUPPORTED: ``NotSupportedError``.
+    - INCOMPLETE, CRC_MISMATCH: ``VerifyError``. All others: ``DeviceError`` with the status as ``code``.
     """
     return _KINDS.get(refusal.status, _device_error)(refusal, request, target)
 

@@ -96,7 +96,7 @@ class _PendingRequest(ExpectedReply):
 
 
 class FramedExchange:
-    """Sends the requests of one session and collects the answers; commands that may overlap share the send window.
+    """Sends the requests of one session and collects the answers; some commands may be sent ahead of answers.
 
     Args:
         line: Line on which the session was opened.
@@ -176,8 +176,8 @@ class FramedExchange:
     def run(self, messages: Sequence[Request[Message]]) -> list[Answer | None]:
         """Send requests in order and return their answers.
 
-        After the first refusal no further request is sent; the answer of an unsent request is ``None``. Requests
-        without the mark P (protocol section 5) do not overlap with others.
+        After the first refusal no further request is sent; the answer of an unsent request is ``None``. Only requests
+        of the kinds marked P in protocol section 5 are sent before the replies to earlier requests have arrived.
 
         Raises:
             LinkLost: The link is lost.
@@ -274,7 +274,7 @@ class FramedExchange:
     def _repeat(self, waiting: list[_PendingRequest]) -> None:
         """Repeat overdue requests under their old sequence numbers, as often as the losses of this link require.
 
-        Requests that change nothing are repeated for longer, to survive if host or board pauses for a second.
+        Requests that change nothing are repeated for longer, to survive a pause of a second in the host or board.
         """
         now = self._clock.now()
         are_reads = all(is_read(job.message) for job in waiting)

@@ -200,7 +200,7 @@ class Inbox:
             self._sinks[stream](frame.seq, event)
 
     def _number(self, stream: int, seq: int) -> None:
-        """Count lost events of a fixed stream by gaps in its numbers; the telemetry receiver counts its own."""
+        """Count lost events from gaps in the numbers of a fixed stream; telemetry receivers count their own."""
         if stream not in self._next_event:
             return
         ahead = (seq - self._next_event[stream]) % _SEQ
@@ -212,7 +212,6 @@ class Inbox:
 
 
 def _carries_event(event: int, stream: int) -> bool:
-    """Return whether a stream carries this event (protocol section 5)."""
     if stream == Stream.FAULT:
         return event == Event.FAULT
     if stream == Stream.SWEEP:

@@ -99,7 +99,7 @@ class LinkQuality:
 
 
 def step_rtos(attempt: int) -> int:
-    """Return the wait after each send in units of the retry time-out (RTO): 1, 2, and then always 4."""
+    """Return the wait after each send as a multiple of the retry time-out (RTO): 1, 2, and then always 4."""
     return min(1 << attempt, LONGEST_STEP_RTOS)
 
 

@@ -239,10 +239,7 @@ class FramedSession(DeviceErrors):
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Counts of frames sent, received, dropped and retried since this object was created.
-
-        Names that were never counted have the value 0.
-        """
+        """Counts of frames sent, received, dropped and retried since creation; 0 for names never counted."""
         return Counter(self._line.inbox.counts)
 
     def take_fault_events(self) -> tuple[FaultRecord, ...]:
@@ -333,11 +330,11 @@ class FramedSession(DeviceErrors):
         return cast(ReplyT, reply)
 
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
-        """Send requests that belong together and return their replies; requests marked P overlap within the window.
+        """Send requests that belong together and return their replies.
 
-        A request that is refused as INCOMPLETE because an earlier frame was lost is repeated. If that does not help, or
-        a checksum is wrong, all requests are sent once more; a second failure raises ``VerifyError``. For other
-        errors see :meth:`request`.
+        Requests of the kinds marked P in protocol section 5 do not wait for each other's replies. A request that is
+        refused as INCOMPLETE because an earlier frame was lost is repeated. If that does not help, or a checksum is
+        wrong, all requests are sent once more; a second failure raises ``VerifyError``. Other errors: :meth:`request`.
         """
         if not messages:
             return []
@@ -377,11 +374,7 @@ class FramedSession(DeviceErrors):
             self._line.inbox.unlisten(stream)
 
     def wait_events(self, deadline: Deadline) -> None:
-        """Read until data arrives, the deadline is reached, or another thread waits for the session.
-
-        Raises:
-            LinkLost: The link or the session is lost.
-        """
+        """Read until data arrives, the deadline is reached, or another thread waits. Raises ``LinkLost``."""
         with self._lock:
             self.require_open("waiting for events")
             with self._exclusive_exchange("waiting for events"):

@@ -313,7 +313,7 @@ class AdapterRegisters:
         return self._repeat(device, lambda: self._adapter.read(device, offset, length))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data`` in chunks that do not cross a multiple of 8; raises the errors of ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 self._repeat(device, partial(self._adapter.write, device, start, chunk))
@@ -325,7 +325,6 @@ class AdapterRegisters:
             yield
 
     def _repeat(self, device: int, access: Callable[[], _T]) -> _T:
-        """Repeat an access until the module acknowledges or the deadline is reached."""
         try:
             return repeat_access(access, self._clock, self._retry_s, _RETRY_PERIOD_S, (NotRespondingError,))
         except NotRespondingError as error:

@@ -96,7 +96,7 @@ class MemoryFile:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Repeat refused accesses in a ``with`` block for up to this time."""
+        """Repeat refused accesses in a ``with`` block for up to ``timeout_s`` seconds."""
         with self._lock:
             before, self._retry_s = self._retry_s, max(self._retry_s, timeout_s)
             try:
@@ -145,7 +145,6 @@ class MemoryFile:
         self._check_length(written, len(data), f"written at {label}")
 
     def _repeat(self, label: str, silence: type[LinkError], access: Callable[[int], _T]) -> _T:
-        """Repeat an access until the bus accepts it or the deadline is reached."""
         self._owner.check(self.name, self._device)
         if self._fd is None:
             raise self._target.error(LinkLost, "the file is closed", hint="Open it first.")
@@ -187,7 +186,7 @@ class LinearFile(MemoryFile):
         return self.read_at(_position(device, offset), length, label, _no_reply_error(device))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data`` in chunks that do not cross a multiple of 8; raises the errors of ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 label = f"I2C address 0x{device:02X}:{start}"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Protocol, TypeVar, runtime_checkable
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import LinkError, LumionError
+from lumion_hw.errors import LinkError
 from lumion_hw.links.owner import OwnerProcess, fork_safe
 from lumion_hw.sessions.module.pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_name
 from lumion_hw.sessions.module.registers import (
@@ -179,7 +179,7 @@ class PagedI2c:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Repeat refused accesses in a ``with`` block for up to this time."""
+        """Repeat refused accesses in a ``with`` block for up to ``timeout_s`` seconds."""
         with self._lock:
             before = self._retry_s, self._retries_absence
             self._retry_s, self._retries_absence = max(self._retry_s, timeout_s), True
@@ -194,7 +194,7 @@ class PagedI2c:
         self._proven = False
 
     def _select(self, page: Page, bank: int) -> None:
-        """Select the page that bytes 128 to 255 show, and verify the selection."""
+        """Make bytes 128 to 255 show this page, and verify the selection."""
         if page is None:
             return
         requested = (bank, page)
@@ -251,7 +251,6 @@ class PagedI2c:
             self._clock.sleep(self._hold_off_s)
 
     def _repeat(self, label: str, access: Callable[[], _T]) -> _T:
-        """Repeat an access until the module acknowledges or the deadline is reached."""
         # Behind a bridge, a module that is busy for long looks absent.
         silent = (NotRespondingError, ModuleAbsentError) if self._retries_absence else (NotRespondingError,)
         try:
@@ -264,11 +263,6 @@ class PagedI2c:
                 hint="Check that a module is plugged in and powered, and that no other program uses the bus.",
             ) from error
         except LinkError as error:
-            raise _with_address(error, self._device, self.name) from None
-
-
-def _with_address(error: LumionError, device: str, address: str) -> LumionError:
-    """Add the device name and, if missing, the address to an error; return the error."""
-    error.device = device
-    error.address = error.address or address
-    return error
+            error.device = self._device
+            error.address = error.address or self.name
+            raise

@@ -55,7 +55,7 @@ class ModulePages(Protocol):
         """Lock the module for several accesses."""
 
     def retry_for(self, timeout_s: float) -> AbstractContextManager[None]:
-        """Repeat refused accesses in a ``with`` block for up to this time, for example while a CDB command runs."""
+        """Repeat refused accesses in a ``with`` block for up to ``timeout_s``, for example while a CDB command runs."""
 
     def forget(self) -> None:
         """Forget all cached state of the module, for example after a reset."""
@@ -85,7 +85,7 @@ def check_range(page: Page, byte: int, length: int, bank: int) -> None:
 
 
 def check_write(page: Page, byte: int, data: bytes, bank: int, longest: int = MAX_WRITE_BYTES) -> None:
-    """Raise ``ConfigError`` if a write is too long for one transaction or out of range."""
+    """Raise ``ConfigError`` if a write is longer than ``longest`` bytes or out of range."""
     check_range(page, byte, len(data), bank)
     if len(data) > longest:
         raise ConfigError(

@@ -38,7 +38,7 @@ _BITS_PER_UART_BYTE = 10
 _I2C_BYTE_S = 9 / 100e3  # at 100 kHz, the slowest bus speed in use
 _RETRY_PERIOD_S = 0.002
 _NO_DATA_S = 0.1
-"""Wait for data beyond the transmission time; after that, a read was probably refused and its status is queried.
+"""Time to wait for data after the transmission time. If none arrives, the status tells whether the read was refused.
 
 The result does not depend on this time: data that arrives later, on a busy host, is still found before its status.
 """
@@ -110,7 +110,7 @@ class Sc18im700(Conversation):
             )
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks within rows of 8 addresses; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data`` in chunks that do not cross a multiple of 8; raises the errors of ``RegisterAccess.read``."""
         _check_range(device, offset, len(data))
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
@@ -171,8 +171,8 @@ class Sc18im700(Conversation):
     def _await_write_cycle(self, device: int, offset: int, label: str) -> None:
         """Wait until the module acknowledges again after storing a write (SFF-8472, up to 80 ms).
 
-        It polls with a write of the offset alone, so that a busy module is recognized immediately; a read would wait
-        for bytes that never arrive.
+        Each poll writes only the offset, so that a busy module is recognized immediately; a read would wait for bytes
+        that never arrive.
         """
         self._repeat_until_ok(device, _START + bytes([device << 1, 1, offset]) + _STOP, label)
 

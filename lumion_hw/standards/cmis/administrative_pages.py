@@ -164,4 +164,3 @@ PAGE_04H: tuple[Field, ...] = (
     ),
     Field("page_04h_checksum", 0x04, 255, support=_TUNABLE),
 )
-"""Fields of page 04h."""

@@ -1,6 +1,6 @@
-"""CMIS page 01h: supported functions of the module and their longest durations.
+"""CMIS page 01h: supported functions of the module, and how long its actions take at most.
 
-A monitor, flag or control whose support bit is 0 is not supported; it does not read as 0.
+A monitor, flag or control whose support bit is 0 does not exist in the module: it is reported as missing, not as 0.
 """
 
 from __future__ import annotations

@@ -51,11 +51,10 @@ PAGE_9FH: tuple[Field, ...] = (
     _field("cdb_reply_check_code", 135, 1, Access.RWW),
     _field("cdb_payload", LPL_BYTE, MAX_LPL, Access.RWW, "command out, reply back"),
 )
-"""Fields of page 9Fh."""
 
 
 def check_code(header: bytes, payload: bytes = b"") -> int:
-    """Return the check code: FFh minus the sum of the bytes (9Fh:128-132 and payload, or a reply) modulo 256."""
+    """Return FFh minus the sum of all bytes modulo 256: a command's 9Fh:128-132 and payload, or a reply's payload."""
     return 0xFF - (sum(header) + sum(payload)) % 256
 
 
@@ -73,7 +72,7 @@ def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -
     Args:
         command: Command id, such as ``codes.CdbCommand.MODULE_FEATURES``.
         payload: Local payload, at most ``MAX_LPL`` bytes.
-        epl_length: Number of bytes of an extended payload that was written before.
+        epl_length: Number of bytes of the extended payload, which the host writes before the command.
 
     Raises:
         ValueError: The command, payload or length does not fit its field.
@@ -92,7 +91,7 @@ def command_is_intact(page: bytes) -> bool:
 
 
 def decode_reply(page: bytes) -> bytes:
-    """Return the reply's payload from the 128 bytes of page 9Fh.
+    """Return the payload of a reply in the 128 bytes of page 9Fh.
 
     Raises:
         ValueError: The length is impossible or the reply's check code is wrong.

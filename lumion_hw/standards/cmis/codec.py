@@ -12,14 +12,7 @@ from lumion_hw.standards import registers
 from lumion_hw.standards.cmis.codes import Quality
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Field, Page
 from lumion_hw.standards.cmis.vdm import Observable
-from lumion_hw.standards.registers import (
-    Checksum,
-    NumberFormat,
-    Value,
-    count_of,
-    decode,
-    f16_decode,
-)
+from lumion_hw.standards.registers import Checksum, NumberFormat, Value, decode, encode, f16_decode
 
 MIN_POWER_DBM = -40.0
 """Power of one count (0.1 µW) in dBm. A raw 0 is reported as this value with the quality ``below_range``."""
@@ -71,7 +64,7 @@ def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
 
 
 def optical_power(count: int) -> tuple[float, Quality]:
-    """Return power in dBm and its quality for counts of 0.1 µW: 0 is below range, and full scale is a lower bound."""
+    """Convert counts of 0.1 µW to dBm and a quality: a count of 0 is below range, and full scale is above range."""
     # log10(0) has no value. Return the power of one count and mark it, never -inf (docs/transponders.md).
     if count <= 0:
         return MIN_POWER_DBM, Quality.BELOW_RANGE
@@ -80,12 +73,12 @@ def optical_power(count: int) -> tuple[float, Quality]:
 
 
 def optical_power_count(power_dbm: float) -> int:
-    """Return a power in counts of 0.1 µW as in a module's register: 0 for less than half a count, at most FFFFh."""
+    """Convert a power to whole counts of 0.1 µW, as in a module's register: at most FFFFh."""
     return min(_POWER_FULL_SCALE, round(math.pow(10.0, min(power_dbm, 20.0) / 10.0) * 1e4))
 
 
 MULTIPLIERS: Mapping[str, Mapping[int, int]] = MappingProxyType({"bias_scale": MappingProxyType({0: 1, 1: 2, 2: 4})})
-"""Factors that multiply a field's scale, by the code in the field's ``multiplier`` field; other codes are reserved."""
+"""Factor by which a field's scale is multiplied: by name in ``Field.multiplier``, then by code in that register."""
 
 
 def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
@@ -110,10 +103,10 @@ TEC_PERCENT = Fraction(100, 32767)
 
 
 def aux_monitor(count: int, meaning: str) -> float:
-    """Return the value of an auxiliary monitor. ``meaning`` is ``tec`` (%), ``temperature`` (degC) or ``supply`` (V).
+    """Return the value of an auxiliary monitor: ``tec`` in %, ``temperature`` in degC, ``supply`` in V.
 
     Raises:
-        ValueError: ``meaning`` has another value.
+        ValueError: ``meaning`` is not one of these names.
     """
     scales = {"tec": TEC_PERCENT, "temperature": Fraction(1, 256), "supply": Fraction(1, 10_000)}
     if meaning not in scales:
@@ -137,7 +130,7 @@ def duration_code(seconds: float) -> int:
 
 
 SMF_MULTIPLIER_2_SINCE = (5, 3)
-"""CMIS revision from which code 3 in 01h:132.7-6 refers to the multiplier in 01h:137.7-6; it was reserved before."""
+"""First CMIS revision in which code 3 in 01h:132.7-6 refers to 01h:137.7-6; earlier revisions reserve code 3."""
 
 
 def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -> float | None:
@@ -157,7 +150,7 @@ def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -
 
 
 def cable_length_m(multiplier: int, base: int) -> float:
-    """Return a cable's length from ``base`` and a multiplier code (0.1, 1, 10, 100 m); 0 for a separable module."""
+    """Return a cable's length in m: ``base`` in units of 0.1, 1, 10 or 100 m (code 0 to 3); 0 if detachable."""
     return float(base * (Fraction(1, 10), Fraction(1), Fraction(10), Fraction(100))[multiplier])
 
 
@@ -166,10 +159,10 @@ EPL_PAGES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 8, 6: 12, 7: 16}
 
 
 def cdb_busy_s(byte_165: int, byte_166: int) -> float:
-    """Return the longest time a CDB command keeps the module busy, from 01h:165 and 01h:166.
+    """Return the longest time in s for which a CDB command keeps the module busy, from 01h:165 and 01h:166.
 
-    Revisions of the standard disagree about the short form of the time, with X from the register: min(80, X) or 80 -
-    min(80, X) ms. The longer time is returned, so that a deadline is never too short.
+    Revisions of the standard disagree about times below 80 ms: register value X means X ms or (80 - X) ms. The longer
+    time is returned, so that a deadline is never too short.
     """
     if byte_166 & 0x80:
         return max(1, byte_165 & 0x1F) * 0.160
@@ -178,7 +171,7 @@ def cdb_busy_s(byte_165: int, byte_166: int) -> float:
 
 
 def vdm_value(observable: Observable, data: bytes) -> float:
-    """Return a VDM sample or threshold in ``observable.unit``. Raises ``ValueError`` unless there are two bytes."""
+    """Return a VDM sample or threshold in ``observable.unit``. Raises ``ValueError`` unless ``data`` has two bytes."""
     if len(data) != 2:
         raise ValueError(f"a VDM sample has 2 bytes, not {len(data)}")
     if observable.kind is NumberFormat.F16:
@@ -191,15 +184,12 @@ def encode_vdm_value(observable: Observable, value: float) -> bytes:
 
     Raises:
         LimitError: The value does not fit the observable's format.
-        ValueError: The value is not a number.
+        ValueError: The value is NaN.
     """
     field = Field(
         observable.name, None, 0, length=2, kind=observable.kind, scale=observable.scale, unit=observable.unit
     )
-    count = count_of(field, value)
-    if isinstance(count, bytes):
-        raise ValueError(f"{observable.name} is not a number")
-    return count.to_bytes(2, "big", signed=observable.kind is NumberFormat.INT)
+    return encode(field, value)
 
 
 def q_db(ber: float) -> float:

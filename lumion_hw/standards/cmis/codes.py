@@ -87,7 +87,7 @@ class MediaType(enum.IntEnum):
 
 
 class AutoCommissioning(enum.IntEnum):
-    """Parts that a ``SteppedConfigOnly`` module commissions by itself, 00h:2.1-0 (CMIS 5.3 and later)."""
+    """How a ``SteppedConfigOnly`` module commissions lanes by itself, 00h:2.1-0 (CMIS 5.3 and later)."""
 
     NONE = 0
     REGULAR = 1

@@ -1,7 +1,6 @@
 """C-CMIS pages of coherent modules, bank 0, media lane 1: FEC counters (34h), link performance (35h), flags (33h).
 
-Pages 34h and 35h are known from two sources. Of the other pages, known from one source, only the certain fields are
-listed.
+Two public sources confirm pages 34h and 35h. The other pages have one source, so only their certain fields are listed.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lumion_hw.standards.cmis.fields import Certainty, Field, bit
+from lumion_hw.standards.cmis.fields import LIMITS, Certainty, Field, bit
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 COHERENT = "coherent"
@@ -24,7 +23,7 @@ _HUNDREDTH = Fraction(1, 100)
 
 @dataclass(frozen=True)
 class LinkQuantityField:
-    """A quantity of page 35h with average, minimum and maximum over the interval.
+    """A quantity of page 35h: its average, minimum and maximum over the module's measurement interval.
 
     Attributes:
         name: Name; fields are ``pm_<name>_avg``, ``_min`` and ``_max``.
@@ -100,7 +99,7 @@ FEC_COUNTERS: tuple[tuple[str, int, int], ...] = (
     ("uncorrectable_frames_min", 180, 4),
     ("uncorrectable_frames_max", 184, 4),
 )
-"""Counters of page 34h (media) and 3Ah (host): name, address, bytes. Minimum and maximum are those of sub-intervals."""
+"""Counters of page 34h (media) and 3Ah (host): name, address, bytes. Minimum and maximum compare sub-intervals."""
 
 
 def _fec_fields(prefix: str, page: int, certainty: Certainty) -> tuple[Field, ...]:
@@ -131,7 +130,7 @@ def _rx_power_thresholds(prefix: str, byte: int) -> tuple[Field, ...]:
             support=COHERENT,
             certainty=_CHECK,
         )
-        for index, limit in enumerate(("high_alarm", "low_alarm", "high_warning", "low_warning"))
+        for index, limit in enumerate(LIMITS)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from lumion_hw.standards.cmis.fields import LANES, Certainty, Field, bit, lane_bits
+from lumion_hw.standards.cmis.fields import LANES, Certainty, Field, FieldOptions, bit, lane_bits
 from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
@@ -81,27 +81,14 @@ DIAGNOSTIC_FLAGS = (
 """Lane flags, in the order of their bytes 14h:134-139 and of their masks 13h:208-213."""
 
 
-def _diagnostic_flags(suffix: str, page: int, byte: int, access: Access, certainty: Certainty) -> tuple[Field, ...]:
+def _diagnostic_flags(
+    suffix: str, page: int, byte: int, access: Access, certainty: Certainty = Certainty.TWO_SOURCES
+) -> tuple[Field, ...]:
+    options = FieldOptions(access=access, support=_DIAGNOSTICS, certainty=certainty)
     return (
-        bit(
-            f"reference_clock_lost_{suffix}",
-            page,
-            byte,
-            7,
-            access=access,
-            support=_DIAGNOSTICS,
-            certainty=certainty,
-        ),
+        bit(f"reference_clock_lost_{suffix}", page, byte, 7, **options),
         *(
-            lane_bits(
-                f"{name}_{suffix}",
-                page,
-                byte + 2 + offset,
-                of,
-                access=access,
-                support=_DIAGNOSTICS,
-                certainty=certainty,
-            )
+            lane_bits(f"{name}_{suffix}", page, byte + 2 + offset, of, **options)
             for offset, (name, of) in enumerate(DIAGNOSTIC_FLAGS)
         ),
     )
@@ -159,7 +146,6 @@ PAGE_13H: tuple[Field, ...] = (
         certainty=_CHECK,
     ),
 )
-"""Fields of page 13h."""
 
 VIEW_BER = "selector 01h or 11h"
 """Selector codes for which 14h:192-255 contains bit error ratios."""
@@ -225,7 +211,7 @@ PAGE_14H: tuple[Field, ...] = (
         support=_DIAGNOSTICS,
         note="results follow 10 to 200 ms later",
     ),
-    *_diagnostic_flags("flag", _RESULTS, 132, Access.COR, Certainty.TWO_SOURCES),
+    *_diagnostic_flags("flag", _RESULTS, 132, Access.COR),
     _ber("host_ber", 192, HOST),
     _ber("media_ber", 208, MEDIA),
     _snr("host", 208, HOST),
@@ -233,4 +219,3 @@ PAGE_14H: tuple[Field, ...] = (
     _counter("error_count", 192),
     _counter("bit_count", 200, "bit 0: pattern synchronisation was lost"),
 )
-"""Fields of page 14h."""

@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypedDict, Unpack
 
 from lumion_hw.standards.registers import Access, Array, NumberFormat, Register
 
@@ -48,7 +49,7 @@ class Field(Register):
     Attributes:
         codes: Name of the table in ``codes.TABLES`` that explains the values of an ``ENUM`` field.
         multiplier: Name of the advertising field whose code selects a factor for the scale from ``codec.MULTIPLIERS``.
-        support: Name of an advertising field, which is not 0 if the module has this field, or of a condition in
+        support: Name of the advertising field that is not 0 if the module has this field, or name of a condition in
             ``index.CONDITIONS``.
         certainty: How certain the address and meaning of the field are.
         view: Condition under which shared bytes have this meaning; only fields with different ``view`` may share bytes.
@@ -103,45 +104,23 @@ class Field(Register):
         return f"{page:02X}h:{span[0]}{last}{bits}"
 
 
-def bit(
-    name: str,
-    page: Page,
-    byte: int,
-    number: int,
-    *,
-    access: Access = Access.RO,
-    support: str = "",
-    certainty: Certainty = Certainty.TWO_SOURCES,
-    note: str = "",
-) -> Field:
+class FieldOptions(TypedDict, total=False):
+    """Optional attributes of a :class:`Field` that :func:`bit` and :func:`lane_bits` pass on."""
+
+    access: Access
+    support: str
+    certainty: Certainty
+    note: str
+
+
+def bit(name: str, page: Page, byte: int, number: int, **options: Unpack[FieldOptions]) -> Field:
     """Return the description of a field of one bit."""
-    return Field(
-        name,
-        page,
-        byte,
-        (number, number),
-        kind=NumberFormat.BOOL,
-        access=access,
-        support=support,
-        certainty=certainty,
-        note=note,
-    )
+    return Field(name, page, byte, (number, number), kind=NumberFormat.BOOL, **options)
 
 
-def lane_bits(
-    name: str,
-    page: Page,
-    byte: int,
-    of: str,
-    *,
-    access: Access = Access.RO,
-    support: str = "",
-    certainty: Certainty = Certainty.TWO_SOURCES,
-    note: str = "",
-) -> Field:
+def lane_bits(name: str, page: Page, byte: int, of: str, **options: Unpack[FieldOptions]) -> Field:
     """Return the description of a field with one bit per lane in one byte, bit 0 for lane 1."""
-    first = bit(name, page, byte, 0, access=access, support=support, certainty=certainty, note=note)
-    return replace(first, array=Array(of, LANES, 1))
+    return replace(bit(name, page, byte, 0, **options), array=Array(of, LANES, 1))
 
 
 LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
@@ -149,26 +128,10 @@ LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 
 
 def limit_flags(
-    prefix: str,
-    suffix: str,
-    page: Page,
-    byte: int,
-    first_bit: int,
-    access: Access,
-    *,
-    support: str = "",
-    certainty: Certainty = Certainty.TWO_SOURCES,
+    prefix: str, suffix: str, page: Page, byte: int, first_bit: int, **options: Unpack[FieldOptions]
 ) -> tuple[Field, ...]:
     """Return the four flags or masks of one module monitor, from ``first_bit`` upwards in the order of ``LIMITS``."""
     return tuple(
-        bit(
-            f"{prefix}_{limit}_{suffix}",
-            page,
-            byte,
-            first_bit + offset,
-            access=access,
-            support=support,
-            certainty=certainty,
-        )
+        bit(f"{prefix}_{limit}_{suffix}", page, byte, first_bit + offset, **options)
         for offset, limit in enumerate(LIMITS)
     )

@@ -158,12 +158,12 @@ def encode_start(n_bytes: int, beginning: bytes) -> bytes:
 
 
 def encode_address(offset: int) -> bytes:
-    """Return the address of a block, counted from the end of the bytes in the start command."""
+    """Return a block's address as four bytes; addresses count from the end of the bytes in the start command."""
     return offset.to_bytes(4, "big")
 
 
 def encode_run(*, inactive: bool, hitless: bool, delay_ms: int) -> bytes:
-    """Return the payload of command 0109h (run image): image, kind of restart, and delay before the restart."""
+    """Return the payload of command 0109h (run image): which image, kind of restart, and delay before the restart."""
     return bytes([0, (0 if inactive else 2) + hitless]) + delay_ms.to_bytes(2, "big")
 
 

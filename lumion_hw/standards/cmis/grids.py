@@ -22,7 +22,7 @@ ANCHOR_MHZ = 193_100_000
 
 @dataclass(frozen=True)
 class GridRule:
-    """Numbering of a grid's channels: frequency = ``ANCHOR_MHZ`` + (n + ``offset``) * ``unit_mhz``.
+    """Numbering of a grid's channels. Channel n has the frequency ``ANCHOR_MHZ`` + (n + ``offset``) * ``unit_mhz``.
 
     Attributes:
         unit_mhz: Frequency difference between consecutive channel numbers.

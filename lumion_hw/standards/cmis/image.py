@@ -19,7 +19,6 @@ from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 Half = tuple[int, Page]
 """One half of the 256 addressable bytes, by bank and page (``None`` for the lower memory)."""
 LOWER: Half = (0, None)
-"""The lower memory."""
 _MAX_PAGE = 0xFF
 _PAGE_KEY = re.compile(r"(?:([0-9]{1,2})[:/])?([0-9A-Fa-f]{1,2})h?")
 _HINT = "A dump is JSON with 'lower' and 'pages' in hexadecimal, or a raw image of at least 128 bytes."
@@ -169,11 +168,11 @@ def _bytes_after(half: Half, n_known: int) -> frozenset[int]:
 
 def _unread(table: object, source: str) -> dict[Half, frozenset[int]]:
     if not isinstance(table, dict):
-        raise ConfigError(f"{source or 'dump'}: 'unread' must be a JSON object of bytes", hint=_HINT)
+        raise ConfigError(f"{source or 'dump'}: 'unread' must be a JSON object of byte numbers by page", hint=_HINT)
     unknown = {}
     for key, numbers in table.items():
         if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
-            raise ConfigError(f"{source or 'dump'}: 'unread' of {key!r} must be a list of bytes", hint=_HINT)
+            raise ConfigError(f"{source or 'dump'}: 'unread' of {key!r} must be a list of byte numbers", hint=_HINT)
         unknown[LOWER if key == "lower" else _half(key, source)] = frozenset(numbers)
     return unknown
 

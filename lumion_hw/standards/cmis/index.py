@@ -37,7 +37,6 @@ ALL_FIELDS: tuple[Field, ...] = (
 """All fields in the order of the pages."""
 
 FIELDS: Mapping[str, Field] = MappingProxyType({field.name: field for field in ALL_FIELDS})
-"""All fields by name."""
 
 PAGES: tuple[Page, ...] = tuple(dict.fromkeys(field.page for field in ALL_FIELDS))
 """Pages that have fields, in order; ``None`` is the lower memory."""
@@ -135,14 +134,14 @@ def byte_access(page: Page) -> ByteAccess:
 
 @cache
 def flag_bytes(page: Page) -> frozenset[int]:
-    """Return the bytes (0 to 255) of a page that clear flags when they are read, with reserved bytes between them."""
+    """Return the numbers (0 to 255) of the bytes that clear flags when read, and of the reserved bytes among them."""
     first = 0 if page is None else HALF_BYTES
     known = frozenset(first + offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
     return known | _RESERVED_FLAGS.get(page, frozenset())
 
 
 def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:
-    """Yield the parts of a block that can be read without clearing a flag, in order."""
+    """Split a block of a page into the ranges that can be read without clearing a flag, in order."""
     # Reserved bytes among the flags count as flags, because a newer revision can have one there.
     flags = flag_bytes(page)
     start = first

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
+from typing import Unpack
 
 from lumion_hw.standards.cmis.administrative_pages import PER_0_01_DBM, PER_0_1_UW, PER_2_UA
-from lumion_hw.standards.cmis.fields import LANES, LIMITS, Certainty, Field, lane_bits
+from lumion_hw.standards.cmis.fields import LANES, LIMITS, Certainty, Field, FieldOptions, bit, lane_bits
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 HOST = "host lane"
@@ -142,7 +144,6 @@ PAGE_10H: tuple[Field, ...] = (
     *_staged_set(1, 178),
     *_lane_flags("mask", _CONTROL, 213, _RW),
 )
-"""Fields of page 10h."""
 
 
 def _lane_monitor(name: str, byte: int, scale: Fraction, unit: str, note: str = "", multiplier: str = "") -> Field:
@@ -200,7 +201,6 @@ PAGE_11H: tuple[Field, ...] = (
     *_mapping("tx", 240),
     *_mapping("rx", 248),
 )
-"""Fields of page 11h."""
 
 TUNING_FLAGS = (
     "tuning_complete",
@@ -216,18 +216,13 @@ _BY_BYTE = Array(MEDIA, LANES, 8)
 _BY_WORD = Array(MEDIA, LANES, 16)
 
 
+def _tuning_bit(name: str, byte: int, number: int, **options: Unpack[FieldOptions]) -> Field:
+    return replace(bit(name, _TUNING, byte, number, **options), array=_BY_BYTE)
+
+
 def _tuning_bits(suffix: str, byte: int, access: Access) -> tuple[Field, ...]:
     return tuple(
-        Field(
-            f"{name}_{suffix}",
-            _TUNING,
-            byte,
-            (number, number),
-            kind=NumberFormat.BOOL,
-            access=access,
-            array=_BY_BYTE,
-            support=_TUNABLE,
-        )
+        _tuning_bit(f"{name}_{suffix}", byte, number, access=access, support=_TUNABLE)
         for number, name in enumerate(TUNING_FLAGS)
     )
 
@@ -244,16 +239,7 @@ PAGE_12H: tuple[Field, ...] = (
         array=_BY_BYTE,
         support=_TUNABLE,
     ),
-    Field(
-        "fine_tuning_enable",
-        _TUNING,
-        128,
-        (0, 0),
-        kind=NumberFormat.BOOL,
-        access=_RW,
-        array=_BY_BYTE,
-        support="fine_tuning_supported",
-    ),
+    _tuning_bit("fine_tuning_enable", 128, 0, access=_RW, support="fine_tuning_supported"),
     Field("channel", _TUNING, 136, length=2, kind=NumberFormat.INT, access=_RW, array=_BY_WORD, support=_TUNABLE),
     Field(
         "fine_tuning_offset",
@@ -279,19 +265,11 @@ PAGE_12H: tuple[Field, ...] = (
         array=_BY_WORD,
         support="programmable_power_supported",
     ),
-    Field("tuning_in_progress", _TUNING, 222, (1, 1), kind=NumberFormat.BOOL, array=_BY_BYTE, support=_TUNABLE),
-    Field(
-        "wavelength_unlocked",
-        _TUNING,
-        222,
-        (0, 0),
-        kind=NumberFormat.BOOL,
-        array=_BY_BYTE,
-        support=_TUNABLE,
-        note="present state; wavelength_unlocked_flag is latched",
+    _tuning_bit("tuning_in_progress", 222, 1, support=_TUNABLE),
+    _tuning_bit(
+        "wavelength_unlocked", 222, 0, support=_TUNABLE, note="present state; wavelength_unlocked_flag is latched"
     ),
     lane_bits("tuning_flag_summary", _TUNING, 230, MEDIA, support=_TUNABLE),
     *_tuning_bits("flag", 231, Access.COR),
     *_tuning_bits("mask", 239, _RW),
 )
-"""Fields of page 12h."""

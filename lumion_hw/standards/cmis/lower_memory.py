@@ -50,7 +50,7 @@ def _monitor_bits(suffix: str, first_byte: int, access: Access) -> tuple[Field, 
         field
         for name, offset, low in _MONITORS
         for field in limit_flags(
-            name, suffix, _L, first_byte + offset, low, access, support=f"{name}_monitor_supported"
+            name, suffix, _L, first_byte + offset, low, access=access, support=f"{name}_monitor_supported"
         )
     )
 
@@ -107,32 +107,17 @@ LOWER_MEMORY: tuple[Field, ...] = (
         support="temperature_monitor_supported",
     ),
     Field("supply", _L, 16, length=2, scale=PER_100_UV, unit="V", support="supply_monitor_supported"),
-    Field(
-        "aux1",
-        _L,
-        18,
-        length=2,
-        kind=NumberFormat.INT,
-        support="aux1_monitor_supported",
-        note="meaning from aux1_is_tec_current",
-    ),
-    Field(
-        "aux2",
-        _L,
-        20,
-        length=2,
-        kind=NumberFormat.INT,
-        support="aux2_monitor_supported",
-        note="meaning from aux2_is_tec_current",
-    ),
-    Field(
-        "aux3",
-        _L,
-        22,
-        length=2,
-        kind=NumberFormat.INT,
-        support="aux3_monitor_supported",
-        note="meaning from aux3_is_supply_2",
+    *(
+        Field(
+            f"aux{number}",
+            _L,
+            16 + 2 * number,
+            length=2,
+            kind=NumberFormat.INT,
+            support=f"aux{number}_monitor_supported",
+            note=f"meaning from aux{number}_is_{quantity}",
+        )
+        for number, quantity in enumerate(("tec_current", "tec_current", "supply_2"), 1)
     ),
     Field("custom_monitor", _L, 24, length=2, kind=NumberFormat.BYTES, support="custom_monitor_supported"),
     bit("bank_broadcast", _L, 26, 7, access=Access.RW, support="bank_broadcast_supported"),

@@ -15,7 +15,6 @@ from lumion_hw.standards.cmis.fields import LIMITS, Certainty, Field, bit
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 GROUPS = 4
-"""Number of groups of instances."""
 INSTANCES = 64
 """Number of instances in a group."""
 THRESHOLD_SETS = 16
@@ -144,7 +143,6 @@ MODULE_RESOURCE = 16
 """Value of ``Descriptor.lane`` for an observable of the module as a whole."""
 
 OBSERVABLES_BY_NAME: Mapping[str, Observable] = MappingProxyType({item.name: item for item in OBSERVABLES.values()})
-"""All observables by name."""
 
 
 @dataclass(frozen=True)
@@ -175,41 +173,19 @@ def encode_descriptor(descriptor: Descriptor) -> bytes:
     return bytes([descriptor.threshold_set << 4 | (descriptor.lane - 1), descriptor.code])
 
 
+def _two_bytes(name: str, page: int, byte: int, array: Array, note: str) -> Field:
+    return Field(name, page, byte, length=2, kind=NumberFormat.BYTES, array=array, support=_VDM, note=note)
+
+
 def _group_fields(group: int) -> tuple[Field, ...]:
     instances = Array("instance", INSTANCES, 16, 0)
     sets = Array("threshold set", THRESHOLD_SETS, 64, 0)
+    note = "in the format of the observable"
     return (
-        Field(
-            f"vdm_{group}_descriptor",
-            DESCRIPTOR_PAGE + group,
-            128,
-            length=2,
-            kind=NumberFormat.BYTES,
-            array=instances,
-            support=_VDM,
-            note="decode_descriptor",
-        ),
-        Field(
-            f"vdm_{group}_sample",
-            SAMPLE_PAGE + group,
-            128,
-            length=2,
-            kind=NumberFormat.BYTES,
-            array=instances,
-            support=_VDM,
-            note="codec.vdm_value",
-        ),
+        _two_bytes(f"vdm_{group}_descriptor", DESCRIPTOR_PAGE + group, 128, instances, "decode_descriptor"),
+        _two_bytes(f"vdm_{group}_sample", SAMPLE_PAGE + group, 128, instances, "codec.vdm_value"),
         *(
-            Field(
-                f"vdm_{group}_{limit}_threshold",
-                THRESHOLD_PAGE + group,
-                128 + 2 * offset,
-                length=2,
-                kind=NumberFormat.BYTES,
-                array=sets,
-                support=_VDM,
-                note="in the format of the observable",
-            )
+            _two_bytes(f"vdm_{group}_{limit}_threshold", THRESHOLD_PAGE + group, 128 + 2 * offset, sets, note)
             for offset, limit in enumerate(LIMITS)
         ),
     )

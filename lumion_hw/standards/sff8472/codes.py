@@ -137,7 +137,7 @@ EXTENDED_COMPLIANCE: Mapping[int, str] = MappingProxyType(
 
 
 def technologies(memory: bytes) -> tuple[str, ...]:
-    """Return the type of the module in the memory A0h: transceiver codes and extended compliance."""
+    """Return the names of a module's technologies in memory A0h: transceiver codes, then extended compliance."""
     names = [name for (byte, bit), name in TRANSCEIVER_CODES.items() if memory[byte] >> bit & 1]
     extended = EXTENDED_COMPLIANCE.get(memory[36])
     return (*names, extended) if extended else tuple(names)
@@ -147,7 +147,7 @@ _COPPER_CONNECTORS = frozenset({0x21, 0x22})
 
 
 def is_copper(memory: bytes) -> bool:
-    """Return whether the memory A0h belongs to a cable or to a module for copper.
+    """Return whether the memory A0h describes a copper cable or a module for copper.
 
     For copper, byte 18 is in metres instead of tens of metres, and bytes 60 to 62 are not a wavelength.
     """

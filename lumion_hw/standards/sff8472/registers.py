@@ -14,7 +14,7 @@ from lumion_hw.standards.registers import Access, Checksum, NumberFormat, Regist
 A0H = 0x50
 """7-bit I2C address of the identity memory (8-bit form A0h)."""
 A2H = 0x51
-"""7-bit I2C address of the diagnostic memory (8-bit form A2h); answers only if ``ddm_implemented``."""
+"""7-bit I2C address of the diagnostic memory (8-bit form A2h), which exists only if ``ddm_implemented`` is set."""
 MEMORY_SIZE = 256
 """Bytes addressed in each device."""
 
@@ -150,7 +150,6 @@ _LIVE: tuple[SfpField, ...] = (
 """A2h monitors, status, control and flags, Tables 9-11 to 9-14."""
 
 FIELDS: dict[str, SfpField] = {field.name: field for field in (*_IDENTITY, *_FACTORY_DATA, *_LIVE)}
-"""All fields by name."""
 
 BITS: dict[str, SfpField] = {
     bit.name: bit
@@ -201,7 +200,6 @@ BITS: dict[str, SfpField] = {
         _bit("power_level_select", A2H, 118, 0),
     )
 }
-"""All named bits by name."""
 
 FLAG_BITS: dict[str, int] = {
     "temperature_high": 15,

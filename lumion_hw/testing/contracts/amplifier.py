@@ -74,7 +74,7 @@ class OpticalAmplifierContract(DeviceContract):
     def test_a_mode_changed_by_another_session_is_reported(
         self, driver: OpticalAmplifier, change_mode: Callable[[], None], name: str
     ) -> None:
-        """After another session changed the mode, ``settings`` shows the mode and the next set works, or they fail."""
+        """After another session changed the mode, ``settings`` shows it and a new value takes effect, or both fail."""
         limits = getattr(driver.limits(), name)
         if limits is None:
             return

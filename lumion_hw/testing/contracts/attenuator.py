@@ -62,10 +62,7 @@ class VariableAttenuatorContract(DeviceContract):
     @pytest.fixture
     def measured_attenuation_db(self) -> Callable[[int], float | None]:
         """A function that measures the attenuation of a channel in dB; ``None`` while the channel blocks the light."""
-        skip_without_fixture(
-            "measured_attenuation_db",
-            "a function that measures the attenuation of a channel in dB, None while it blocks",
-        )
+        skip_without_fixture("measured_attenuation_db", "a function that measures attenuation (dB), None if blocked")
 
     @pytest.fixture
     def change_offset(self) -> Callable[[int], None]:
@@ -75,9 +72,7 @@ class VariableAttenuatorContract(DeviceContract):
     @pytest.fixture
     def change_wavelength(self) -> Callable[[int], None]:
         """A function by which another session changes the wavelength of a channel."""
-        skip_without_fixture(
-            "change_wavelength", "a function by which another session changes the wavelength of a channel"
-        )
+        skip_without_fixture("change_wavelength", "a function by which another session sets a channel's wavelength")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
@@ -107,7 +102,7 @@ class VariableAttenuatorContract(DeviceContract):
     def test_a_wavelength_changed_by_another_session_is_reported_and_set_again(
         self, driver: VariableAttenuator, change_wavelength: Callable[[int], None]
     ) -> None:
-        """``settings`` shows another session's wavelength; the next set restores the driver's wavelength or fails."""
+        """``settings`` shows another session's wavelength; setting an attenuation restores the driver's, or fails."""
         low_high_nm = driver.limits(1).wavelength_nm
         if low_high_nm is None:  # this attenuator has no wavelength setting
             return
@@ -132,7 +127,7 @@ class VariableAttenuatorContract(DeviceContract):
         measured_attenuation_db: Callable[[int], float | None],
         clock: Clock,
     ) -> None:
-        """After a reset by another session the settings are correct, and a set takes effect; errors are allowed."""
+        """After a reset by another session the settings are correct, and a new one takes effect; errors are allowed."""
         wanted_db = value_in_range(driver.limits(1).attenuation_db, 0.6)
         driver.set_attenuation_db(1, wanted_db)
         driver.enable(1)
@@ -191,7 +186,7 @@ class VariableAttenuatorContract(DeviceContract):
     def test_the_light_has_followed_when_a_set_returns(
         self, driver: VariableAttenuator, measured_attenuation_db: Callable[[int], float | None]
     ) -> None:
-        """A set returns only when the light has followed, for rising and falling attenuation."""
+        """Setting an attenuation, higher or lower, returns only after the light has followed."""
         driver.enable(1)
         for fraction in (0.1, 0.8, 0.2):
             wanted_db = value_in_range(driver.limits(1).attenuation_db, fraction)

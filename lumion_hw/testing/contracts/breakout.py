@@ -47,9 +47,7 @@ class BreakoutTransponderContract(DeviceContract):
     @pytest.fixture
     def launched_w(self) -> Callable[[int], float]:
         """A function that measures the launch power, in watts, of the data path whose first host lane is given."""
-        skip_without_fixture(
-            "launched_w", "a function that measures the launch power in watts of the path of a host lane"
-        )
+        skip_without_fixture("launched_w", "a function that returns the launch power (W) of the path of a host lane")
 
     @pytest.fixture
     def first_lanes(self, driver: BreakoutTransponder) -> tuple[int, ...]:

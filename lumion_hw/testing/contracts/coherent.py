@@ -19,7 +19,7 @@ _GONE = (LockStage.ABSENT, LockStage.NOT_RESPONDING)
 
 
 class CoherentTransponderContract(TransponderContract):
-    """Contract tests for :class:`~lumion_hw.interfaces.CoherentTransponder`, including those of every transponder.
+    """Contract tests for :class:`~lumion_hw.interfaces.CoherentTransponder`, with those for every transponder.
 
     Fixtures are those of :class:`TransponderContract`. At :attr:`bright_dbm`, the light that ``receive_dbm`` sets must
     be a signal to which the receiver locks. Override :attr:`calls` if the laser cannot emit at 193.1 THz or -8 dBm.
@@ -46,7 +46,7 @@ class CoherentTransponderContract(TransponderContract):
 
     @pytest.fixture
     def driver(self) -> CoherentTransponder:
-        """An open driver of a module whose data path is active; receivers report only then."""
+        """An open driver of a module whose data path is active, because receivers report nothing otherwise."""
         fail_without_fixture("driver", "an open CoherentTransponder that has been enabled, closed again after the test")
 
     # -- capabilities

@@ -167,7 +167,7 @@ class DeviceContract:
     def hold_replies(self) -> Callable[[bool], None]:
         """A function that holds back all replies (``True``) and then delivers them late (``False``)."""
         skip_without_fixture(
-            "hold_replies", "a function that holds back all replies (True) and then delivers them late (False)"
+            "hold_replies", "a function that withholds all replies (True), then delivers them late (False)"
         )
 
     @pytest.fixture

@@ -76,16 +76,12 @@ class MeshControllerContract(MeshStreamContract):
     @pytest.fixture
     def driven_ma(self) -> Callable[[], NDArray[np.float64]]:
         """A function that returns the actual output currents in mA, shape ``(n_heaters,)``, without the driver."""
-        skip_without_fixture(
-            "driven_ma", "a function that returns the actual output currents, measured without the driver"
-        )
+        skip_without_fixture("driven_ma", "a function that measures the actual output currents without the driver")
 
     @pytest.fixture
     def output_history_ma(self) -> Callable[[], list[NDArray[np.float64]]]:
         """A function that returns all heater current tables since its last call, in order, without using the driver."""
-        skip_without_fixture(
-            "output_history_ma", "a function that returns all tables that were active since its last call"
-        )
+        skip_without_fixture("output_history_ma", "a function that returns all tables driven since its last call")
 
     @pytest.fixture
     def saturate(self) -> Callable[[], int]:
@@ -216,10 +212,7 @@ class MeshControllerContract(MeshStreamContract):
             )
 
     def test_what_is_programmed_is_driven(
-        self,
-        controller: MeshController,
-        limits: ControllerLimits,
-        driven_ma: Callable[[], NDArray[np.float64]],
+        self, controller: MeshController, limits: ControllerLimits, driven_ma: Callable[[], NDArray[np.float64]]
     ) -> None:
         """The outputs carry the programmed table when ``program`` returns."""
         table = allowed_table(limits)
@@ -404,10 +397,7 @@ class MeshControllerContract(MeshStreamContract):
         run_parallel(clock, program, read)
 
     def test_closing_brings_the_outputs_to_zero(
-        self,
-        controller: MeshController,
-        limits: ControllerLimits,
-        driven_ma: Callable[[], NDArray[np.float64]],
+        self, controller: MeshController, limits: ControllerLimits, driven_ma: Callable[[], NDArray[np.float64]]
     ) -> None:
         """``close`` switches all currents off."""
         controller.program(allowed_table(limits))

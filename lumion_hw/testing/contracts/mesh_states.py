@@ -25,6 +25,10 @@ _SHARED_ROUNDS = 5
 _SETTING: dict[int, PucState] = {0: "cross", 1: "bar"}
 
 
+ReadStates = Callable[[], Mapping[int, PucState]]
+"""A function that returns the actual state of every active unit cell."""
+
+
 class MeshStatesContract(DeviceContract):
     """Contract tests for :class:`~lumion_hw.interfaces.MeshStates`.
 
@@ -45,7 +49,7 @@ class MeshStatesContract(DeviceContract):
         fail_without_fixture("driver", "an open MeshStates, closed again after the test")
 
     @pytest.fixture
-    def actual_states(self) -> Callable[[], Mapping[int, PucState]]:
+    def actual_states(self) -> ReadStates:
         """A function that returns the actual state of every active unit cell, without using the driver."""
         skip_without_fixture("actual_states", "a function that returns the actual states, by unit cell")
 
@@ -56,9 +60,7 @@ class MeshStatesContract(DeviceContract):
         flags = (info.atomic, info.readback, info.watchdog)
         expect(all(isinstance(flag, bool) for flag in flags), f"a capability is not a boolean: {info}")
 
-    def test_a_configuration_replaces_the_previous_one(
-        self, driver: MeshStates, actual_states: Callable[[], Mapping[int, PucState]]
-    ) -> None:
+    def test_a_configuration_replaces_the_previous_one(self, driver: MeshStates, actual_states: ReadStates) -> None:
         """A configuration replaces the previous one completely; an empty one deactivates all cells."""
         last = driver.info.n_pucs - 1
         every: dict[int, PucState] = {puc: "bar" if puc % 3 else "cross" for puc in range(last + 1)}
@@ -80,9 +82,7 @@ class MeshStatesContract(DeviceContract):
             bool(sent.line) and sent.line != other.line, f"two different configurations were both sent as {sent.line!r}"
         )
 
-    def test_an_unknown_cell_is_rejected(
-        self, driver: MeshStates, actual_states: Callable[[], Mapping[int, PucState]]
-    ) -> None:
+    def test_an_unknown_cell_is_rejected(self, driver: MeshStates, actual_states: ReadStates) -> None:
         """One invalid cell number rejects the whole configuration."""
         driver.program_states(_SETTING)
         for puc in (-1, driver.info.n_pucs):
@@ -90,18 +90,14 @@ class MeshStatesContract(DeviceContract):
             expect_error(LimitError, f"unit cell {puc}", partial(driver.program_states, wrong))
         expect(dict(actual_states()) == _SETTING, "a rejected configuration changed cells")
 
-    def test_an_invalid_state_is_rejected(
-        self, driver: Any, actual_states: Callable[[], Mapping[int, PucState]]
-    ) -> None:
+    def test_an_invalid_state_is_rejected(self, driver: Any, actual_states: ReadStates) -> None:
         """A configuration with an invalid state or cell number is rejected; states are bar and cross."""
         driver.program_states(_SETTING)
         for wrong in ({0: "coupling"}, {0: "x"}, {0: None}, {0: 0.5}, {"0": "bar"}, {0.0: "bar"}, {True: "bar"}):
             expect_error(ConfigError, f"{wrong}", partial(driver.program_states, wrong))
         expect(dict(actual_states()) == _SETTING, "a rejected configuration changed cells")
 
-    def test_closing_leaves_the_cells_as_they_are(
-        self, driver: MeshStates, actual_states: Callable[[], Mapping[int, PucState]]
-    ) -> None:
+    def test_closing_leaves_the_cells_as_they_are(self, driver: MeshStates, actual_states: ReadStates) -> None:
         """``close`` changes no cell, because circuits must survive the host program."""
         driver.program_states(_SETTING)
         driver.close()

@@ -42,9 +42,7 @@ class MeshStreamContract(DeviceContract):
     @pytest.fixture
     def heater_and_monitor(self) -> tuple[int, int]:
         """Numbers of a heater and of a monitor whose photocurrent increases with the heater current."""
-        skip_without_fixture(
-            "heater_and_monitor", "numbers of a heater and of a monitor whose photocurrent increases with its current"
-        )
+        skip_without_fixture("heater_and_monitor", "a heater and a monitor whose photocurrent rises with its current")
 
     # -- sweeps
 
@@ -210,7 +208,6 @@ class MeshStreamContract(DeviceContract):
 
 
 def _points(limits: ControllerLimits) -> tuple[dict[int, float], ...]:
-    """Return three points within the limits, on two heaters."""
     first, *_, last = np.flatnonzero(limits.heater_max_ma).tolist()
     table = allowed_table(limits, 0.8)
     return {first: 0.5 * table[first]}, {first: table[first], last: table[last]}, {}

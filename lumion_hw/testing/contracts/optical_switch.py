@@ -50,9 +50,7 @@ class OpticalSwitchContract(DeviceContract):
     @pytest.fixture
     def actual_connections(self) -> Callable[[], Mapping[int, int]]:
         """A function that returns the actual connections, as a mapping from input port to output port."""
-        skip_without_fixture(
-            "actual_connections", "a function that returns the actual output port of each connected input"
-        )
+        skip_without_fixture("actual_connections", "a function that returns the output port of each connected input")
 
     # -- tests
 
@@ -168,7 +166,6 @@ class OpticalSwitchContract(DeviceContract):
     # -- helpers
 
     def _pairs(self, driver: OpticalSwitch) -> tuple[dict[int, int], dict[int, int], dict[int, int]]:
-        """Return three connections without a common port, not in port order."""
         ports = driver.ports
         return (
             {ports.inputs[0]: ports.outputs[1]},

@@ -74,9 +74,7 @@ class PolarimeterContract(DeviceContract):
     @pytest.fixture
     def shine(self) -> Shine:
         """A function that sets the light at the polarimeter."""
-        skip_without_fixture(
-            "shine", "a function that sets the light: power in W, state (S1, S2, S3), degree of polarization"
-        )
+        skip_without_fixture("shine", "a function that sets power (W), state (S1, S2, S3) and degree of polarization")
 
     # -- tests
 
@@ -181,7 +179,6 @@ class PolarimeterContract(DeviceContract):
     def _differs(
         self, reading: PolarizationReading, power_w: float, stokes: np.ndarray[Any, Any], dop: float
     ) -> str | None:
-        """Return the difference between a reading and the light as text; ``None`` if they agree."""
         off_db = abs(10.0 * float(np.log10(reading.power_w / power_w)))
         off_rad = float(np.arccos(np.clip(reading.stokes @ stokes / np.linalg.norm(stokes), -1.0, 1.0)))
         if off_db > self.power_tolerance_db:

@@ -34,6 +34,10 @@ from lumion_hw.testing.contracts.common import (
 _SHARED_ROUNDS = 20
 
 
+Illuminate = Callable[[int, float], None]
+"""A function that sets the light at a channel, in watts."""
+
+
 class PowerMeterContract(DeviceContract):
     """Contract tests for :class:`~lumion_hw.interfaces.PowerMeter`.
 
@@ -80,28 +84,22 @@ class PowerMeterContract(DeviceContract):
     @pytest.fixture
     def driver(self) -> PowerMeter:
         """An open driver."""
-        fail_without_fixture(
-            "driver", "an open PowerMeter, ranging automatically if it can, closed again after the test"
-        )
+        fail_without_fixture("driver", "an open PowerMeter, with automatic range if it has one, closed after the test")
 
     @pytest.fixture
-    def illuminate(self) -> Callable[[int, float], None]:
+    def illuminate(self) -> Illuminate:
         """A function that sets the light at a channel, in watts."""
         fail_without_fixture("illuminate", "a function (channel, power_w) that sets the light at a channel")
 
     @pytest.fixture
     def wavelength_limits_nm(self) -> tuple[float, float]:
         """Smallest and largest wavelength that the meter accepts, in nm."""
-        fail_without_fixture(
-            "wavelength_limits_nm", "the smallest and largest wavelength that the meter accepts, in nm"
-        )
+        fail_without_fixture("wavelength_limits_nm", "smallest and largest wavelength of the meter, in nm")
 
     @pytest.fixture
     def averaging_limits_s(self) -> tuple[float, float]:
         """Shortest and longest averaging time that the meter accepts, in seconds."""
-        fail_without_fixture(
-            "averaging_limits_s", "the shortest and longest averaging time that the meter accepts, in s"
-        )
+        fail_without_fixture("averaging_limits_s", "shortest and longest averaging time of the meter, in s")
 
     @pytest.fixture
     def overload(self) -> Callable[[int], None]:
@@ -111,16 +109,12 @@ class PowerMeterContract(DeviceContract):
     @pytest.fixture
     def break_zeroing(self) -> Callable[[bool], None]:
         """A function that makes zeroing fail (``True``) or repairs it (``False``)."""
-        skip_without_fixture(
-            "break_zeroing", "a function that makes zeroing fail in the dark (True) or repairs it (False)"
-        )
+        skip_without_fixture("break_zeroing", "a function that makes zeroing fail (True) or repairs it (False)")
 
     @pytest.fixture
     def active_wavelength_nm(self) -> Callable[[int], float]:
         """A function that asks the instrument for the active wavelength of a channel, in nm."""
-        skip_without_fixture(
-            "active_wavelength_nm", "a function that asks the instrument for the active wavelength of a channel"
-        )
+        skip_without_fixture("active_wavelength_nm", "a function that asks the instrument for a channel's wavelength")
 
     @pytest.fixture
     def change_unit(self) -> Callable[[int], None]:
@@ -128,18 +122,14 @@ class PowerMeterContract(DeviceContract):
         skip_without_fixture("change_unit", "a function by which another session changes the unit of a channel")
 
     @pytest.fixture
-    def change_wavelength(self) -> Callable[[int, float], None]:
+    def change_wavelength(self) -> Illuminate:
         """A function by which another session changes the wavelength of a channel."""
-        skip_without_fixture(
-            "change_wavelength", "a function by which another session sets the wavelength of a channel, in nm"
-        )
+        skip_without_fixture("change_wavelength", "a function by which another session sets a channel's wavelength")
 
     @pytest.fixture
     def change_range(self) -> Callable[[int], None]:
         """A function by which another session chooses the smallest range of a channel."""
-        skip_without_fixture(
-            "change_range", "a function by which another session chooses the smallest range of a channel"
-        )
+        skip_without_fixture("change_range", "a function by which another session sets a channel's smallest range")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
@@ -149,7 +139,7 @@ class PowerMeterContract(DeviceContract):
     # -- changes by another session
 
     def test_a_unit_changed_by_another_session_gives_no_wrong_power(
-        self, driver: PowerMeter, illuminate: Callable[[int, float], None], change_unit: Callable[[int], None]
+        self, driver: PowerMeter, illuminate: Illuminate, change_unit: Callable[[int], None]
     ) -> None:
         """A reading is in watts although another session changed the unit, or it is an error."""
         for power_w in (self.bright_w, 0.1 * self.bright_w):
@@ -165,9 +155,9 @@ class PowerMeterContract(DeviceContract):
     def test_a_wavelength_changed_by_another_session_gives_no_wrong_power(
         self,
         driver: PowerMeter,
-        illuminate: Callable[[int, float], None],
+        illuminate: Illuminate,
         wavelength_limits_nm: tuple[float, float],
-        change_wavelength: Callable[[int, float], None],
+        change_wavelength: Illuminate,
     ) -> None:
         """After another session changed the wavelength, a reading still uses the driver's wavelength, or fails."""
         channel = driver.channels[-1]
@@ -182,7 +172,7 @@ class PowerMeterContract(DeviceContract):
                 )
 
     def test_a_range_changed_by_another_session_gives_no_wrong_power(
-        self, driver: PowerMeter, illuminate: Callable[[int, float], None], change_range: Callable[[int], None]
+        self, driver: PowerMeter, illuminate: Illuminate, change_range: Callable[[int], None]
     ) -> None:
         """After another session has set a range, a reading is right, over-range or an error, never a wrong number."""
         for channel in driver.channels:
@@ -197,7 +187,7 @@ class PowerMeterContract(DeviceContract):
     def test_a_reset_by_another_session_gives_no_wrong_power(
         self,
         driver: PowerMeter,
-        illuminate: Callable[[int, float], None],
+        illuminate: Illuminate,
         wavelength_limits_nm: tuple[float, float],
         reset: Callable[[], None],
     ) -> None:
@@ -233,9 +223,7 @@ class PowerMeterContract(DeviceContract):
 
     # -- readings
 
-    def test_a_reading_is_the_light_in_watts(
-        self, driver: PowerMeter, illuminate: Callable[[int, float], None], clock: Clock
-    ) -> None:
+    def test_a_reading_is_the_light_in_watts(self, driver: PowerMeter, illuminate: Illuminate, clock: Clock) -> None:
         """``read`` measures the present light of the requested channel, with a time of the host's clock."""
         channel = driver.channels[-1]
         for power_w in (self.bright_w, 0.1 * self.bright_w, self.bright_w):
@@ -245,9 +233,7 @@ class PowerMeterContract(DeviceContract):
             self._check(reading, channel, power_w)
             expect(before_s <= reading.timestamp_s <= clock.now(), "the reading time is not on the host's clock")
 
-    def test_all_channels_are_read_together_in_order(
-        self, driver: PowerMeter, illuminate: Callable[[int, float], None]
-    ) -> None:
+    def test_all_channels_are_read_together_in_order(self, driver: PowerMeter, illuminate: Illuminate) -> None:
         """``read_all`` returns one reading per channel, in order, and each reading matches the light of its channel."""
         light_w = {channel: self.bright_w * 0.7**index for index, channel in enumerate(driver.channels)}
         for channel, power_w in light_w.items():
@@ -260,9 +246,7 @@ class PowerMeterContract(DeviceContract):
         for reading in readings:
             self._check(reading, reading.channel, light_w[reading.channel])
 
-    def test_a_dark_channel_is_a_number_and_no_decibels(
-        self, driver: PowerMeter, illuminate: Callable[[int, float], None]
-    ) -> None:
+    def test_a_dark_channel_is_a_number_and_no_decibels(self, driver: PowerMeter, illuminate: Illuminate) -> None:
         """A dark channel reads a small power or under-range, and never a false value in dBm."""
         channel = driver.channels[0]
         illuminate(channel, 0.0)
@@ -276,7 +260,7 @@ class PowerMeterContract(DeviceContract):
             expect_error(OutOfRangeError, "the dBm of a power that is not positive", lambda: reading.power_dbm)
 
     def test_an_overload_is_typed_and_no_number(
-        self, driver: PowerMeter, illuminate: Callable[[int, float], None], overload: Callable[[int], None]
+        self, driver: PowerMeter, illuminate: Illuminate, overload: Callable[[int], None]
     ) -> None:
         """An overloaded channel has the state over-range, and its power raises ``OutOfRangeError``."""
         for channel in driver.channels:
@@ -342,12 +326,9 @@ class PowerMeterContract(DeviceContract):
         expect(driver.errors() == (), "a rejected averaging time was sent to the instrument")
 
     def test_settings_and_limits_are_reported(
-        self,
-        driver: PowerMeter,
-        wavelength_limits_nm: tuple[float, float],
-        averaging_limits_s: tuple[float, float],
+        self, driver: PowerMeter, wavelength_limits_nm: tuple[float, float], averaging_limits_s: tuple[float, float]
     ) -> None:
-        """``settings`` returns the active values, and ``limits`` the limits that sets are checked against."""
+        """``settings`` returns the active values, and ``limits`` the limits that are enforced for new settings."""
         channel = driver.channels[-1]
         limits = driver.limits(channel)
         for quantity, reported, expected in (
@@ -388,11 +369,7 @@ class PowerMeterContract(DeviceContract):
         )
 
     def test_a_reading_takes_the_averaging_time(
-        self,
-        driver: PowerMeter,
-        illuminate: Callable[[int, float], None],
-        averaging_limits_s: tuple[float, float],
-        clock: Clock,
+        self, driver: PowerMeter, illuminate: Illuminate, averaging_limits_s: tuple[float, float], clock: Clock
     ) -> None:
         """A reading takes at least the averaging time, so it contains no light from before the call."""
         channel = driver.channels[0]
@@ -414,7 +391,7 @@ class PowerMeterContract(DeviceContract):
         driver.set_range_dbm(channel, None)
         expect(driver.errors() == (), "a rejected range was sent to the instrument")
 
-    def test_zeroing_is_done_in_the_dark(self, driver: PowerMeter, illuminate: Callable[[int, float], None]) -> None:
+    def test_zeroing_is_done_in_the_dark(self, driver: PowerMeter, illuminate: Illuminate) -> None:
         """Zeroing in the dark succeeds, and later readings of light are correct."""
         for channel in driver.channels:
             illuminate(channel, 0.0)
@@ -422,9 +399,7 @@ class PowerMeterContract(DeviceContract):
         illuminate(driver.channels[0], self.bright_w)
         self._check(driver.read(driver.channels[0]), driver.channels[0], self.bright_w)
 
-    def test_zeroing_with_light_on_is_an_error(
-        self, driver: PowerMeter, illuminate: Callable[[int, float], None]
-    ) -> None:
+    def test_zeroing_with_light_on_is_an_error(self, driver: PowerMeter, illuminate: Illuminate) -> None:
         """Zeroing with light on any channel raises ``DeviceError`` and does not change readings."""
         last = driver.channels[-1]
         for lit in dict.fromkeys((driver.channels, (last,))):
@@ -435,10 +410,7 @@ class PowerMeterContract(DeviceContract):
             self._check(driver.read(last), last, self.bright_w)
 
     def test_zeroing_that_fails_in_the_dark_is_an_error(
-        self,
-        driver: PowerMeter,
-        illuminate: Callable[[int, float], None],
-        break_zeroing: Callable[[bool], None],
+        self, driver: PowerMeter, illuminate: Illuminate, break_zeroing: Callable[[bool], None]
     ) -> None:
         """A failed zeroing raises ``DeviceError``; after the repair zeroing succeeds."""
         for channel in driver.channels:
@@ -471,9 +443,7 @@ class PowerMeterContract(DeviceContract):
     # -- sharing
 
     @on_wires_only
-    def test_two_threads_share_the_driver(
-        self, driver: PowerMeter, illuminate: Callable[[int, float], None], clock: Clock
-    ) -> None:
+    def test_two_threads_share_the_driver(self, driver: PowerMeter, illuminate: Illuminate, clock: Clock) -> None:
         """Two threads that read two channels never get each other's readings."""
         one, other = driver.channels[0], driver.channels[-1]
         illuminate(one, self.bright_w)
@@ -490,7 +460,6 @@ class PowerMeterContract(DeviceContract):
         )
 
     def _check_same_light(self, before: PowerReading, after: PowerReading | None, since: str) -> None:
-        """Fail unless two readings show the same power; a missing second reading is allowed."""
         if after is None:
             return
         expect(after.state is RangeState.OK and after.power_w > 0.0, f"{since}; now {after!r} is read")
@@ -501,7 +470,6 @@ class PowerMeterContract(DeviceContract):
         )
 
     def _check(self, reading: PowerReading, channel: int, power_w: float) -> None:
-        """Fail unless a reading shows the given channel and power, within the accuracy."""
         expect(
             reading.channel == channel, f"channel {channel} was read, but the reading is of channel {reading.channel}"
         )

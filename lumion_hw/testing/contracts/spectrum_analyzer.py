@@ -62,9 +62,7 @@ class SpectrumAnalyzerContract(DeviceContract):
     @pytest.fixture
     def shine(self) -> Callable[[float, float | None], None]:
         """A function that sets wavelength (nm) and power (dBm) of the light; a power of ``None`` is darkness."""
-        skip_without_fixture(
-            "shine", "a function that sets wavelength (nm) and power (dBm, None for darkness) of the light"
-        )
+        skip_without_fixture("shine", "a function that sets wavelength (nm) and power (dBm or None) of the light")
 
     @pytest.fixture
     def change_scale(self) -> Callable[[], None]:

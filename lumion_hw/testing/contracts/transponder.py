@@ -22,6 +22,10 @@ from lumion_hw.testing.contracts.common import (
 _SHARED_ROUNDS = 8
 
 
+Receive = Callable[[float | None], None]
+"""A function that sets the light at the receiver in dBm; ``None`` is dark."""
+
+
 class TransponderContract(DeviceContract):
     """Contract tests for :class:`~lumion_hw.interfaces.Transponder`.
 
@@ -61,7 +65,7 @@ class TransponderContract(DeviceContract):
         fail_without_fixture("driver", "an open Transponder whose module has started up, closed again after the test")
 
     @pytest.fixture
-    def receive_dbm(self) -> Callable[[float | None], None]:
+    def receive_dbm(self) -> Receive:
         """A function that sets the light at the receiver in dBm; ``None`` is dark."""
         fail_without_fixture("receive_dbm", "a function that sets the light at the receiver in dBm, None for dark")
 
@@ -132,9 +136,7 @@ class TransponderContract(DeviceContract):
 
     # -- receiver
 
-    def test_loss_of_signal_follows_the_light(
-        self, driver: Transponder, receive_dbm: Callable[[float | None], None], clock: Clock
-    ) -> None:
+    def test_loss_of_signal_follows_the_light(self, driver: Transponder, receive_dbm: Receive, clock: Clock) -> None:
         """LOS (loss of signal) is set without light and in dim light, and cleared in bright light."""
         for power_dbm, los in ((self.bright_dbm, False), (None, True), (self.bright_dbm, False), (self.dim_dbm, True)):
             receive_dbm(power_dbm)
@@ -144,9 +146,7 @@ class TransponderContract(DeviceContract):
             expect(status.data_ready, "the module has started up, but reports that its data are not valid")
             expect(status.rx_los is los, f"LOS is {status.rx_los} at {power_dbm} dBm")
 
-    def test_received_power_is_a_number_or_none(
-        self, driver: Transponder, receive_dbm: Callable[[float | None], None], clock: Clock
-    ) -> None:
+    def test_received_power_is_a_number_or_none(self, driver: Transponder, receive_dbm: Receive, clock: Clock) -> None:
         """Bright light is measured within the accuracy; darkness reads ``None`` or a very small power."""
         receive_dbm(self.bright_dbm)
         driver.monitors()
@@ -176,9 +176,7 @@ class TransponderContract(DeviceContract):
     # -- sharing and closing
 
     @on_wires_only
-    def test_two_threads_share_the_driver(
-        self, driver: Transponder, receive_dbm: Callable[[float | None], None], clock: Clock
-    ) -> None:
+    def test_two_threads_share_the_driver(self, driver: Transponder, receive_dbm: Receive, clock: Clock) -> None:
         """Two threads that read identity and monitors never get each other's bytes."""
         receive_dbm(self.bright_dbm)
         driver.monitors()

@@ -80,9 +80,7 @@ class TunableLaserContract(DeviceContract):
     @pytest.fixture
     def emitted(self) -> Callable[[], tuple[float, float] | None]:
         """A function that measures the emitted light: frequency in THz and power in dBm, or ``None`` if dark."""
-        skip_without_fixture(
-            "emitted", "a function that measures frequency (THz) and power (dBm) of the light, None if dark"
-        )
+        skip_without_fixture("emitted", "a function that returns frequency (THz) and power (dBm), None if dark")
 
     @pytest.fixture
     def change_unit(self) -> Callable[[], None]:

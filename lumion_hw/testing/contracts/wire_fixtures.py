@@ -15,10 +15,11 @@ _BUSY_MACHINE_S = 60.0
 
 
 class WireFixtures:
-    """Mix-in with the fixtures for clock, wire and disturbances. List it before the contract; define ``device``.
+    """Mix-in with the fixtures for clock, wire and disturbances, listed before the contract among the base classes.
 
-    Tests run in memory. Tests whose result depends on the wire (unplugging, garbage, late replies, replies byte by
-    byte) run again on the real :attr:`wires`, on the wall clock; tests with several threads run only there.
+    The test class must define the fixture ``device``. Tests run in memory. Tests whose result depends on the wire
+    (unplugging, garbage, late replies, replies byte by byte) run again on the real :attr:`wires`, on the wall clock;
+    tests with several threads run only there.
 
     Attributes:
         wires: Real wires of the device, from :data:`~lumion_hw.testing.wires.TRANSPORTS`.

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
 from calibration.fit.growth import Scores
-from calibration.fit.pair_scores import Tail
+from calibration.fit.pair_crosstalk import Tail
 from calibration.fit.row_scores import RowScore
 from calibration.fit.stated_errors import stated_errors
 from calibration.model.likelihood import Likelihood

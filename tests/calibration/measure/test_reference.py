@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.measure.logbook import DARK, LogbookEntry
-from calibration.measure.survey import noise_of, reference_change, reference_changes, reference_readings
+from calibration.measure.port_survey import noise_of, reference_change, reference_changes, reference_readings
 from calibration.model.observations import NoiseModel
 
 NOISE = NoiseModel(0.005, 1e-5)

@@ -89,10 +89,10 @@ class SessionSetup:
     def attach(self, *, automatic: bool = False) -> Attachment:
         """Open a session, check the identity, and restore configured limits; heater currents do not change.
 
-        After a loss of its link, the host reuses its old session id. The controller recognizes the same host, unless
-        another host has connected in between. TAKEOVER, which section 4.1 would allow, is set only on request, so that
-        an unstable link never displaces a second host. After a failure, but not after a refused setting, the link is
-        closed.
+        After a loss of its link, the host reuses its old session id. The controller then recognizes the same host,
+        unless another host has connected in between. A host with an unstable link never displaces a second host: the
+        flag TAKEOVER (section 4.1) is set only with ``take_over``. Any failure except a refused setting closes the
+        link.
 
         Args:
             automatic: Whether the driver reconnects on its own; it then never replaces another host.

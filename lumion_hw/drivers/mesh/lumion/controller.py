@@ -162,17 +162,12 @@ class LumionMeshController(Driver):
     def open(self) -> Attachment:
         """Open the link and a session, and check the identity; no output changes.
 
-        Limits that the controller lost are applied again. After a failure the link is closed.
+        Limits that the controller lost are applied again. After a failure the link is closed. Raises the errors of
+        :meth:`~lumion_hw.drivers.mesh.lumion.attach.SessionSetup.attach`.
 
         Returns:
-            State of the controller: restarted, changed currents, latched faults; and what was restored.
-
-        Raises:
-            ConnectError: The link cannot be opened.
-            LinkTimeout: There is no reply.
-            BusyError: Another host holds the controller.
-            IdentityError: The serial number is not the expected one.
-            NotSupportedError: The controller drives voltages, not currents.
+            State in which the controller was found (such as restarted, or with latched faults), and the settings
+                restored.
         """
         with self._lock:
             self._closing = False
@@ -243,21 +238,16 @@ class LumionMeshController(Driver):
     def read_back(self) -> NDArray[np.float64]:
         """Return the present currents in mA, shape ``(n_heaters,)``; zeros after a fault switched the outputs off.
 
-        Raises:
-            VerifyError: The codes do not match the checksum of the controller.
+        Raises ``VerifyError`` if the codes do not match the checksum of the controller.
         """
         with self._public_call("read_back"):
             return output_from_code(self._tables.read().codes, self._session.hello.dac_full_scale * 1e-3)
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
-        """Read all photodiode monitors of the controller.
+        """Read all photodiode monitors of the controller. Raises the errors of :meth:`MeshController.read_monitors`.
 
         Args:
             n_avg: Number of scans averaged by the controller, 1…4096.
-
-        Raises:
-            LimitError: ``n_avg`` is out of range.
-            NotSupportedError: The controller has no monitors.
         """
         with self._public_call("read_monitors"):
             return read_all(self._session, self._clock, n_avg, self._target)
@@ -268,14 +258,8 @@ class LumionMeshController(Driver):
         All points are checked before anything is sent. Lost records are read again. If an error or Ctrl-C ends the
         wait, the sweep is aborted and the previous currents are restored.
 
-        Raises:
-            LimitError: A point is outside the limits (the message names point and channel), or the sweep exceeds the
-                controller's memory.
-            ConfigError: The sweep has no points, or names a heater or monitor that does not exist.
-            NotSupportedError: The controller has no sweeps.
-            SafetyError: Latched faults keep the outputs off.
-            DeviceError: The sweep ended early; the message gives the reason and the number of recorded points.
-            VerifyError: The currents after the sweep are not the planned ones.
+        Raises the errors of :meth:`MeshController.sweep`, ``SafetyError`` if latched faults keep the outputs off, and
+        ``VerifyError`` if the currents after the sweep are not the planned ones.
         """
         with self._public_call("sweep"), self._lock:
             check_capability(self.info.on_board_sweep, "SWEEP_START", "has no sweeps", self._target)
@@ -300,20 +284,14 @@ class LumionMeshController(Driver):
         """Iterate over monitor readings that the controller streams, until the iterator is closed.
 
         The subscription begins with this call and ends with ``close()`` of the iterator, or when the iterator is
-        deleted. If the consumer is too slow, the count ``dropped`` increases; old readings do not pile up.
+        deleted. If the consumer is too slow, the count ``dropped`` increases; old readings do not pile up. Raises the
+        errors of :meth:`MeshController.telemetry`, and ``BusyError`` if all streams of the controller are in use. The
+        iterator raises ``LinkLost`` if its session is lost, and ``LinkTimeout`` if the controller stops sending.
 
         Args:
             period_s: Time between two readings, rounded to the controller's tick.
             monitors: Monitors to read; ``None`` for all.
             n_avg: Number of scans averaged per reading, 1…4096.
-
-        Raises:
-            LimitError: Period or average is out of range, or the scans take longer than the period.
-            ConfigError: A monitor does not exist.
-            NotSupportedError: The controller has no telemetry.
-            BusyError: All streams of the controller are in use.
-            LinkLost: From the iterator: its session is lost.
-            LinkTimeout: From the iterator: the controller stopped sending.
         """
         with self._public_call("telemetry"):
             check_capability(self.info.telemetry, "SUBSCRIBE", "has no telemetry", self._target)
@@ -322,15 +300,11 @@ class LumionMeshController(Driver):
     def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> WatchedLight:
         """Let the controller watch monitors and report when light is lost or returns, until the watch is closed.
 
+        Raises the errors of :meth:`MeshController.watch_light`; after an error, nothing was sent.
+
         Args:
             thresholds: Thresholds and hold time of each monitor, rounded up to the next code and controller tick.
             period_s: Time between two scans, rounded to the controller's tick.
-
-        Raises:
-            LimitError: A threshold, hold time or period is out of range; nothing was sent.
-            ConfigError: A monitor does not exist, or no thresholds were given.
-            BusyError: A watch is already active.
-            NotSupportedError: This controller cannot watch light.
         """
         with self._public_call("watch_light"):
             return self._light.start(thresholds, period_s)
@@ -343,11 +317,8 @@ class LumionMeshController(Driver):
     def clear_fault(self, fault_id: int) -> None:
         """Clear only the latched fault with this id. A second call with the same id is not an error.
 
-        The outputs stay at zero until no fault is latched and they are set again.
-
-        Raises:
-            BadValueError: No fault has this id; nothing was cleared.
-            SafetyError: The cause is still present, and the message names it; nothing was cleared.
+        The outputs stay at zero until no fault is latched and they are set again. Raises the errors of
+        :meth:`MeshController.clear_fault`.
         """
         check_fault_id(fault_id, self._session.device, self._session.address)
         with self._public_call("clear_fault"), self._lock:

@@ -72,10 +72,8 @@ class FaultWatch:
     def clear(self, fault_id: int) -> None:
         """Clear one latched fault.
 
-        Raises:
-            BadValueError: No fault has this id; nothing was cleared.
-            SafetyError: The cause is still present, and the message names it; nothing was cleared.
-            VerifyError: The controller confirmed, but the fault is still latched.
+        Raises the errors of :meth:`MeshController.clear_fault`, and ``VerifyError`` if the fault is still latched
+        afterwards.
         """
         if not has_feature(self._session.hello.features, Feature.CLEAR_ONE):
             self._check_for_first_edition(fault_id)
@@ -158,7 +156,7 @@ class FaultWatch:
             _log.error("while closing: the outputs may be on until the watchdog trips: %s", error)
 
     def poll(self, *, only_if_idle: bool) -> bool:
-        """Request faults newer than those reported. With ``only_if_idle``, return ``False`` if the session is busy."""
+        """Read the faults newer than the last reported one; ``only_if_idle`` returns ``False`` on a busy session."""
         request = FaultListRequest(first_id=(self._newest_id + 1) % (1 << 32))
         ask = self._session.request_if_idle if only_if_idle else self._session.request
         reply = ask(request)

@@ -76,13 +76,9 @@ class KeepAlive:
         self._warned = False
 
     def feed_if_due(self) -> float:
-        """Feed the watchdog if a quarter of the watchdog's time has passed since the last request; used by long waits.
+        """Feed the watchdog if a quarter of its time has passed since the last request; used by long waits.
 
-        Returns:
-            Time at which to call again.
-
-        Raises:
-            LumionError: As for the request.
+        Returns the time at which to call again. Raises the errors of the request that feeds the watchdog.
         """
         if self._clock.now() >= self._session.last_sent_s + self._period_s and self._leased():
             self._feed(False)

@@ -48,9 +48,7 @@ def watch_requests(
 ) -> list[WatchRequest]:
     """Return the requests for a watch, split to fit the frames; the first request ends an earlier watch.
 
-    Raises:
-        LimitError: A threshold, hold time or period is out of range.
-        ConfigError: A monitor does not exist, or no thresholds were given.
+    Raises ``LimitError`` and ``ConfigError`` as :meth:`MeshController.watch_light`.
     """
     chosen = checked_monitors(tuple(threshold.monitor for threshold in thresholds), hello.n_adc, "watch_light", target)
     if len(chosen) != len(thresholds):
@@ -143,9 +141,8 @@ class WatchedLight:
     def wait(self, timeout_s: float) -> LightState | None:
         """Return the next state, or ``None`` if no state arrives within ``timeout_s``.
 
-        Raises:
-            LinkLost: The session of the watch is lost.
-            LinkTimeout: The controller responds, but no longer sends states.
+        Raises ``LinkLost`` if the session of the watch is lost, and ``LinkTimeout`` if the controller responds, but no
+        longer sends states.
         """
         deadline = deadline_after(self._clock, timeout_s)
         try:
@@ -166,7 +163,7 @@ class WatchedLight:
 
     def close(self) -> None:
         """End the watch for light; idempotent."""
-        on_ended, self._on_ended = self._on_ended, _do_nothing
+        on_ended, self._on_ended = self._on_ended, lambda: None
         on_ended()
         # In a new session the watch no longer exists, and its stream may belong to another program.
         if self._session.epoch != self._epoch or not self._session.is_open:
@@ -215,10 +212,6 @@ class WatchedLight:
             f"WATCH: the controller watches {count} monitors instead of {self._watched}",
             hint="Compare the versions of firmware and lumion-hw.",
         )
-
-
-def _do_nothing() -> None:
-    """Do nothing, because the watch for light has already ended."""
 
 
 class LightWatching:

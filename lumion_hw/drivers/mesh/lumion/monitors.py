@@ -31,8 +31,7 @@ def checked_monitors(
 ) -> tuple[int, ...]:
     """Return the selected monitors in ascending order; ``None`` selects all.
 
-    Raises:
-        ConfigError: No monitor is selected, or one does not exist.
+    Raises ``ConfigError`` if no monitor is selected, or one does not exist.
     """
     selected = tuple(range(n_adc)) if monitors is None else tuple(sorted({int(monitor) for monitor in monitors}))
     missing = [monitor for monitor in selected if not 0 <= monitor < n_adc]

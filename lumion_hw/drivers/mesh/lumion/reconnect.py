@@ -37,7 +37,8 @@ class Attachment:
         configuration: Result for the limits: ``none`` (none set so far), ``kept``, ``applied`` again or ``refused``.
         table: Result for the currents: ``none`` (no currents confirmed so far), ``same`` (as last confirmed),
             ``changed`` (outputs stay as they are), ``restored`` (because of ``resume``) or ``refused``.
-        in_flight_latched: Whether currents sent without an answer are driven now; ``None`` without such currents.
+        in_flight_latched: Whether currents that were sent but not confirmed are driven now; ``None`` without such
+            currents.
         faults: Names of the latched fault sources.
         refusals: Reasons of the refusals.
     """
@@ -179,7 +180,7 @@ class Reconnector:
             self._reason = "it was closed"
 
     def lost(self, error: LumionError, *, for_good: bool) -> None:
-        """Close a lost link and wait for the first attempt to reconnect; give up if another host took over."""
+        """Close a lost link and schedule the first attempt to reconnect; give up if another host took over."""
         with self._change:  # several threads may detect it at once
             if self.state is not LinkState.OPEN:
                 return
@@ -224,8 +225,7 @@ class Reconnector:
     def wait(self, label: str) -> None:
         """Wait for the link as long as the policy allows; without a policy, return immediately.
 
-        Raises:
-            LinkLost: The link did not return in time, or the attempts have ended.
+        Raises ``LinkLost`` if the link did not return in time, or the attempts have ended.
         """
         until = self._clock.now() + self._policy.wait_s
         while self._is_automatic:

@@ -53,7 +53,7 @@ def safe_on_signals() -> Iterator[None]:
 
     Put this block around the ``with`` block of the drivers. Further signals within 5 s after the first are ignored, so
     that nothing interrupts bringing the heaters to their safe state. Outside the main thread, where Python runs no
-    signal handlers, it has no effect.
+    signal handlers, the block has no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

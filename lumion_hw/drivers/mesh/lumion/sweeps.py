@@ -136,15 +136,10 @@ def planned_sweep(
     _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split the plan into several sweeps.", target)
     # Not larger than the ring: records that are overwritten before they are pushed are not sent (section 10.4).
     capacity = ring_capacity(hello.sweep_ring, len(monitors))
-    window = max(1, min(capacity, _window(hello.fw_tx_max, len(monitors))))
+    # Sixteen frames: one half is acknowledged while the other half is being sent.
+    window = max(1, min(capacity, 16 * max_elements(SweepDataEvent, hello.fw_tx_max, row=len(monitors))))
     end = tables.table if plan.keep_last else base
     return PlannedSweep(image, len(plan.points), monitors, end, dwell_ticks, window)
-
-
-def _window(mtu: int, n_monitors: int) -> int:
-    """Return how many records the controller may send ahead, so that it never waits for an acknowledgement."""
-    # Sixteen frames: one half is acknowledged while the other half is being sent.
-    return 16 * max_elements(SweepDataEvent, mtu, row=n_monitors)
 
 
 def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, target: DeviceAddress) -> None:
@@ -220,7 +215,6 @@ class _TableSequence:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is one real number: not masked, complex or a string."""
     return isinstance(value, float | int | np.floating | np.integer)
 
 
@@ -398,7 +392,6 @@ class SweepRun:
             self._reason = reply.reason
 
     def _fetch_missing(self) -> None:
-        """Request missing sweep records by index."""
         per_frame = max_elements(SweepReadReply, self._session.hello.fw_tx_max, row=len(self._planned.monitors))
         requests = [
             SweepReadRequest(self._generation, first, min(per_frame, gap.stop - first))

@@ -77,7 +77,7 @@ class Tables:
         self.in_flight: BoardTable | None = None
 
     def attached(self, hello: HelloReply) -> None:
-        """Continue from the table number of a new session, in which no fragments of a table are staged yet."""
+        """Continue from the table number in a HELLO reply: a new session has no fragments of a table yet."""
         self.generation = hello.active_generation
         self._bank_generation = 0
 
@@ -90,7 +90,7 @@ class Tables:
         """Send a table under a new generation number and check the confirmation of the controller.
 
         Raises:
-            LimitError: The controller refused the table; currents are in mA.
+            LimitError: The controller refused the table; the error gives currents in mA.
             VerifyError: The controller confirmed a different table.
             LinkTimeout: The controller did not answer; ``took_effect`` tells whether the table is driven.
             LumionError: A request failed. After a ``LinkError`` without ``took_effect``, :attr:`in_flight` is set.
@@ -160,7 +160,7 @@ class Tables:
         raise timeout from error
 
     def resolve_in_flight(self, driven_crc32: int) -> bool | None:
-        """Return whether the table sent without an answer is driven now; ``None`` if there is no such table."""
+        """Return whether the unconfirmed table is driven now; ``None`` if the last table sent was confirmed."""
         table, self.in_flight = self.in_flight, None
         if table is None:
             return None
@@ -209,8 +209,7 @@ class Tables:
     def read(self) -> BoardTable:
         """Read back the table of heater currents that is driven now.
 
-        Raises:
-            VerifyError: The codes do not match the checksum sent by the controller.
+        Raises ``VerifyError`` if the codes do not match the checksum sent by the controller.
         """
         with self._session.transaction():
             for _ in range(_READBACK_TRIES):

@@ -95,11 +95,11 @@ class ModuleChain:
         return np.array([module.full_scale_ma for module in self.modules for _ in module.channels])
 
     def candidates(self, local_channel: int) -> tuple[int, ...]:
-        """Return the channels to which an error line may refer; the line names a channel but no module."""
+        """Return all channels with this number within their module, because an error line does not name its module."""
         return tuple(m.first_channel + local_channel for m in self.modules if local_channel < m.n_channels)
 
     def channel(self, module: int, local_channel: int) -> int | None:
-        """Return the number in the chain of a module's channel; ``None`` if the module has no such channel."""
+        """Return a module's channel as numbered in the chain; ``None`` if the module has no such channel."""
         if module >= len(self.modules) or local_channel >= self.modules[module].n_channels:
             return None
         return self.modules[module].first_channel + local_channel
@@ -108,9 +108,8 @@ class ModuleChain:
 def read_chain(session: QontrolSession) -> ModuleChain:
     """Read identity and capabilities of all modules; nothing is changed.
 
-    Raises:
-        DeviceError: The replies of the modules are inconsistent.
-        NotSupportedError: A module of the chain is not a current source.
+    Raises ``DeviceError`` if the replies of the modules are inconsistent, and ``NotSupportedError`` if a module is not
+    a current source.
     """
     with session.transaction():
         entries = [_fields(CHAIN_ENTRY, line) for line in session.request_list(text_request("NUPALL?", CHAIN_ENTRY))]
@@ -140,7 +139,6 @@ def read_chain(session: QontrolSession) -> ModuleChain:
 
 
 def _column(session: QontrolSession, name: str, pattern: re.Pattern[str], n_modules: int) -> list[str]:
-    """Query one value from every module of the chain."""
     lines = session.ask(text_request(f"{name}ALL?", pattern, n_modules))
     return [_fields(pattern, line)[0] for line in lines]
 

@@ -103,7 +103,7 @@ class IdleWatch:
 _log = logging.getLogger(__name__)
 
 DEFAULT_TOLERANCE_MA = 0.1
-"""Largest accepted difference between a current set and its reading; idle outputs read up to 0.012 mA. Our choice."""
+"""Largest accepted difference between set and read current, chosen by this project; idle outputs read 0.012 mA."""
 DEFAULT_HEADROOM = 1.5
 """Default ratio of the voltage limit to the voltage at the heater's largest current. Chosen by this project."""
 
@@ -213,14 +213,8 @@ class QontrolController(Driver):
     def open(self) -> None:
         """Open the link, detect the modules and read their limits; no output changes. Close the link on failure.
 
-        Limits that were configured before are applied again.
-
-        Raises:
-            ConnectError: The link cannot be opened.
-            LinkTimeout: There is no reply.
-            IdentityError: The modules are not the expected ones.
-            DeviceError: The replies of the modules are inconsistent.
-            NotSupportedError: A module is not a current source.
+        Limits that were configured before are applied again. Raises the errors of :meth:`Driver.open`, and of
+        :func:`~lumion_hw.drivers.mesh.qontrol.chain.read_chain`.
         """
         with self._lock, self._session.transaction():
             with close_on_error(self._session.close):
@@ -346,9 +340,8 @@ class QontrolController(Driver):
     def clear_fault(self, fault_id: int) -> None:
         """Clear only the latched fault with this id. A second call with the same id is not an error.
 
-        Raises:
-            BadValueError: No fault has this id; nothing was cleared.
-            SafetyError: The channel is still at its limit; :meth:`outputs_off` ends that.
+        Raises the errors of :meth:`MeshController.clear_fault`. If the channel is still at its limit, first call
+        :meth:`outputs_off`.
         """
         check_fault_id(fault_id, self._session.device, self._session.address)
         with self._call("clear_fault") as outputs:

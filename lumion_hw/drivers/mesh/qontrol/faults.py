@@ -55,7 +55,7 @@ class LogEntry:
 
 
 class FaultLatch:
-    """Stores up to 256 faults with increasing ids; drops the oldest unlatched fault first, then the oldest."""
+    """Stores up to 256 faults. When full, drops the oldest fault that is not latched, or else the oldest fault."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []

@@ -83,9 +83,7 @@ class QontrolOutputs:
     def apply(self, requested: Compliance) -> None:
         """Set the limits IMAX and VMAX of the modules where they differ, and verify them.
 
-        Raises:
-            DeviceError: A module refused the command.
-            VerifyError: A limit read back differs.
+        Raises ``DeviceError`` if a module refused the command, and ``VerifyError`` if a limit read back differs.
         """
         columns = (
             (Quantity.CURRENT_LIMIT, requested.current_ma, "mA"),

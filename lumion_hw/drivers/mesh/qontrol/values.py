@@ -191,8 +191,7 @@ def step(full_scale: NDArray[np.float64]) -> NDArray[np.float64]:
 def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> ChannelReadings:
     """Read voltage and current of all channels (``VIPALL?``); every line names its channel.
 
-    Raises:
-        FrameError: The lines do not match the chain, or a reading is impossible.
+    Raises ``FrameError`` if the lines do not match the chain, or a reading is impossible.
     """
     request = text_request("VIPALL?", CHANNEL_READING, chain.n_channels)
     lines = session.ask(request)

@@ -146,8 +146,7 @@ class ModuleContext:
     def readable(self, label: str, read: Callable[[], _T], default: _T) -> _T:
         """Read optional pages; return ``default`` with a warning if only these pages cannot be read.
 
-        Raises:
-            LinkError: The other pages cannot be read either.
+        Raises ``LinkError`` if the other pages cannot be read either.
         """
         try:
             return read()

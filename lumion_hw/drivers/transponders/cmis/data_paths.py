@@ -210,16 +210,13 @@ _PENDING = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus
 def select_application(module: ModuleContext, number: int, first_lane: int, *, check: bool = True) -> None:
     """Run an application on host lanes starting at ``first_lane``; the transmitter is off afterwards.
 
+    Raises the errors of :meth:`CoherentTransponder.select_application`, and ``DeviceTimeoutError`` without a response.
+
     Args:
         module: The module.
         number: AppSel code.
         first_lane: First host lane.
         check: Refuse applications that the module does not advertise; otherwise the module decides.
-
-    Raises:
-        ConfigError: The module does not offer the application on these lanes.
-        ConfigRejectedError: The module refused the application.
-        DeviceTimeoutError: The module did not respond in time.
     """
     application = _offered(module, number, first_lane, check)
     lanes = tuple(range(first_lane, first_lane + application.host_lanes))

@@ -54,22 +54,18 @@ class Diagnostics:
         self.loopbacks = tuple(name for name in LOOPBACKS if supported.get(name))
 
     def _offered(self) -> tuple[dict[str, bool], dict[str, bool]]:
-        """Read which loopbacks and results are supported."""
         memory = self._module.memory
         with memory.pages.transaction():
             supported = {name: bool(memory.value(f"{name}_loopback_supported")) for name in LOOPBACKS}
             return supported, {name: bool(memory.value(bit)) for name, (bit, _) in _SELECTORS.items()}
 
     def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
-        """Switch a loopback of the module on or off.
+        """Switch a loopback of the module on or off. Raises ``NotSupportedError`` if the module does not support it.
 
         Args:
             kind: One of ``LOOPBACKS``.
             on: ``True`` closes the loopback, ``False`` opens it.
             lanes: Lanes; all by default. Some modules support loopbacks only for all lanes.
-
-        Raises:
-            NotSupportedError: The module does not support this loopback.
         """
         module = self._module
         module.needs(kind in self.loopbacks, f"a {kind.replace('_', ' ')} loopback")
@@ -109,7 +105,7 @@ class Diagnostics:
         self._module.memory.set_lanes(f"{end}_enable", lanes, False)
 
     def checks_received_bits(self, lane: int) -> bool:
-        """Return whether a lane's media checker is before the FEC decoder, so that it counts errors corrected later."""
+        """Return whether a lane's media checker is before the FEC decoder, so that it also counts corrected errors."""
         checks = bool(self._results.get("media_ber")) and self._checks("media", lane)
         return checks and not self._module.memory.value("media_checker_fec_side", lane)
 

@@ -112,15 +112,10 @@ class CmisTransponder(PathDriver, Driver):
         self._shared.pages.close()
 
     def path(self, first_lane: int) -> ModulePath:
-        """Return the driver of the data path that begins on a host lane.
-
-        The path driver uses and changes only the lanes of its data path.
+        """Return the driver of the data path that begins on a host lane. It uses and changes only lanes of this path.
 
         Args:
-            first_lane: First host lane, from 1.
-
-        Raises:
-            ConfigError: No application can begin on this lane.
+            first_lane: First host lane, from 1. Raises ``ConfigError`` if no application can begin on this lane.
         """
         return path_of(self._shared, first_lane)
 
@@ -200,8 +195,7 @@ class CmisTransponder(PathDriver, Driver):
     def interrupt(self) -> bool:
         """Return whether IntL is asserted because of an unmasked flag. Reading the flags releases IntL.
 
-        Raises:
-            NotSupportedError: IntL is not wired to a pin.
+        Raises ``NotSupportedError`` if IntL is not wired to a pin.
         """
         if self._shared.pins is None:
             raise self._opened.error(
@@ -216,8 +210,7 @@ class CmisTransponder(PathDriver, Driver):
     def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
         """Close or open a loopback: ``media_output``, ``media_input``, ``host_output`` or ``host_input``.
 
-        Raises:
-            NotSupportedError: The module does not support it.
+        Raises ``NotSupportedError`` if the module does not support this loopback.
         """
         with self._shared.operation():
             self._shared.parts().diagnostics.set_loopback(kind, on, lanes)
@@ -225,8 +218,7 @@ class CmisTransponder(PathDriver, Driver):
     def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
         """Start a pattern: ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
 
-        Raises:
-            NotSupportedError: The module does not support it.
+        Raises ``NotSupportedError`` if the module does not support this pattern.
         """
         with self._shared.operation():
             self._shared.parts().diagnostics.start_pattern(end, pattern, lanes)
@@ -247,8 +239,7 @@ class CmisTransponder(PathDriver, Driver):
     def cdb_command(self, number: int, payload: bytes = b"") -> bytes:
         """Run a command of the command data block and return its reply.
 
-        Raises:
-            NotSupportedError: The command changes firmware; use the methods for firmware instead.
+        Raises ``NotSupportedError`` for commands that change firmware; use the methods for firmware instead.
         """
         with self._shared.operation() as module:
             if number in CDB_FIRMWARE_WRITES:
@@ -272,16 +263,14 @@ class CmisTransponder(PathDriver, Driver):
             return firmware.features(module)
 
     def download_firmware(self, file: bytes, progress: Progress = lambda done, of: None) -> None:
-        """Write a vendor's file to the inactive bank; the operation of the module does not change.
+        """Write a vendor's file to the inactive bank; the module continues to run its present image.
+
+        Raises the errors of :func:`~lumion_hw.drivers.transponders.cmis.firmware.download`. If the error has code 46h,
+        first call :meth:`enter_password`.
 
         Args:
             file: Complete content of the file.
             progress: Called after every block with the bytes written and the size of the file.
-
-        Raises:
-            NotSupportedError: The module does not accept firmware over its command data block.
-            DeviceError: The module refused the file or a part of it; code 46h: :meth:`enter_password` is needed.
-            VerifyError: The module accepted the file, but the image is not valid.
         """
         with self._shared.operation() as module:
             firmware.download(module, file, progress)
@@ -290,17 +279,12 @@ class CmisTransponder(PathDriver, Driver):
         """Restart the module with the other firmware image, wait for its response, and reopen the module.
 
         Unless committed, the image is not used after the next reset. Without ``hitless`` the module restarts as after a
-        reset: dark, in low power, without application and tuning.
+        reset: dark, in low power, without application and tuning. Raises the errors of
+        :func:`~lumion_hw.drivers.transponders.cmis.firmware.run`.
 
         Args:
             inactive: Start the inactive image; otherwise restart the active one.
             hitless: Do not interrupt the traffic, if the module supports this.
-
-        Raises:
-            NotSupportedError: The module cannot restart without interrupting the traffic.
-            DeviceError: The image is not valid, or the module refused.
-            DeviceTimeoutError: The module did not respond in time.
-            VerifyError: The module started with a different image.
         """
         with self._shared.operation() as module:
             firmware.run(module, inactive=inactive, hitless=hitless)
@@ -321,13 +305,10 @@ class CmisTransponder(PathDriver, Driver):
     # -- password and user memory
 
     def enter_password(self, password: int) -> None:
-        """Unlock protected functions until the next reset.
+        """Unlock protected functions until the next reset. Raises ``DeviceError`` if the password is wrong.
 
         Args:
             password: Host password, 0 to 7FFFFFFFh; initially 00001011h.
-
-        Raises:
-            DeviceError: The password is wrong.
         """
         with self._shared.operation() as module:
             cdb.enter_password(module, password)
@@ -350,10 +331,8 @@ class CmisTransponder(PathDriver, Driver):
     def write_user_memory(self, offset: int, data: bytes) -> None:
         """Write a part of the user memory and read the bytes back.
 
-        Raises:
-            NotSupportedError: The module has no user memory.
-            LimitError: The bytes do not fit; nothing was written.
-            VerifyError: The bytes read back differ; the module may require its password.
+        Raises the errors of :func:`~lumion_hw.drivers.transponders.cmis.cdb.write_user_memory`. After a
+        ``VerifyError``, try again with the password.
         """
         with self._shared.operation() as module:
             cdb.write_user_memory(module, offset, data)

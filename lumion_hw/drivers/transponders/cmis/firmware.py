@@ -92,6 +92,7 @@ def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
     """Restart the module with the inactive or the active firmware image and wait until the module responds.
 
     Raises:
+        NotSupportedError: The module cannot restart without interrupting the traffic, as ``hitless`` requires.
         DeviceError: The image is not valid, or the module refused.
         DeviceTimeoutError: The module did not respond in time.
         VerifyError: The module started with a different image.
@@ -123,9 +124,7 @@ def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
 def commit(module: ModuleContext) -> None:
     """Make the running image start after future resets.
 
-    Raises:
-        DeviceError: The module refused the command.
-        VerifyError: The running image is not committed afterwards.
+    Raises ``DeviceError`` if the module refused, and ``VerifyError`` if the running image is not committed afterwards.
     """
     _command(module, CdbCommand.FIRMWARE_COMMIT, b"", 0.0)
     if not any(image and image.running and image.committed for image in images(module)):

@@ -42,8 +42,7 @@ def is_lit(reading: Reading) -> bool:
 def await_light(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
     """Wait until all measured media lanes emit light.
 
-    Raises:
-        DeviceTimeoutError: A lane stays dark; the message names all dark lanes.
+    Raises ``DeviceTimeoutError`` if a lane stays dark; the message names all dark lanes.
     """
     dark: list[int] = []
 
@@ -62,8 +61,7 @@ def await_light(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None
 def check_dark(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
     """Check that all measured media lanes are dark.
 
-    Raises:
-        VerifyError: A lane emits light; the message names all such lanes with their power.
+    Raises ``VerifyError`` if a lane emits light; the message names all such lanes with their power.
     """
     end = module.clock.now() + DARK_S
     while lit := {lane: reading for lane, reading in emitted_power(module, vdm, lanes).items() if is_lit(reading)}:

@@ -94,7 +94,7 @@ class LockWatch:
             return LockReport(LockStage.NOT_RESPONDING, error.message)
 
     def _reasons(self) -> Iterator[LockReport]:
-        """Yield a report for each reason why the link is down, in the order of the checks; last, that it is up."""
+        """Yield one report per reason why the link is down, in the order of the checks; the last report is "up"."""
         yield from self._module_reasons()
         paths = self._scope.paths(self._module)
         if not paths:
@@ -157,7 +157,6 @@ class LockWatch:
         return self._path_states.setdefault(path.first_lane, _PathState())
 
     def _state_reasons(self, path: DataPath, states: dict[int, int]) -> Iterator[LockReport]:
-        """Yield the reasons why a data path is not active."""
         module = self._module
         deinit = dp.requested_deinit(module)
         disabled = dict(zip(dp.ALL_LANES, module.memory.values("tx_disable"), strict=True))

@@ -84,8 +84,7 @@ class CmisMemory(DeviceErrors):
     def half_if_readable(self, page: Page) -> tuple[bytes, frozenset[int]] | LinkError | None:
         """Return a page like :meth:`half`; ``None`` if it does not exist, or the error if only this page is unreadable.
 
-        Raises:
-            LinkError: The other pages cannot be read either.
+        Raises ``LinkError`` if the other pages cannot be read either.
         """
         try:
             if page is not None and not self.pages.has_page(page, self._bank(page)):

@@ -64,7 +64,7 @@ def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, d
 
 
 def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:
-    """Read a power of a media lane from the VDM samples; ``None`` if the module does not list it."""
+    """Read a power of a media lane from the VDM samples; ``None`` if the module lists no such sample."""
     item = vdm.find(name, lane)
     if item is None:
         return None

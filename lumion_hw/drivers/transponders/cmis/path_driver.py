@@ -112,8 +112,7 @@ class PathDriver:
     def monitors(self) -> Monitors:
         """Read the module monitors, and powers and bias of the first media lane; see also :meth:`lane_readings`.
 
-        Raises:
-            NotSupportedError: The module has no monitors.
+        Raises ``NotSupportedError`` if the module has no monitors.
         """
         parts = self._shared.parts()
         parts.context.needs(not parts.context.advertised.flat, "reading monitors")
@@ -136,10 +135,7 @@ class PathDriver:
     def performance(self) -> Performance:
         """End the statistics interval and return its link performance; values from different pages are compared.
 
-        The interval ends for all data paths of the module.
-
-        Raises:
-            NotSupportedError: The module does not measure link performance.
+        The interval ends for all data paths of the module. Raises ``NotSupportedError`` without link performance.
         """
         with self._shared.operation() as module:
             states = dp.states(module)
@@ -185,9 +181,7 @@ class PathDriver:
     def power_up(self) -> None:
         """Leave low power and wait until the module is ready. The transmitters stay dark.
 
-        Raises:
-            DeviceTimeoutError: The module is not ready within 1.5 times the advertised time.
-            DeviceError: The module entered its fault state.
+        Raises the errors of :func:`~lumion_hw.drivers.transponders.cmis.power.power_up`.
         """
         with self._shared.operation() as module:
             power.power_up(module, self._shared.pins)
@@ -195,17 +189,14 @@ class PathDriver:
     def select_application(self, number: int, first_lane: int | None = None, *, check: bool = True) -> None:
         """Run an application on host lanes; the transmitter is off and the lanes are deactivated afterwards.
 
-        Data paths on other lanes do not change.
+        Data paths on other lanes do not change. Raises the errors of :meth:`CoherentTransponder.select_application`
+        (lane and code of a ``ConfigRejectedError`` give the reason), and ``DeviceTimeoutError`` if a stage took too
+        long.
 
         Args:
             number: AppSel code: number of the application in the module's list.
             first_lane: First host lane, from 1; by default that of this data path, or the first that the module offers.
             check: Refuse applications that the module does not advertise; otherwise the module decides.
-
-        Raises:
-            ConfigError: The module does not offer the application on these lanes.
-            ConfigRejectedError: The module refused the application; lane and code give the reason.
-            DeviceTimeoutError: A stage took too long.
         """
         with self._shared.operation() as module:
             start = self._scope.first_lane_of(module, number, first_lane)
@@ -277,27 +268,18 @@ class PathDriver:
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
         """Tune the laser to a frequency, rounded to MHz, and check the frequency.
 
-        An active data path is deactivated for tuning and activated again.
+        An active data path is deactivated for tuning and activated again. Raises the errors of
+        :func:`~lumion_hw.drivers.transponders.cmis.tuning.tune`.
 
         Args:
             frequency_thz: Frequency to tune to.
             grid_ghz: Use only the grid with this spacing.
-
-        Raises:
-            LimitError: The frequency is not available; the message names the nearest ones. Nothing was changed.
-            DeviceError: The module refused the frequency, and the data path is inactive; flags give the reason.
-            DeviceTimeoutError: The laser did not settle.
         """
         with self._shared.operation() as module:
             return tuning.tune(module, frequency_thz, grid_ghz, self._scope.media_lane_of(module))
 
     def set_tx_power_dbm(self, power_dbm: float) -> None:
-        """Set the output power of the laser.
-
-        Raises:
-            LimitError: The power is outside the range of the module; nothing was changed.
-            VerifyError: The module refused the power.
-        """
+        """Set the output power of the laser. Raises the errors of :meth:`CoherentTransponder.set_tx_power_dbm`."""
         with self._shared.operation() as module:
             tuning.set_power(module, power_dbm, self._scope.media_lane_of(module))
 
@@ -308,7 +290,6 @@ class PathDriver:
         return self._shared.parts().context
 
     def _read_lanes(self, module: ModuleContext) -> ReadLanes:
-        """Return the lanes for reading link performance."""
         del module
         return ReadLanes(media_lane=self._scope.media_lane or 1)
 

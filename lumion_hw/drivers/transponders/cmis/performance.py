@@ -132,7 +132,7 @@ class _Drafts:
         self.remarks: list[str] = []
 
     def of(self, name: str, lane: int) -> _Draft:
-        """Return the draft of a quantity. The whole module and the lane named without number share one draft."""
+        """Return a quantity under construction. The whole module and the lane named without number share quantities."""
         plain = (name, self._lanes.plain_lane(name))
         whole = (name, MODULE_RESOURCE)
         key = (name, lane)

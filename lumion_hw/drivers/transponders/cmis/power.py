@@ -40,9 +40,7 @@ def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
 def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
     """Request low power, by bit or pin as set in the quirks, and wait until the module is in low power.
 
-    Raises:
-        DeviceTimeoutError: The module is not in low power within 1.5 times the advertised times.
-        DeviceError: The module entered its fault state.
+    Raises the errors of :func:`power_up`.
     """
     memory = module.memory
     module.needs(not module.advertised.flat, "a power mode")

@@ -59,13 +59,13 @@ class Scope:
     def first_lane_of(self, module: ModuleContext, number: int, requested: int | None) -> int:
         """Return the first host lane for an application.
 
+        Raises ``ConfigError`` if this path cannot begin on the requested lane, or the application cannot use the media
+        lane.
+
         Args:
             module: The module.
             number: AppSel code: number of the application in the module's list.
             requested: Host lane requested by the caller, or ``None``.
-
-        Raises:
-            ConfigError: This path cannot begin on the requested lane, or the application cannot use the media lane.
         """
         if self.first_lane is not None:
             if requested not in (None, self.first_lane):

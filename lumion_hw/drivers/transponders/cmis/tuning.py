@@ -28,8 +28,8 @@ def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, la
 
     Raises:
         NotSupportedError: The laser cannot be tuned.
-        LimitError: The frequency is not available.
-        DeviceError: The module refused the frequency; the data path stays inactive.
+        LimitError: The frequency is not available; the message names the nearest ones. Nothing was changed.
+        DeviceError: The module refused the frequency, and the data path is inactive; flags give the reason.
         DeviceTimeoutError: The laser did not settle.
     """
     plan = plan_tuning(module, frequency_thz, grid_ghz)

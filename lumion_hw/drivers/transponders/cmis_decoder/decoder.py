@@ -45,7 +45,7 @@ _MW_COUNTS = 1e4  # counts of 0.1 µW per mW
 
 
 def explained_by(field: Field) -> str:
-    """Return the name of the field that states what an auxiliary monitor measures; empty for other fields."""
+    """Return the name of the field that says what the auxiliary monitor ``field`` measures; empty for other fields."""
     stem = field.name.partition("_")[0]
     return _AUX[stem][0] if stem in _AUX and (field.name == stem or field.name.endswith("_threshold")) else ""
 
@@ -135,8 +135,7 @@ _VIEWS = {
 def decode_image(image: MemoryImage) -> DecodedModule:
     """Decode an image. Missing or wrong content becomes a finding.
 
-    Raises:
-        ConfigError: The module does not follow CMIS, or byte 0 of its memory is missing.
+    Raises ``ConfigError`` if the module does not follow CMIS, or byte 0 of its memory is missing.
     """
     dump = Dump(image)
     _check_kind(dump)

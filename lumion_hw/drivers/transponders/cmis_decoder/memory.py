@@ -28,7 +28,7 @@ class Dump:
     def __init__(self, image: MemoryImage, bank: int = 0) -> None:
         self.image = image
         self.bank = bank
-        self.advertised = Advertised(self._known_half, lambda page: (0, page) in image.halves)
+        self.advertised = Advertised(image.half, lambda page: (0, page) in image.halves)
 
     def half(self, page: Page) -> bytes | None:
         """Return the 128 bytes of a page, from the selected bank if the page has banks."""
@@ -114,9 +114,6 @@ class Dump:
 
     def _bank(self, page: Page) -> int:
         return self.bank if page is not None and page >= 0x10 else 0
-
-    def _known_half(self, page: Page) -> bytes | None:
-        return self.image.half(page)
 
 
 def _usable(applications: Iterable[tuple[int, tuple[int, ...]]]) -> frozenset[int]:

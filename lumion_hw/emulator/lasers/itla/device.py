@@ -1,9 +1,9 @@
 """Emulated ITLA: a tunable laser with four-byte frames on a serial line (OIF-ITLA-MSA-01.2 and 01.3).
 
-Choices of this emulator where the agreement is silent: one operation is pending at a time, reported in bit 8 of NOP;
-switching off and resets are never refused because of a pending operation; a frequency outside the limits is refused
-when the channel is written (RVE) or the output enabled (IVC); reading LstResp returns status and data of the last
-reply; an incomplete frame is discarded after 0.1 s of silence.
+Choices of this emulator where the agreement is silent: one operation is pending at a time and reported in bit 8 of NOP.
+A pending operation never delays switching off or a reset. A frequency outside the limits is refused when the channel is
+written (RVE) or the output enabled (IVC). Reading LstResp returns status and data of the last reply. An incomplete
+frame is discarded after 0.1 s of silence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SILENCE_S = 0.1  # model choice: an incomplete frame of a crashed host must not
 
 
 class ItlaPeer(SerialPeer):
-    """One host connection to the ITLA: a serial line, and the bytes of the frame being received."""
+    """One host connection to the ITLA: a serial line, and the bytes of an incomplete frame."""
 
     def __init__(self, device: Itla, line: SerialLine) -> None:
         super().__init__(device, line)
@@ -59,7 +59,7 @@ class ItlaPeer(SerialPeer):
 
 
 BAUD_RATES = (9600, 19200, 38400, 57600, 115200)
-"""Line rates in baud; the index is the code in register IOCap."""
+"""Line rates in baud, indexed by their code in register IOCap."""
 PENDING_FLAG, READY = 0x0100, 0x0010
 _REPLY_S = 0.5e-3  # model choice
 
@@ -77,21 +77,20 @@ class Itla(SerialDevice[ItlaPeer]):
 
     Args:
         name: Device name in the bench file.
-        clock: Clock that gives the present time.
         rng: Random numbers for the laser's errors.
         profile: Properties of the module.
         serial: Serial number in register 04.
         warm: Whether the module is ready at once; otherwise it starts up first.
-        paced: Whether bytes take transmission time; the line rate at power-on is 9600 baud.
-        emit: Called with the light whenever it has changed.
+        paced: Whether bytes need transmission time; the line rate at power-on is 9600 baud.
+        emit: Called with the light at every change.
 
     Attributes:
         settings: Settings that the host has made.
         enabled: Whether the output is switched on.
         status: Latched bits of StatusF and StatusW.
-        extended: Bytes that AEA-EAR returns.
-        extended_position: Number of bytes of ``extended`` that have been read.
-        extended_mode: Value written to AEA-EAC.
+        extended: Bytes that reading register AEA-EAR returns in pieces.
+        extended_position: Number of bytes of ``extended`` that the host has read.
+        extended_mode: Value of register AEA-EAC.
         baud_code: Present line rate as its code in register IOCap.
         tuning: Whether the output is dark because the laser is tuning.
     """
@@ -154,11 +153,11 @@ class Itla(SerialDevice[ItlaPeer]):
 
     @property
     def _instant(self) -> float:
-        """Time of the action being executed; a frame is executed at its arrival time, even if it is processed later."""
+        """Time at which the frame being executed arrived, otherwise the present time."""
         return self._clock.now() if self._executing_s is None else self._executing_s
 
     def power_cycle(self) -> None:
-        """Switch the power off and on: restore the settings stored by GenCfg; bytes in transmission are lost."""
+        """Switch the power off and on: settings return to those stored by GenCfg, bytes in transmission are lost."""
         for peer in self._peers:
             peer.line.clear()
         self._restart()
@@ -294,7 +293,7 @@ class Itla(SerialDevice[ItlaPeer]):
 
     @property
     def frequency_mhz(self) -> int:
-        """Frequency that the ITLA reports, in MHz; the true frequency has a fixed error that the host cannot read."""
+        """Frequency that the ITLA reports, in MHz. The true frequency differs by a fixed, unreported error."""
         return self._assumed_mhz if self.enabled else self.settings.channel_mhz + self.settings.fine_mhz
 
     @property
@@ -313,7 +312,7 @@ class Itla(SerialDevice[ItlaPeer]):
         return round(low * 1e6) <= mhz <= round(high * 1e6)
 
     def start(self, duration_s: float, *, dark: bool) -> None:
-        """Start moving the light to the present settings; the operation is pending for ``duration_s``."""
+        """Start changing the light to the present settings, for ``duration_s``, with the output ``dark`` or not."""
         self.tuning = dark
 
         def finish() -> None:
@@ -352,7 +351,7 @@ class Itla(SerialDevice[ItlaPeer]):
         self._restart()
 
     def reset_interface(self) -> None:
-        """Reset the state of extended addressing; the light does not change."""
+        """Reset the registers of extended addressing (AEA). The light does not change."""
         self.extended, self.extended_position = b"", 0
         self.status.latch(reg.COMMUNICATION_RESET)
 
@@ -415,7 +414,7 @@ EXTENDED: Mapping[int, Callable[[Itla], bytes]] = {
     reg.CURRENTS: _currents,
     reg.TEMPS: lambda _: _pack_words(100.0 * DIODE_C, 100.0 * CASE_C),
 }
-"""Functions that return the content of registers that does not fit one frame."""
+"""Functions that return the content of the registers that are longer than the two bytes of a frame."""
 
 
 def _next_word(itla: Itla) -> int:
@@ -425,16 +424,11 @@ def _next_word(itla: Itla) -> int:
     return int.from_bytes(itla.extended[position : position + 2].ljust(2, b"\0"), "big")
 
 
-def _first_frequency_word(index: int) -> Callable[[Itla], int]:
-    return lambda itla: reg.split_mhz(itla.settings.first_mhz)[index]
+def _words(codes: tuple[int, int, int], mhz: Callable[[Itla], int]) -> Mapping[int, Callable[[Itla], int]]:
+    def word(index: int) -> Callable[[Itla], int]:
+        return lambda itla: reg.split_mhz(mhz(itla))[index]
 
-
-def _frequency_word(index: int) -> Callable[[Itla], int]:
-    return lambda itla: reg.split_mhz(itla.frequency_mhz)[index]
-
-
-def _limit(end: int, index: int) -> Callable[[Itla], int]:
-    return lambda itla: reg.split_mhz(round(itla.profile.frequency_thz[end] * 1e6))[index]
+    return {code: word(index) for index, code in enumerate(codes)}
 
 
 READ: Mapping[int, Callable[[Itla], int]] = {
@@ -452,10 +446,10 @@ READ: Mapping[int, Callable[[Itla], int]] = {
     reg.RES_ENA: lambda itla: reg.ENABLE * itla.enabled,
     reg.GRID: lambda itla: itla.settings.grid[0],
     reg.GRID2: lambda itla: itla.settings.grid[1],
-    **{code: _first_frequency_word(index) for index, code in enumerate((reg.FCF1, reg.FCF2, reg.FCF3))},
-    **{code: _frequency_word(index) for index, code in enumerate((reg.LF1, reg.LF2, reg.LF3))},
-    **{code: _limit(0, index) for index, code in enumerate((reg.LFL1, reg.LFL2, reg.LFL3))},
-    **{code: _limit(1, index) for index, code in enumerate((reg.LFH1, reg.LFH2, reg.LFH3))},
+    **_words((reg.FCF1, reg.FCF2, reg.FCF3), lambda itla: itla.settings.first_mhz),
+    **_words((reg.LF1, reg.LF2, reg.LF3), lambda itla: itla.frequency_mhz),
+    **_words((reg.LFL1, reg.LFL2, reg.LFL3), lambda itla: round(itla.profile.frequency_thz[0] * 1e6)),
+    **_words((reg.LFH1, reg.LFH2, reg.LFH3), lambda itla: round(itla.profile.frequency_thz[1] * 1e6)),
     reg.OOP: lambda itla: round(100.0 * itla.reported_dbm),
     reg.C_TEMP: lambda _: round(100.0 * CASE_C),
     reg.FTFR: lambda itla: round(1e3 * itla.profile.fine_tune_ghz),
@@ -466,7 +460,7 @@ READ: Mapping[int, Callable[[Itla], int]] = {
     reg.AGE: lambda _: 0,
     reg.FTF: lambda itla: itla.settings.fine_mhz,
 }
-"""Functions that return the value of each register; negative values are sent as a two's complement."""
+"""Functions that return the value of each register; a negative value is sent as its two's complement."""
 
 
 def _set_channel(itla: Itla, channel: int) -> None:
@@ -581,4 +575,4 @@ WRITE: Mapping[int, Callable[[Itla, int], None]] = {
     **{code: _set_grid(index) for index, code in enumerate((reg.GRID, reg.GRID2))},
     reg.FTF: _set_fine,
 }
-"""Actions of writing a register; other registers store the value or are read-only."""
+"""Actions of writing to a register; other registers store the value or are read-only."""

@@ -35,7 +35,7 @@ class ItlaError(enum.IntEnum):
 
 
 class ItlaRefusal(Exception):  # noqa: N818 - an event of the register interface; it never leaves the emulator
-    """Signal that the ITLA answers a command with an execution error."""
+    """Signal that the ITLA replies to a command with an execution error."""
 
     def __init__(self, code: ItlaError) -> None:
         super().__init__(code.name)
@@ -49,8 +49,8 @@ class ItlaRequest:
     Attributes:
         register: Register number.
         data: 16 bits to write.
-        write: Whether it is a write rather than a read.
-        repeat: Whether the last reply is to be repeated.
+        write: Whether the request is a write rather than a read.
+        repeat: Whether the host requests the last reply again.
     """
 
     register: int

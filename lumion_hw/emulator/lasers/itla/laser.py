@@ -1,6 +1,6 @@
 """Physics of an ITLA's laser: its frequency, its power, and the time that changes take.
 
-Settings are exact and reproducible, but the light is not: each laser has its own frequency and power error. The output
+Registers report exact frequencies, but the light of each laser has its own fixed frequency and power error. The output
 is dark while the laser tunes to another channel.
 """
 
@@ -40,9 +40,9 @@ class ItlaProfile:
         boot_s: Time from power-on or reset to ready.
         enable_s: Time from enabling to locked.
         tune_s: Time from one channel to another.
-        power_s: Time of a power change while enabled.
-        fine_tune_s: Time of fine tuning while enabled.
-        low_noise: Whether register 90 has the low-noise mode of one vendor.
+        power_s: Time of a power change while the output is on.
+        fine_tune_s: Time of fine tuning while the output is on.
+        low_noise: Whether the module has one vendor's low-noise mode in register 90.
     """
 
     manufacturer: str = "LUMION"
@@ -68,11 +68,11 @@ class ItlaSettings:
 
     Attributes:
         channel: Channel, from 1; 0 for none.
-        grid: Channel spacing as two signed register values: one in tenths of a GHz, one in MHz, to be added.
+        grid: Channel spacing as the sum of two signed registers, the first in tenths of a GHz, the second in MHz.
         first_mhz: Frequency of channel 1.
         power_cdbm: Power in hundredths of a dBm.
         fine_mhz: Fine tuning.
-        stored: Registers that only store their value.
+        stored: Values of the registers that only store a value.
     """
 
     channel: int = 1
@@ -98,12 +98,7 @@ class ItlaSettings:
 
 
 class ItlaPhysics:
-    """True light of one ITLA: fixed errors of frequency and power; the power follows its setting gradually.
-
-    Args:
-        rng: Random numbers for its errors.
-        now_s: Present time.
-    """
+    """True light of one ITLA, with fixed random errors of frequency and power; the power approaches its setting."""
 
     def __init__(self, rng: np.random.Generator, now_s: float) -> None:
         self._frequency_error_hz = float(np.clip(rng.normal(0.0, FREQUENCY_ERROR_HZ), -1e9, 1e9))
@@ -114,7 +109,7 @@ class ItlaPhysics:
         self.dark = False
 
     def aim(self, power_dbm: float, now_s: float, *, emits: bool, dark: bool) -> None:
-        """Set the target of the power control: a power in dBm, and whether light is emitted at all."""
+        """Set the power in dBm that the output approaches; ``emits`` and ``dark`` say whether there is light at all."""
         self.level_dbm(now_s)  # up to now, the level follows the earlier target
         if emits and not self.emits:
             # After switching on, the level rises from below, so that OOP shows the loop at work.
@@ -123,14 +118,14 @@ class ItlaPhysics:
         self.emits, self.dark = emits, dark
 
     def level_dbm(self, now_s: float) -> float:
-        """Return the power in dBm that the ITLA reports (register OOP); it follows the setting in about a second."""
+        """Return the power in dBm that the ITLA reports (register OOP). It reaches a new setting in about a second."""
         remaining = math.exp(-max(now_s - self._updated_s, 0.0) / POWER_TAU_S)
         self._updated_s = max(now_s, self._updated_s)
         self._level_dbm = self._target_dbm + (self._level_dbm - self._target_dbm) * remaining
         return self._level_dbm if self.emits and not self.dark else DARK_DBM
 
     def light(self, frequency_mhz: float, now_s: float) -> Light:
-        """Return the laser's true light, including its fixed errors, when the ITLA reports a given frequency."""
+        """Return the true light, including its fixed errors, while the ITLA reports a given frequency."""
         nm = wavelength_m_from_frequency_hz(frequency_mhz * 1e6 + self._frequency_error_hz) * 1e9
         # The light differs from the module's assumption by its own errors.
         reported_dbm = self.level_dbm(now_s)

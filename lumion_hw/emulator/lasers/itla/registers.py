@@ -1,4 +1,4 @@
-"""Registers of an ITLA as data, with the accepted values of those that store a value (MSA-01.3 table 9.2-1)."""
+"""Registers of an ITLA as data, with the accepted values of the writable registers (MSA-01.3 table 9.2-1)."""
 
 from __future__ import annotations
 

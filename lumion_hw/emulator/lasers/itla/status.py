@@ -10,18 +10,13 @@ from lumion_hw.emulator.lasers.itla import registers as reg
 
 @dataclass
 class ItlaStatus:
-    """The latched bits of the ITLA registers StatusF and StatusW.
-
-    Attributes:
-        fatal: Bits of StatusF.
-        warning: Bits of StatusW.
-    """
+    """The latched bits of the ITLA registers StatusF (``fatal``) and StatusW (``warning``)."""
 
     fatal: int = 0
     warning: int = 0
 
     def latch(self, bits: int) -> None:
-        """Latch condition bits that appear in both StatusF and StatusW."""
+        """Latch condition bits in both StatusF and StatusW."""
         self.fatal |= bits
         self.warning |= bits
 
@@ -48,7 +43,7 @@ def live_conditions(stored: Mapping[int, int], deviation_db: float, *, tuning: b
     """Return the live condition bits 0 to 3 of StatusF or StatusW while the output is enabled.
 
     Args:
-        stored: Stored thresholds and behaviour, by register number.
+        stored: Thresholds and behaviour set by the host, by register number.
         deviation_db: Deviation of the power from its setting.
         tuning: Whether the laser is tuning.
         fatal: Whether the result is for StatusF rather than StatusW.

@@ -29,7 +29,7 @@ class StoredConfiguration:
     """One complete configuration of the emulated board.
 
     Attributes:
-        common: The GLOBAL block.
+        common: Settings of the whole board (block GLOBAL of section 7).
         limits: One limit record per channel (``LIMIT_DTYPE``).
         crc32: CRC-32 of the configuration, as host and board compute it.
     """
@@ -39,7 +39,7 @@ class StoredConfiguration:
     crc32: int
 
     def refuse_codes(self, codes: NDArray[np.uint16], channels: NDArray[np.int64]) -> Refusal | None:
-        """Return the refusal LIMIT for the first code above its channel's ``code_max``; ``None`` if there is none."""
+        """Return the refusal with status LIMIT for the first code above its channel's ``code_max``, or ``None``."""
         allowed = self.limits["code_max"][channels]
         is_wrong = np.flatnonzero(codes > allowed)
         if not is_wrong.size:
@@ -50,7 +50,7 @@ class StoredConfiguration:
         )
 
     def refuse_table(self, codes: NDArray[np.uint16], profile: BoardProfile) -> Refusal | None:
-        """Return the refusal LIMIT if a table of codes exceeds a code limit or the power cap (protocol section 7.3)."""
+        """Return the refusal LIMIT if codes exceed a code limit or the power cap (section 7.3), or ``None``."""
         refusal = self.refuse_codes(codes, np.arange(len(codes)))
         if refusal is not None:
             return refusal
@@ -62,7 +62,7 @@ class StoredConfiguration:
         return None
 
     def refuse_points(self, tables: Iterable[NDArray[np.uint16]], profile: BoardProfile) -> Refusal | None:
-        """Return the refusal LIMIT with the index of the first sweep point that exceeds a limit, or ``None``."""
+        """Return the refusal with status LIMIT and the index of the first sweep point above a limit, or ``None``."""
         remaining: Iterator[NDArray[np.uint16]] = iter(tables)
         first = 0
         while chunk := list(islice(remaining, _TABLES_PER_CHECK)):
@@ -81,7 +81,7 @@ class StoredConfiguration:
 
 
 class PendingConfiguration:
-    """A configuration that the host is sending, limit record by limit record."""
+    """A configuration that the host is sending in pieces (limit records), before it is applied as a whole."""
 
     def __init__(self, common: ConfigGlobalRequest, n_dac: int) -> None:
         self._common = common

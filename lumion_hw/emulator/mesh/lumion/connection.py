@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from firmware_protocol import Decoder, Frame
 from lumion_hw.emulator.mesh.lumion.wires import BoardToHostLine, HostToBoardLine, Pacing
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.mesh.lumion.device import MeshBoard
 
 
 class Priority(IntEnum):
@@ -27,7 +30,7 @@ class Outgoing:
     Attributes:
         priority: Priority of the frame.
         ready_s: Earliest time to send it.
-        frame: The frame; FAULT_PENDING is set when it is sent.
+        frame: The frame; its flag FAULT_PENDING gets its value at the time of sending.
     """
 
     priority: Priority
@@ -35,30 +38,10 @@ class Outgoing:
     frame: Frame
 
 
-class _Board(Protocol):
-    """Interface through which a connection uses the board."""
-
-    def now(self) -> float:
-        """Return the time of the board's clock."""
-
-    def advance(self) -> None:
-        """Advance the board to the clock's present time."""
-
-    def next_due(self) -> float | None:
-        """Return the time of the board's next action without a request from a host."""
-
-    def count_lost_bytes(self, count: int) -> None:
-        """Count bytes that were lost because a host sent them while the receive buffer was full."""
-
-    def disconnect(self, peer: BoardPeer) -> None:
-        """Remove a closed connection from the board."""
-
-
 class BoardPeer:
     """One host connection to the board: bytes in transmission, a frame decoder, and replies that wait to be sent.
 
     Args:
-        board: The board.
         pacing: Speed of the line.
         mtu: Largest frame the board accepts, in bytes.
 
@@ -68,7 +51,7 @@ class BoardPeer:
         is_open: Whether the host is still connected.
     """
 
-    def __init__(self, board: _Board, pacing: Pacing, mtu: int) -> None:
+    def __init__(self, board: MeshBoard, pacing: Pacing, mtu: int) -> None:
         self._board = board
         self._mtu = mtu
         self.from_host = HostToBoardLine(pacing)
@@ -88,7 +71,7 @@ class BoardPeer:
 
     @property
     def free_bytes(self) -> int:
-        """Number of bytes that the host may write now; a host that keeps to it is as slow as on a real wire."""
+        """Number of bytes that the host may write now. A host that respects it is as slow as on a real line."""
         return self.from_host.free_bytes
 
     def receive(self, data: bytes) -> None:
@@ -110,5 +93,5 @@ class BoardPeer:
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """Close the connection from the host's side; outputs stay until the watchdog acts."""
+        """Close the connection from the host's side. Outputs stay on until the watchdog trips."""
         self._board.disconnect(self)

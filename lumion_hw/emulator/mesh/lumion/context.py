@@ -28,7 +28,7 @@ class DeferredReply:
 
 
 Result = Message | Refusal | DeferredReply
-"""Result of a handler."""
+"""Result of a command handler."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Context:
         core: Core of the board, with outputs, faults and time.
         session: The session.
         monitors: The monitor channels.
-        sweeper: Uploaded sweep image (program of a sweep), and the last sweep run.
+        sweeper: The uploaded sweep image (program of a sweep), and the last sweep run.
         telemetry: The telemetry streams.
         watch: Monitor thresholds that trigger LIGHT events.
         transmitter: Frames that wait to be sent.
@@ -60,7 +60,7 @@ def bad_value(offset: int, value: int) -> Refusal:
 
 
 def refuse_state(core: BoardCore) -> Refusal | None:
-    """Return the reason why outputs cannot be programmed in this state (protocol section 8.3, check 1), or ``None``."""
+    """Return the refusal if outputs cannot be programmed in this state (section 8.3, check 1), or ``None``."""
     if core.state is OutputsState.BOOT:
         return Refusal(Status.NOT_CONFIGURED)
     if core.state is OutputsState.SWEEP:
@@ -71,7 +71,7 @@ def refuse_state(core: BoardCore) -> Refusal | None:
 
 
 def refuse_span(start: int, count: int, size: int, start_offset: int, count_offset: int) -> Refusal | None:
-    """Return the refusal BAD_VALUE for an index range that is empty or exceeds ``0 .. size - 1``; else ``None``."""
+    """Return the refusal BAD_VALUE for an index range that is empty or not within 0 to ``size - 1``, or ``None``."""
     if not 0 <= start < size:
         return bad_value(start_offset, start)
     if not 1 <= count <= size - start:

@@ -1,6 +1,6 @@
 """Core of the emulated board: time in ticks, outputs and their states, watchdog, faults.
 
-The caller passes the time of every action; nothing here reads a clock. Sections are those of docs/protocol.md.
+The caller passes the time of every action, and no code in this module reads a clock.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Bank:
         self.generation = 0
 
     def accepts(self, generation: int) -> bool:
-        """Return whether the bank accepts codes of a generation: its own (to continue) or a newer one (to restart)."""
+        """Return whether the bank accepts codes with this generation: the same (continue) or a newer one (restart)."""
         return generation == self.generation or is_newer(generation, self.generation)
 
     def stage_codes(
@@ -60,8 +60,7 @@ class Bank:
             generation: Bank generation; a newer one than the present restarts the bank.
             channels: Channel numbers.
             codes: One code per channel number.
-            base: Codes of all other channels if the bank is restarted, staged together with ``codes``; ``None`` to
-                leave the other channels empty.
+            base: Codes to stage for all other channels if the bank is restarted; ``None`` leaves these channels empty.
         """
         if generation != self.generation:
             self.clear()
@@ -85,7 +84,7 @@ class Bank:
         return int(missing[0]) if missing.size else None
 
     def crc32(self) -> int:
-        """Return the CRC-32 of the bank's table; channels that are not staged count as 0."""
+        """Return the CRC-32 of all codes of the bank; channels that are not staged count as 0."""
         return table_crc32(self.codes)
 
 
@@ -117,8 +116,8 @@ class BoardCore:
         boot_id: Random number of this power-up.
 
     Attributes:
-        sweep_over: Called with the reason and the tick of the last change when a sweep ends early; the outputs are in
-            their new state by then.
+        on_sweep_end: Called when a sweep ends early, after the outputs have changed, with the reason and the tick of
+            the change.
     """
 
     def __init__(
@@ -141,7 +140,7 @@ class BoardCore:
         self.boot(boot_at, boot_id)
 
     def boot(self, at_s: float, boot_id: int) -> None:
-        """Power up: set outputs to 0; keep only flash, latched faults and external conditions (protocol section 11)."""
+        """Power up with outputs at 0. Only flash, latched faults and external conditions are kept (section 11)."""
         profile = self.profile
         # Latched faults survive a restart (docs/protocol.md, section 11.3): power-cycling must not bypass an interlock.
         self.faults.restart()
@@ -168,7 +167,7 @@ class BoardCore:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def tick_number(self, at_s: float) -> int:
-        """Return the number of tick edges since power-up, not wrapped."""
+        """Return the number of tick edges since power-up; it does not wrap."""
         return math.floor((at_s - self.origin_s) / self.profile.tick_s + _ROUNDING)
 
     def tick(self, at_s: float) -> int:
@@ -188,7 +187,7 @@ class BoardCore:
         return int((at_s - self.origin_s) * 1e3 + _ROUNDING) % _U32
 
     def shift(self, seconds: float) -> None:
-        """Shift the board's time base by the time that the processor was frozen (protocol section 15, frozen tick)."""
+        """Delay all future ticks by the time for which the processor was frozen (protocol section 15, frozen tick)."""
         self.origin_s += seconds
         self.last_fed_s += seconds
         self._grace_from_s += seconds
@@ -215,7 +214,7 @@ class BoardCore:
         self._drive(native / ((1 << profile.dac_bits) - 1) * unit, at_s)
 
     def latch(self, generation: int, codes: NDArray[np.uint16], number: int) -> None:
-        """Drive a table of codes from a tick edge on; its generation becomes active (docs/protocol.md, section 8)."""
+        """Drive a table of codes from tick edge ``number`` on; its generation becomes active (section 8)."""
         self.armed = None
         self.generation = generation
         self.latch_tick = number % _U32
@@ -223,7 +222,7 @@ class BoardCore:
         self._set_outputs(codes.copy(), self.edge_s(number))
 
     def trigger(self, at_s: float) -> None:
-        """Apply the external trigger: a commit armed for it latches at the next tick edge."""
+        """Apply the external trigger: a commit that waits for the trigger latches at the next tick edge."""
         if self.armed is not None and self.armed.edge is None:
             # The next edge: an edge at the same time as the trigger has passed.
             self.armed = replace(self.armed, edge=self.tick_number(at_s) + 1)
@@ -238,7 +237,7 @@ class BoardCore:
         self._base = self.driven
 
     def end_sweep(self, number: int, *, restore: bool) -> None:
-        """End a sweep at a tick edge: return to READY and drive the base table, or keep the last point."""
+        """End a sweep at a tick edge and return to READY; ``restore`` drives the base table again."""
         self.state = OutputsState.READY
         if restore:
             self.latch(self.generation, self._base, number)
@@ -251,7 +250,7 @@ class BoardCore:
         return self._chip_temp if self.profile.has(Feature.CHIP_TEMPERATURE) else None
 
     def set_chip_temp(self, chip_temp: int, at_s: float) -> None:
-        """Set the chip temperature in 0.01 degrees C; a temperature above ``temp_trip`` is a fault condition."""
+        """Set the chip temperature in 0.01 degrees C. A temperature above ``temp_trip`` is a fault condition."""
         self._chip_temp = chip_temp
         self._check_temperature()
         if self._is_hot:
@@ -286,7 +285,7 @@ class BoardCore:
     def trip(
         self, source: int, at_s: float, *, channel: int | None = None, value: int = 0, limit: int = 0
     ) -> FaultRecord:
-        """Latch a fault; all sources except WATCHDOG set the outputs to 0 at once."""
+        """Latch a fault and return its record. All sources except WATCHDOG set the outputs to 0 at once."""
         record, is_new = self.faults.latch(source, self.tick(at_s), channel, value, limit)
         if is_new:
             self.count(StatsCounter.FAULTS)
@@ -296,7 +295,7 @@ class BoardCore:
         return record
 
     def enter_safe(self, at_s: float, reason: EndReason = EndReason.FAULT) -> None:
-        """Drive zeros and latch the safe state; a running sweep ends with the given reason."""
+        """Set the outputs to 0 in state SAFE; a running sweep ends with the given reason."""
         was_sweeping = self.state is OutputsState.SWEEP
         self.state = OutputsState.SAFE
         self.armed = None
@@ -310,7 +309,7 @@ class BoardCore:
             self.trip(source, at_s, channel=channel, value=condition.value, limit=condition.limit)
 
     def leave_safe(self) -> None:
-        """Leave SAFE after its last fault is cleared: enter READY if configured, else BOOT. From GRACE, enter READY."""
+        """Leave SAFE after its last fault is cleared, for READY if configured, else BOOT; leave GRACE for READY."""
         if self.state in (OutputsState.SAFE, OutputsState.GRACE) and not self.faults.latched:
             self.state = OutputsState.BOOT if self.active is None else OutputsState.READY
 
@@ -350,7 +349,7 @@ class BoardCore:
         return min(edges, default=None)
 
     def _is_watched(self) -> bool:
-        """Return whether the watchdog runs: a driven code is not 0, or a sweep is running (protocol section 11.2)."""
+        """Return whether the watchdog runs: an output code is not 0, or a sweep is running (section 11.2)."""
         return self.state is OutputsState.SWEEP or (self.state is OutputsState.READY and bool(self.driven.any()))
 
     def _next_grace_edge(self) -> int:
@@ -367,11 +366,11 @@ class BoardCore:
         return 0.0 if self.active is None else self.active.common.wd_param_ms * 1e-3
 
     def remaining_grace_ms(self, at_s: float) -> int:
-        """Return the remaining time of the grace state RAMP or HOLD in ms."""
+        """Return the remaining time in ms of the state GRACE, in which outputs ramp down or hold."""
         return max(math.ceil((self._grace_from_s + self._grace_duration_s() - at_s) * 1e3 - _ROUNDING), 0)
 
     def run_due(self) -> None:
-        """Carry out the actions due at the next tick edge: watchdog, grace state (RAMP, HOLD), then an armed commit."""
+        """Carry out the actions due at the next tick edge: watchdog, ramp or hold (GRACE), then an armed commit."""
         number = self._next_edge()
         if number is None:
             return
@@ -403,7 +402,10 @@ class BoardCore:
         self._grace_from_s, self._grace_codes, self._grace_step = at_s, self.driven, 0
 
     def _step_grace(self, number: int) -> None:
-        """Run one tick of RAMP (code = first code x (P - e) // P, e ms into a ramp of P ms), or end RAMP or HOLD."""
+        """Carry out one tick of GRACE: lower the codes in a ramp, or end the ramp or hold.
+
+        At e ms into a ramp of P ms, a code is its first value x (P - e) // P.
+        """
         at_s = self.edge_s(number)
         period_ms = round(self._grace_duration_s() * 1e3)
         elapsed_ms = math.floor((at_s - self._grace_from_s) * 1e3 + _ROUNDING)

@@ -28,15 +28,13 @@ from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 class MeshBoard(Switchable):
     """An emulated mesh controller (wire protocol version 1).
 
-    The board acts when :meth:`advance` is called or bytes are exchanged. It then carries out all actions that have
-    become due, each at its own time. A monitor scan that is carried out late sees the heat of its own time, but the
-    light entering the chip at the time of the call. Therefore :meth:`next_due` returns the time of every scan, and an
-    in-memory link or the emulator's server lets the board act then. Even without a reader, a sweep latches every point
-    and waits until it has settled, and sweeps and telemetry streams count every record at the right tick.
+    The board acts when :meth:`advance` is called or bytes are exchanged. It then carries out all overdue actions, each
+    at its scheduled time. Only the light is that of the call: a monitor scan that is carried out late sees the heat of
+    its scheduled time, but the light that enters the chip now. To prevent this, :meth:`next_due` returns the time of
+    every scan, and an in-memory link or the emulator's server calls the board then.
 
     Args:
         name: Device name in the bench file.
-        clock: The clock of the bench.
         rng: Random numbers for ``boot_id``.
         drive: Called with the outputs, shape ``(n_dac,)`` in mA (mV for voltage drive), and the exact time, whenever
             they change. Times never run backwards but may lie before the clock's present time.
@@ -122,7 +120,7 @@ class MeshBoard(Switchable):
         return None if due is None else due[0]
 
     def advance(self) -> None:
-        """Carry out all of the board's actions due up to the clock's present time, each at its own time."""
+        """Carry out all of the board's actions due up to now, each at its scheduled time."""
         if self._advancing:  # a scan reads the optical world, which makes every device advance
             return
         self._advancing = True
@@ -141,16 +139,15 @@ class MeshBoard(Switchable):
     ) -> int | None:
         """Make a fault source of the board trip now.
 
+        Return the id of the latched fault, or ``None`` if the active configuration does not enable the source. A
+        persistent condition then trips as soon as the source is enabled.
+
         Args:
             source: Number of the source (``FaultSource``, or 24 to 31).
             channel: Channel at which the fault occurs.
             value: Measured value, in the unit of the source.
             limit: The threshold, in the unit of the source.
             present: Whether the condition persists, even over a reset, until :meth:`remove_condition`.
-
-        Returns:
-            Id of the latched fault, or ``None`` if the active configuration does not enable the source (a condition
-            that is present then trips as soon as it is enabled).
         """
         self.advance()
         core = self.core
@@ -171,7 +168,7 @@ class MeshBoard(Switchable):
         self.core.faults.set_present(source, channel, None)
 
     def trigger(self) -> None:
-        """Apply the external trigger: a commit armed for it, or a sweep's point, latches at the next tick edge."""
+        """Apply the external trigger: the commit or sweep point that waits for it latches at the next tick edge."""
         self.advance()
         self.core.trigger(self._processor.time)
         self._context.sweeper.trigger(self._processor.time)
@@ -183,23 +180,16 @@ class MeshBoard(Switchable):
         self.advance()
 
     def lose_frames(self, count: int) -> None:
-        """Make the board drop the next ``count`` good frames without counting or answering them."""
+        """Make the board drop the next ``count`` valid frames without counting or answering them."""
         self._processor.frames_to_lose += count
 
     def corrupt(self, rate: float, seed: int = 0) -> None:
-        """Corrupt bytes on the line at random in both directions from now on.
-
-        Args:
-            rate: Probability per byte, 0 to 1; 0 ends the corruption.
-            seed: Random seed.
-        """
+        """From now on, replace bytes in both directions by random bytes with a probability of ``rate``; 0 ends this."""
         self.advance()
         self._processor.noise = Noise(rate, seed) if rate else None
 
     def stop_reading(self) -> None:
-        """Make the board stop reading bytes until :meth:`resume_reading` or a reset.
-
-        Bytes accumulate and the host must wait.
+        """Make the board stop reading bytes until :meth:`resume_reading` or a reset, so that the host must wait.
 
         All other functions continue, so the watchdog trips after a while.
         """
@@ -217,7 +207,6 @@ class MeshBoard(Switchable):
         self._reboot(self._clock.now())
 
     def _lose_power(self) -> None:
-        """Set the board's outputs to 0 and stop responding."""
         self.core.enter_safe(self._clock.now())
         for peer in self._processor.peers:
             peer.clear()
@@ -235,7 +224,7 @@ class MeshBoard(Switchable):
             self._frozen_s = self._clock.now()
 
     def thaw(self) -> None:
-        """End a freeze of the processor; for the board, no time has passed."""
+        """End a freeze of the processor. The board's time continues from the start of the freeze."""
         self.advance()
         if self._frozen_s is None:
             return
@@ -261,7 +250,7 @@ class MeshBoard(Switchable):
             self._reboot(due)
 
     def _reboot(self, at_s: float) -> None:
-        """Power up or reset: drop all sessions, streams, sweep image and running sweep. Connections stay open."""
+        """Power up or reset: drop all sessions, streams, the sweep image and the run. Connections stay open."""
         self._frozen_s = None
         self._processor.reading = True
         self._processor.reset(at_s)

@@ -12,12 +12,7 @@ MAX_RECORDS = 16
 
 @dataclass(frozen=True)
 class Condition:
-    """A fault condition of the board that is present now.
-
-    Attributes:
-        value: Measured value, in the unit of the fault source.
-        limit: Threshold, in the unit of the fault source.
-    """
+    """A fault condition of the board that is present now: measured value and threshold in the unit of its source."""
 
     value: int = 0
     limit: int = 0
@@ -37,7 +32,7 @@ class FaultLog:
         self.conditions: dict[tuple[int, int | None], Condition] = {}
 
     def restart(self) -> None:
-        """Prepare for a new boot: number latched faults anew from id 1, in their order, and set their ticks to 0."""
+        """Prepare for a new boot: latched faults get new ids from 1 on, in their order, and the tick 0."""
         # Ids and ticks are valid within one boot; a new boot_id tells the host that its ids are obsolete.
         latched = [record for record in self.records if record.fault_state is not FaultState.CLEARED]
         self.records = [replace(record, fault_id=number, tick=0) for number, record in enumerate(latched, start=1)]
@@ -61,7 +56,7 @@ class FaultLog:
         return None
 
     def latch(self, source: int, tick: int, channel: int | None, value: int, limit: int) -> tuple[FaultRecord, bool]:
-        """Latch a fault unless it is latched already; return the fault's record and whether it is new."""
+        """Latch a fault unless it is latched already; return its record and whether the record is new."""
         existing = self.find_latched(source, channel)
         if existing is not None:
             return existing, False
@@ -77,7 +72,7 @@ class FaultLog:
         return record, True
 
     def set_present(self, source: int, channel: int | None, condition: Condition | None) -> None:
-        """Set a fault condition, or remove it with ``None``; update the latched faults of its source and channel."""
+        """Set a fault condition, or remove it (``None``), and update the latched faults of its source and channel."""
         if condition is None:
             self.conditions.pop((source, channel), None)
         else:
@@ -89,15 +84,11 @@ class FaultLog:
                 self.records[index] = replace(record, fault_state=state)
 
     def was_issued(self, fault_id: int) -> bool:
-        """Return whether a fault id was assigned since power-up; an assigned id without a record was cleared."""
+        """Return whether a fault id was assigned since power-up. If it has no record, the fault was cleared."""
         return 1 <= fault_id <= self.newest_id
 
     def clear(self, fault_id: int) -> FaultRecord | None:
-        """Clear one latched fault; does nothing if the fault is cleared already.
-
-        Returns:
-            The fault if it could not be cleared because its condition is still present; else ``None``.
-        """
+        """Clear one latched fault. Return the fault if its condition is still present, so that it stays latched."""
         for index, record in enumerate(self.records):
             if record.fault_id == fault_id:
                 if record.fault_state is FaultState.PRESENT:

@@ -62,7 +62,7 @@ HANDLERS: dict[Command, Handler] = {
 _HANDLER_CHECKS_RANGES = frozenset(
     (Command.COMMIT, Command.SET, Command.CONFIG, Command.READBACK, Command.SWEEP_LOAD, Command.SWEEP_START)
 )
-"""Commands whose handler checks field ranges itself: after the state, or only for the fields that are used."""
+"""Commands whose handler checks field ranges itself: some after the state, some only in the fields it uses."""
 
 _SWEEPS = frozenset(
     (Command.SWEEP_LOAD, Command.SWEEP_START, Command.SWEEP_READ, Command.SWEEP_ACK, Command.SWEEP_ABORT)
@@ -99,8 +99,8 @@ class Work:
 
     Attributes:
         frame: The request.
-        result: Result of the request, or the deferred reply that will give the result.
-        stored: Whether the result is stored for the case that the host repeats the request.
+        result: Result of the request, or the deferred reply that will give it.
+        stored: Whether the result is stored so that a repeated request gets it again.
         reads: Whether a repeated request is executed again.
         silent: Whether no reply is sent.
     """
@@ -119,7 +119,7 @@ class BoardFirmware:
         self.context = context
 
     def accept(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
-        """Count a frame; if the session sent it, reset the watchdog. Return a valid frame (section 13, steps 1-7)."""
+        """Count a frame, feed the watchdog if the session sent it, and return it if it is valid (section 13)."""
         core = self.context.core
         if isinstance(item, BadFrame):
             core.count(_BAD_COUNTERS[item.cause])
@@ -141,7 +141,7 @@ class BoardFirmware:
         return frame.session != 0 and frame.session == self.context.session.number
 
     def execute(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
-        """Execute a request (protocol section 4): return the request with its result, a stored reply, or ``None``."""
+        """Execute a request (section 4). Return it with its result, the stored reply, or ``None`` to drop it."""
         session, core = self.context.session, self.context.core
         if frame.command == Command.HELLO:
             return Work(frame, self._hello(frame, at_s))
@@ -174,10 +174,7 @@ class BoardFirmware:
         return Work(frame, result, stored=True, reads=reads, silent=_is_silent(frame, request))
 
     def finish(self, work: Work, result: Message | Refusal) -> ReadyReply | None:
-        """Store the result of a request in case the host repeats it.
-
-        Return the reply, ``None`` if no reply is wanted.
-        """
+        """Store the result of a request in case the host repeats it. Return the reply, ``None`` if unwanted."""
         core, ring, seq = self.context.core, self.context.session.ring, work.frame.seq
         status = result.status if isinstance(result, Refusal) else int(Status.OK)
         payload = result.encode()
@@ -194,7 +191,6 @@ class BoardFirmware:
         return ReadyReply(status, payload)
 
     def _run_handler(self, frame: Frame, request: AnyRequest | Refusal, at_s: float) -> Result:
-        """Execute a decoded request; return its result or refusal."""
         if isinstance(request, Refusal):
             return request
         command = Command(frame.command)
@@ -203,7 +199,7 @@ class BoardFirmware:
         return bad_value(*bad_field) if bad_field is not None else HANDLERS[command](self.context, request, at_s)
 
     def _decode(self, frame: Frame) -> AnyRequest | Refusal:
-        """Decode the request of a frame, or return the reason to refuse it (protocol section 13, steps 11 to 13)."""
+        """Decode the request of a frame, or return the refusal (protocol section 13, steps 11 to 13)."""
         refusal = self._refuse_frame(frame)
         if refusal is not None:
             return refusal
@@ -247,7 +243,7 @@ class BoardFirmware:
         return self._replace_session(frame, request, at_s)
 
     def _replace_session(self, frame: Frame, request: HelloRequest, at_s: float) -> Result:
-        """Open a session unless another host's session is live; a running sweep ends first, at the next tick edge."""
+        """Open a session, but refuse if another host's is live. A running sweep ends first, at the next tick edge."""
         session, core = self.context.session, self.context.core
         # A session that has been silent for the watchdog's time is no longer live, and may be replaced.
         remaining_s = core.last_fed_s + core.watchdog_s - at_s
@@ -268,7 +264,7 @@ class BoardFirmware:
         return self._open(frame, request, self.context.core.edge_s(edge))
 
     def _open(self, frame: Frame, request: HelloRequest, at_s: float) -> Message:
-        """Open a session (protocol section 4.1): clear the state of the old session, keep the state of the board."""
+        """Open a session (section 4.1): clear the state of the old session; the state of the board stays."""
         context = self.context
         core, session = context.core, context.session
         context.transmitter.change_host(frame.session, at_s)
@@ -285,7 +281,7 @@ class BoardFirmware:
 
 
 def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
-    """Return whether the request asks for no reply and its command allows that (NO_REPLY, protocol section 3)."""
+    """Return whether a request asks for no reply (NO_REPLY, section 3) and its command allows that."""
     if not frame.flags & HeaderFlag.NO_REPLY:
         return False
     if isinstance(request, Refusal):
@@ -294,5 +290,5 @@ def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
 
 
 def complete(result: Result) -> Message | Refusal:
-    """Return the final result of a request whose deferred reply is due."""
+    """Return a result, which for a deferred reply is computed now."""
     return result.finish() if isinstance(result, DeferredReply) else result

@@ -84,7 +84,7 @@ def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result
 
 
 def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
-    """Execute ESTOP (protocol section 11.4): outputs to zero at once; a second ESTOP latches no second fault."""
+    """Execute ESTOP (section 11.4): set the outputs to 0 at once. A second ESTOP latches no second fault."""
     if request.magic != "STOP":
         return bad_value(0, int.from_bytes(request.magic.encode("latin-1", errors="replace")[:4], "little"))
     core = context.core

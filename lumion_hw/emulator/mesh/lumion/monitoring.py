@@ -47,9 +47,10 @@ def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
 
 
 def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Result:
-    """Execute SUBSCRIBE (protocol section 9.1): replace a telemetry stream, or change its credit limit with RENEW.
+    """Execute SUBSCRIBE (section 9.1): replace a telemetry stream, or with RENEW change its credit limit.
 
-    The first scan takes place one tick later. A stream that was never opened (no period, no credit) can be renewed too.
+    The first scan takes place one tick later. RENEW also works for a stream that was never opened: it has no period and
+    no credit.
     """
     if not context.telemetry.exists(request.stream):
         return bad_value(_OFFSET_STREAM, request.stream)

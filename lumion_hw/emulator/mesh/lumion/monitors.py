@@ -22,9 +22,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class BoardMonitors:
-    """Analogue-digital converters of the board's monitors; all channels are scanned together.
-
-    A scan reads the light at its start.
+    """Analogue-digital converters of the board's monitors. A scan reads all channels with the light at its start.
 
     Args:
         profile: Resolution, full scale and scan time.
@@ -37,10 +35,7 @@ class BoardMonitors:
         self._sense_ma = sense_ma
 
     def scan(self, n_avg: int, at_s: float) -> NDArray[np.uint16]:
-        """Return the codes of all monitor channels, averaged over ``n_avg`` scans.
-
-        Shape ``(n_adc,)``, 65535 is saturated.
-        """
+        """Return the codes of all channels, averaged over ``n_avg`` scans; shape ``(n_adc,)``, 65535 is saturated."""
         profile = self._profile
         current_na = np.asarray(self._sense_ma(n_avg, at_s), dtype=np.float64) * 1e6
         top = (1 << profile.adc_bits) - 1
@@ -108,9 +103,8 @@ class TelemetrySender:
 class Telemetry:
     """All telemetry streams of a board.
 
-    Between two calls the board does nothing: missed scans are carried out one by one at the next call, each with the
-    tick at which it was due but with the light at the time of the call. Scans that could not be sent anyway are only
-    counted as dropped.
+    Overdue scans are carried out one by one at the next call. Each has the tick at which it was due, but the light at
+    the time of the call. Scans that cannot be sent are only counted as dropped.
 
     Args:
         core: Core of the board: time, generation (number) of the driven table, temperature and counters.
@@ -127,7 +121,7 @@ class Telemetry:
         self.streams.clear()
 
     def open(self, number: int, stream: TelemetrySender) -> None:
-        """Open a telemetry stream; an earlier stream of the same number ends, and its waiting records are dropped."""
+        """Open a telemetry stream. An earlier stream of the same number ends, and its waiting records are dropped."""
         self.streams[number] = stream
 
     def exists(self, number: int) -> bool:
@@ -142,10 +136,10 @@ class Telemetry:
         return self._core.edge_s(min(edges)) if edges else None
 
     def run_due(self, until_s: float, *, blocked: bool) -> None:
-        """Carry out the telemetry scan that is due.
+        """Carry out the telemetry scan that is due, or count scans as dropped if they cannot be sent.
 
         Args:
-            until_s: No other action is due before this time, so scans that cannot be sent until then are only counted.
+            until_s: Time before which no other action is due.
             blocked: Whether no event can be sent to the host before ``until_s``.
         """
         core = self._core

@@ -1,4 +1,4 @@
-"""Processor of the emulated board: it executes all actions in order, each at its own time."""
+"""Processor of the emulated board: it executes all actions in order, each at its scheduled time."""
 
 from __future__ import annotations
 
@@ -21,19 +21,14 @@ Due = tuple[float, Callable[[], None]]
 
 
 class Noise:
-    """Random corruption of bytes on the lines between hosts and board.
-
-    Args:
-        rate: Probability that a byte is replaced by a random one, 0 to 1.
-        seed: Random seed.
-    """
+    """Random corruption of bytes between hosts and board; a byte is replaced with the probability ``rate``."""
 
     def __init__(self, rate: float, seed: int) -> None:
         self._rate = rate
         self._rng = np.random.default_rng(seed)
 
     def damage(self, data: bytes) -> bytes:
-        """Return the bytes as they arrive, with random bytes in place of some."""
+        """Return received bytes after random corruption."""
         wire = np.frombuffer(data, dtype=np.uint8)
         is_damaged = self._rng.random(wire.size) < self._rate
         return np.where(is_damaged, self._rng.integers(0, 256, wire.size, dtype=np.uint8), wire).tobytes()
@@ -42,8 +37,8 @@ class Noise:
 class Processor:
     """Executes all actions of one board up to a given time.
 
-    Order of actions at one time: received bytes, scheduled changes of the outputs (watchdog, armed commits), the sweep,
-    requests, telemetry, and last the frames that leave, so that the most urgent one is chosen.
+    Actions due at the same time run in this order: received bytes, scheduled changes of the outputs (watchdog, armed
+    commits), the sweep, requests, telemetry, frames to send. Frames are last so that the most urgent one is chosen.
 
     Args:
         context: The components of the board.
@@ -54,8 +49,8 @@ class Processor:
         peers: Open connections.
         time: Time up to which the board has run; never decreases.
         reading: Whether bytes from hosts are read.
-        frames_to_lose: Number of good frames to lose without a trace.
-        noise: Damage on the lines, if any.
+        frames_to_lose: Number of valid frames still to be dropped silently (scripted fault).
+        noise: Corruption of bytes on the lines, if any.
     """
 
     def __init__(self, context: Context, firmware: BoardFirmware, start_s: float) -> None:
@@ -81,7 +76,7 @@ class Processor:
             peer.clear()
 
     def shift(self, seconds: float, now_s: float) -> None:
-        """Shift all scheduled times by the time that the processor was frozen, which ends now."""
+        """Delay all scheduled times by the duration of the freeze, which ends at ``now_s``."""
         self.time = now_s
         self._inbox = deque((ready_s + seconds, peer, frame) for ready_s, peer, frame in self._inbox)
         if self._current is not None:
@@ -103,7 +98,7 @@ class Processor:
                 self._decode(peer, data, now_s)  # the beginning of a frame, or endless garbage
 
     def next_due(self, now_s: float) -> Due | None:
-        """Return the board's next action and its time; telemetry scans may be counted together up to ``now_s``."""
+        """Return the next action of the board and its time. Telemetry scans up to ``now_s`` may form one action."""
         first, action = float("inf"), None
         for time, candidate in self._candidates():
             # Strictly earlier: at equal times the action listed first goes first.
@@ -129,10 +124,7 @@ class Processor:
         return None if action is None else (first, action)
 
     def _candidates(self) -> list[tuple[float | None, Callable[[], None]]]:
-        """Return candidates for the next action, without telemetry and outgoing frames.
-
-        At equal times the first wins.
-        """
+        """Return the next actions and their times, without telemetry and outgoing frames; in a tie the first wins."""
         candidates: list[tuple[float | None, Callable[[], None]]] = []
         for peer in self.peers:
             arrival_s = peer.from_host.next_arrival() if self._is_reading(peer) else None
@@ -224,5 +216,4 @@ class Processor:
 
 
 def _has_unread_replies(peer: BoardPeer) -> bool:
-    """Return whether a host leaves so many replies unread that its further requests must wait."""
     return len(peer.waiting) >= MAX_UNREAD_REPLIES

@@ -48,8 +48,8 @@ class BoardProfile:
         sweep_ring: Memory for results of a sweep, in u16 values.
         t_cmd_ms: Time from the last request byte to execution and reply, in ms.
         t_slow_ms: Time from the last request byte to the reply of commands that write flash, in ms.
-        latch_skew_us: Reported spread of the times at which outputs change in one latch, in us.
-        write_us: Time to write a table to the converters before it can latch, in us.
+        latch_skew_us: Reported time between the first and the last output change of one latch, in us.
+        write_us: Time to write a table to the converters before the outputs can change, in us.
         adc_scan_us: Time for one conversion of all monitor channels, in us.
         features: Feature bits.
         hw_code_max: Largest code that the hardware allows on any channel.
@@ -141,17 +141,9 @@ _UART_MTU = 512
 
 
 def preset(name: str, pacing: str = "none") -> BoardProfile:
-    """Return the properties of a preset board by name.
+    """Return the properties of a preset board; the largest frame is 512 bytes on a UART, 4096 elsewhere (section 2.4).
 
-    The largest frame is 512 bytes on a UART, 4096 elsewhere (docs/protocol.md, section 2.4).
-
-    Args:
-        name: Name of the preset, a key of :data:`PRESETS`.
-        pacing: Pacing mode.
-
-    Raises:
-        KeyError: There is no such preset.
-        ConfigError: There is no such pacing mode.
+    Raises ``KeyError`` if ``name`` is not in :data:`PRESETS`, ``ConfigError`` if ``pacing`` is not a pacing mode.
     """
     profile = PRESETS[name]
     mtu = _UART_MTU if Pacing.parse(pacing).is_uart else profile.mtu

@@ -13,7 +13,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End the host session and return to the state after power-up."""
+        """End the session. All attributes have their values after power-up again."""
         self.number = 0
         self.name = ""
         self.tx_max = MIN_MTU
@@ -24,7 +24,7 @@ class Session:
         self.ring.open(0)
 
     def open(self, number: int, seq: int, name: str, tx_max: int) -> None:
-        """Open a session with the HELLO that carries ``seq``; reset the reply ring and the event counters."""
+        """Open a session by the HELLO with sequence number ``seq``. Stored replies and event numbers are reset."""
         self.number, self.name, self.tx_max = number, name, tx_max
         self.hello_seq = self.last_seq = seq
         self.is_fresh = True
@@ -38,15 +38,15 @@ class Session:
             self.last_seq = seq
 
     def take_event_number(self, stream: Stream) -> int:
-        """Take the next event number of a fixed stream, for an event sent now; numbers start from 0 in each session."""
+        """Take the next event number of a stream with a fixed number, for an event sent now."""
         number = self._events.get(stream, 0)
         self._events[stream] = number + 1
         return number
 
     def next_event_number(self, stream: Stream) -> int:
-        """Return the number that the next event of a fixed stream will have."""
+        """Return the event number of the next event of a stream with a fixed number."""
         return self._events.get(stream, 0)
 
     def elements_per_reply(self, fixed: int, element: int) -> int:
-        """Return how many elements of ``element`` bytes fit into the largest reply after its first ``fixed`` bytes."""
+        """Return how many elements of ``element`` bytes fit into a reply whose other fields need ``fixed`` bytes."""
         return max((max_payload(self.tx_max) - fixed) // element, 0)

@@ -90,7 +90,7 @@ def _limits(core: BoardCore, request: ConfigLimitsRequest) -> Result:
 
 
 def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | None:
-    """Return the reason why the board's state or the request's fields forbid APPLY, or ``None``."""
+    """Return the refusal if the board's state or the request's fields forbid APPLY, or ``None``."""
     if core.state is OutputsState.GRACE:
         return Refusal(Status.SAFE, value=core.faults.latched)
     if core.state is OutputsState.SWEEP:
@@ -125,7 +125,7 @@ def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
 
 
 def _complete(core: BoardCore, crc32: int) -> StoredConfiguration | Refusal:
-    """Return the configuration to apply: the pending configuration, or the active configuration again."""
+    """Return the pending configuration, or without it the active one, to apply; or the refusal if the CRC differs."""
     if core.pending is None:
         if core.active is not None and core.active.crc32 == crc32:
             return core.active

@@ -65,10 +65,7 @@ class ImageStore:
         self._data = bytearray()
 
     def load(self, request: SweepLoadRequest, state: OutputsState) -> SweepLoadReply | Refusal:
-        """Store a fragment of a sweep image and check a complete image.
-
-        Refuses with BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE.
-        """
+        """Store a piece of a sweep image; check the last. Refuses with BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE."""
         refusal = self._refuse_fragment(request, state)
         if refusal is not None:
             return refusal
@@ -133,7 +130,7 @@ class RunPlan:
         sweep_id: Number of the image.
         image: Uploaded sweep image (program of the sweep).
         channels: Recorded monitors, ascending.
-        repeat: Number of passes; each starts from the start table or the base table again.
+        repeat: Number of passes. Each begins with the image's start table, or with the table driven before the sweep.
     """
 
     generation: int
@@ -183,9 +180,9 @@ class RunEnd:
 class BoardSweepRun:
     """One sweep run, from the tick edge of its first point to the reading of its last record.
 
-    Each scan reads the light at its start, which is a time that :meth:`next_due` returns: the code that advances the
-    clock must call the board then. A board that is not called in time catches up at the next call: every point is
-    latched at its own time and every record has its tick, but all scans see the light of that late moment.
+    Each scan reads the light at its start, a time that :meth:`next_due` returns so that the board can be called then. A
+    board that is called late catches up: points and records still have their scheduled times and ticks, but all scans
+    see the light at the time of the call.
 
     Args:
         core: Core of the board, with its outputs and its time.
@@ -197,7 +194,7 @@ class BoardSweepRun:
     Attributes:
         first_tick: Tick of the first point; 0 while it waits for the trigger.
         late: Number of points that exceeded their dwell time by more than one tick.
-        ending: End of the run; ``None`` before.
+        run_end: End of the run; ``None`` before.
     """
 
     def __init__(
@@ -241,7 +238,7 @@ class BoardSweepRun:
         return RunState.PAUSED if self.phase is Phase.PAUSED else RunState.RUNNING
 
     def next_due(self) -> float | None:
-        """Return the time of the run's next action without a request, or ``None``."""
+        """Return the time of the run's next action; ``None`` if it waits for a trigger, for room, or has ended."""
         if self.phase in (Phase.SETTLE, Phase.SCAN):
             return self._due_s
         if self.phase in (Phase.LATCH, Phase.LAST) and not self._stopping:
@@ -275,12 +272,11 @@ class BoardSweepRun:
         self.phase = Phase.SETTLE
 
     def _dwell_s(self) -> float:
-        """Return the shortest duration (dwell time) of the present sweep point in seconds."""
         points = self.plan.image.points
         return self.plan.image.timing((self._latched - 1) % len(points)).dwell_us * 1e-6
 
     def _count_if_late(self) -> None:
-        """Count the present point, which ends at this tick edge, as late if it lasted more than one tick too long."""
+        """Count the point that ends at this tick edge as late if it exceeded its dwell time by more than one tick."""
         if self._latched:
             lasted_s = self._core.edge_s(self._edge) - self._latch_s
             # One tick of tolerance: points are latched at edges, so dwell times are rounded up.
@@ -302,7 +298,7 @@ class BoardSweepRun:
         self._advance_point(self._free_s)
 
     def _advance_point(self, at_s: float) -> None:
-        """Proceed to the next sweep point, not before a given time."""
+        """Proceed to the next sweep point, which begins at ``at_s`` at the earliest."""
         self._edge = self._core.edge_from(at_s)
         # Checked before the room in the ring: after the last record no more room is needed.
         if self.ring.produced == self.plan.records:
@@ -315,13 +311,13 @@ class BoardSweepRun:
             self.phase = Phase.LATCH
 
     def trigger(self, at_s: float) -> None:
-        """Apply the external trigger: a point that waits for it latches at the next edge. An early trigger is lost."""
+        """Apply the external trigger: a point that waits for it latches at the next edge; otherwise it is lost."""
         if self.phase is Phase.TRIGGER and at_s >= self._free_s - _EDGE_S:
             self._edge = self._core.tick_number(at_s) + 1
             self.phase = Phase.LATCH
 
     def acknowledge(self, up_to: int, credit_limit: int, at_s: float) -> None:
-        """Release records, raise the push limit, continue a paused run; ``ValueError`` for records not yet produced."""
+        """Release read records, raise the push limit, continue a paused run. ``ValueError`` for unknown records."""
         self.ring.acknowledge(up_to, credit_limit)
         if self.phase is Phase.PAUSED and not self.ring.paused:
             # There is room only from now on, so the next point is latched at the next edge at the earliest.
@@ -357,7 +353,7 @@ class BoardSweepRun:
         self.phase = Phase.ENDED
 
     def forget_records(self) -> None:
-        """Release all stored records of the run, for a new session (docs/protocol.md, section 10.4)."""
+        """Release all stored records of the run, because a new session begins (section 10.4)."""
         self.ring.acknowledge(self.ring.produced, self.ring.credit_limit)
 
     # -- records ----------------------------------------------------------------------------------------------------
@@ -367,7 +363,7 @@ class BoardSweepRun:
         return self._values[np.arange(records.start, records.stop) % len(self._values)]
 
     def next_push_s(self, tx_max: int) -> float | None:
-        """Return the earliest time to push records: a frame is full, 20 ms have passed, or the run has ended."""
+        """Return the earliest time to send records: when they fill a frame, are 20 ms old, or the run has ended."""
         pushable_records = self.ring.pushable()
         if not pushable_records:
             return None
@@ -379,7 +375,7 @@ class BoardSweepRun:
         return float(self._recorded_s[pushable_records.start % len(self._recorded_s)]) + SWEEP_PUSH_MS * 1e-3
 
     def take_push(self, tx_max: int) -> SweepDataEvent:
-        """Return the next records to send: at most those below the host's credit limit that fit into one frame."""
+        """Return the next records to send: as many as the credit limit allows and one frame can hold."""
         pushable_records = self.ring.pushable()
         records = pushable_records[: max_elements(SweepDataEvent, tx_max, len(self.plan.channels))]
         self.ring.pushed(records)
@@ -419,7 +415,7 @@ class Sweeper:
         return self.run if self.run is not None and self.run.running else None
 
     def capacity(self, n_selected: int) -> int:
-        """Return how many sweep records the result memory can hold."""
+        """Return how many records of ``n_selected`` monitors the memory for results can hold."""
         return ring_capacity(self._core.profile.sweep_ring, n_selected)
 
     def start(self, plan: RunPlan, request: SweepStartRequest, edge: int) -> BoardSweepRun:
@@ -432,7 +428,7 @@ class Sweeper:
         return self.run
 
     def finish(self, reason: EndReason, edge: int) -> None:
-        """End a running sweep at a tick edge and drive the base table again; does nothing if the run has ended."""
+        """End a running sweep at a tick edge and drive the base table again. Does nothing without a running sweep."""
         run = self.running
         if run is not None:
             self._core.end_sweep(edge, restore=True)
@@ -444,10 +440,7 @@ class Sweeper:
             run.end(reason, tick)
 
     def change_host(self) -> None:
-        """Drop the stored records for a new session.
-
-        The image and the run's outcome stay (docs/protocol.md, sections 4.1 and 10.4).
-        """
+        """Drop the stored records for a new session. Image and outcome stay (sections 4.1 and 10.4)."""
         self._done_event_waits = False
         if self.run is not None:
             self.run.forget_records()
@@ -493,7 +486,7 @@ class Sweeper:
         return Event.SWEEP_DONE, self.take_done_event() or b""
 
     def take_done_event(self) -> bytes | None:
-        """Remove a waiting SWEEP_DONE event even if records remain; return its payload, ``None`` if there is none."""
+        """Remove a waiting SWEEP_DONE event, even while records remain; return its payload, or ``None``."""
         run_end = None if self.run is None else self.run.run_end
         if run_end is None or not self._done_event_waits:
             return None

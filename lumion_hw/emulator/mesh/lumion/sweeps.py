@@ -58,7 +58,7 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
 
 
 def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
-    """Check a SWEEP_START request; return the run to start, or the first failed check."""
+    """Return the run that a valid SWEEP_START request starts, or the refusal of the first failed check."""
     core, store = context.core, context.sweeper.store
     refusal = refuse_state(core)
     if refusal is None and request.repeat == 0:
@@ -75,7 +75,7 @@ def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
 
 
 def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
-    """Return the reason why the sweep's records could not be numbered, stored or sent, or ``None``."""
+    """Return the refusal if the sweep's records could not be numbered, stored or sent, or ``None``."""
     n_values = len(plan.channels)
     try:
         # Record numbers have 32 bits, so points times passes must fit.
@@ -92,7 +92,7 @@ def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
 
 
 def _refuse_table(context: Context, request: SweepStartRequest, plan: RunPlan) -> Refusal | None:
-    """Check the generation, the base table and every point of a sweep before its first point is driven."""
+    """Return the refusal for a bad generation, base table or point, checked before the sweep begins, or ``None``."""
     core = context.core
     if not is_newer(request.generation, core.generation):
         return Refusal(Status.STALE, value=core.generation)
@@ -135,7 +135,7 @@ def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Resu
 
 
 def _read_without_run(request: SweepReadRequest) -> Result:
-    """Reply to SWEEP_READ before the first sweep since power-up, when only generation 0 is valid."""
+    """Reply to SWEEP_READ before the first sweep since power-up; only generation 0 is accepted."""
     if request.generation:
         return Refusal(Status.STALE, value=0)
     values = np.zeros((0, 0), dtype=np.uint16)

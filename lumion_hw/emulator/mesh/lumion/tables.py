@@ -122,7 +122,7 @@ def _refuse_commit_fields(core: BoardCore, request: CommitRequest) -> Refusal | 
 
 
 def _check_generation(core: BoardCore, generation: int, crc32: int) -> Message | Refusal | None:
-    """Run checks 3 and 4 of COMMIT: handle a generation that is active, armed or too old; ``None`` if it is new."""
+    """Return the result of COMMIT for a generation that is active, armed or too old (checks 3, 4), ``None`` if new."""
     armed = core.armed
     if generation == core.generation:
         # A repeat after a lost reply; a different table with the active generation is an error.
@@ -142,7 +142,7 @@ def _armed_reply(core: BoardCore, armed: ArmedCommit) -> CommitReply:
 
 
 def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal | None:
-    """Run checks 5 to 8 of COMMIT: the bank has the given generation, is complete, undamaged, within limits."""
+    """Return the refusal if the bank is of another generation, incomplete, damaged or above a limit (checks 5-8)."""
     n_dac = core.profile.n_dac
     # The fragments of that content are missing or were lost: the host has to stage again.
     if is_newer(request.bank_generation, bank.generation):
@@ -162,7 +162,7 @@ def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal
 def _latch_at_next_edge(
     core: BoardCore, generation: int, codes: NDArray[np.uint16], at_s: float, reply: type[CommitReply]
 ) -> DeferredReply:
-    """Latch the table at the next tick edge and reply then, unless the board has left READY."""
+    """Return a deferred reply that latches the table at the next tick edge, unless the board leaves READY before."""
     number = core.tick_number(at_s + core.profile.write_us * 1e-6) + 1
 
     def finish() -> Message | Refusal:

@@ -34,8 +34,8 @@ _IMMEDIATELY = float("-inf")
 class Transmitter:
     """Chooses the next frame of a connection whenever its line is free.
 
-    Replies go to the connection of their request. Events go to the connection that last sent a frame of the current
-    session (docs/protocol.md, section 15), and are numbered when they are sent.
+    A reply goes to the connection of its request. An event goes to the connection that last sent a frame of the current
+    session (docs/protocol.md, section 15), and gets its number when it is sent.
 
     Attributes:
         session_connection: Connection that last sent a frame of the session, if it is open.
@@ -57,14 +57,14 @@ class Transmitter:
     def queue_reply(
         self, peer: BoardPeer, request: Frame, status: int, payload: bytes, ready_s: float, flags: int
     ) -> None:
-        """Queue a reply. With a full queue the reply is lost; this can happen only to ESTOP, as other requests wait."""
+        """Queue a reply. If the queue is full, the reply is lost; only ESTOP can meet a full queue, others wait."""
         if not peer.is_open or len(peer.waiting) >= 2 * MAX_UNREAD_REPLIES:
             return
         header = (Kind.RSP, request.command, request.seq, request.session, flags, status, PROTOCOL_MAJOR)
         peer.waiting.append(Outgoing(Priority.RSP, ready_s, Frame(*header, payload)))
 
     def collect_faults(self) -> None:
-        """Queue new FAULT events; they are dropped without a session to report to."""
+        """Queue new FAULT events; without a session they are dropped."""
         events = self._core.events
         if not events:
             return
@@ -108,7 +108,7 @@ class Transmitter:
         return max(min(ready), peer.to_host.free_s, now_s) if ready else None
 
     def _waiting_events(self) -> list[tuple[float, Priority]]:
-        """Return the kinds of events that wait, each with the earliest time to send it."""
+        """Return the kinds of waiting events, each with the earliest time to send it."""
         waiting_events = [(_IMMEDIATELY, Priority.FAULT)] if self._faults else []
         light = self._watch.next_ready_s()
         if light is not None:

@@ -28,10 +28,9 @@ class _Pending:
 class MonitorWatch:
     """Watched monitors of the board, and whether each is dark.
 
-    Scans are due at tick edges. Missed scans are carried out one by one at the next call. A device that changes the
-    light of the bench calls the board first, so that each scan sees the light of its own time. The light is constant
-    between two calls. Of many missed scans, only as many are therefore carried out as a hold-off (the time for which a
-    crossing must last) needs.
+    Scans are due at tick edges, and overdue scans are carried out at the next call. Every device that changes the light
+    calls the board first, so the light is constant between two calls. Therefore only the last overdue scans are carried
+    out: as many as a hold-off (the time for which a crossing must last) needs.
 
     Args:
         core: Core of the board: time, state of the outputs, generation (number) of the driven table.
@@ -70,7 +69,7 @@ class MonitorWatch:
         return int(self._dark.sum())
 
     def set(self, request: WatchRequest, at_s: float) -> None:
-        """Apply the records of a valid WATCH request, and report the state."""
+        """Apply the records of a valid WATCH request, and queue an event with the present state."""
         if request.watch_flags & WatchFlag.CLEAR:
             self._records.clear()
             self._dark[:], self._run[:] = False, _NO_RUN
@@ -108,7 +107,7 @@ class MonitorWatch:
         return self._core.edge_s(self._next_edge)
 
     def run_due(self, until_s: float) -> None:
-        """Scan the watched monitors at the time that is due; no other event happens before ``until_s``."""
+        """Carry out the scan of the watched monitors that is due; nothing else happens before ``until_s``."""
         core = self._core
         due = (core.tick_number(until_s) - self._next_edge) // self._period + 1
         # The light is constant, so the last scans decide the result of all missed ones.

@@ -1,4 +1,4 @@
-"""Bytes in transmission between host and emulated board: transmission times and buffer limits (protocol section 15)."""
+"""Bytes in transmission between host and emulated board: transmission times and buffer limits (section 15)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TimedBytes:
         return len(self._data)
 
     def append(self, data: bytes | bytearray, start_s: float) -> float:
-        """Append bytes, of which byte j passes at ``start_s + (j + 1) x byte_s``; return the time of its last byte."""
+        """Append bytes, of which byte j passes at ``start_s + (j + 1) x byte_s``; return the time of the last byte."""
         if data:
             self._data += data
             self._runs.append((start_s, len(data)))
@@ -127,11 +127,7 @@ class Pacing:
 
     @classmethod
     def parse(cls, text: str) -> Pacing:
-        """Parse a pacing mode: ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``.
-
-        Raises:
-            ConfigError: The string is not a pacing mode.
-        """
+        """Parse ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``; raises ``ConfigError`` otherwise."""
         mode, *numbers = text.split(":")
         counts = {"none": (0,), "usb-fs": (0,), "uart": (1,), "ftdi": (1, 2)}
         if len(numbers) not in counts.get(mode, ()) or not all(item.isascii() and item.isdigit() for item in numbers):
@@ -176,8 +172,8 @@ class DeliveryDelay:
 class LatencyTimerDelay(DeliveryDelay):
     """Delay of a USB-UART bridge: it holds bytes until 62 wait or its timer expires.
 
-    The timer also runs when no bytes wait: it then sends an empty packet (status bytes alone) and restarts. A single
-    reply therefore waits up to the whole latency, which is the gap of 15-16 ms in recorded traffic.
+    The timer always runs. When it expires without waiting bytes, the bridge sends an empty packet (status bytes alone).
+    A single reply therefore waits up to a whole timer period, which is the gap of 15-16 ms in recorded traffic.
     """
 
     def __init__(self, latency_s: float) -> None:
@@ -204,14 +200,14 @@ class LatencyTimerDelay(DeliveryDelay):
 
 
 class UsbFrames:
-    """The 1-ms frames of USB full speed, and the number of packets used in the present frame."""
+    """The 1-ms frames of USB full speed, with the number of packets already used in the present frame."""
 
     def __init__(self) -> None:
         self._frame = 0
         self._packets = 0
 
     def next_packet(self, ready_s: float) -> float:
-        """Return the time of the frame that carries a packet ready at ``ready_s``: the next one with a free packet."""
+        """Return the time of the first frame with a free packet for data that are ready at ``ready_s``."""
         # Data that is ready within a frame is carried by the next one.
         frame = max(math.floor(ready_s / USB_FRAME_S + _ROUNDING) + 1, self._frame)
         if frame == self._frame and self._packets == USB_PACKETS_PER_FRAME:
@@ -222,7 +218,7 @@ class UsbFrames:
 
 
 class UsbFrameDelay(DeliveryDelay):
-    """Delay of USB full speed towards the host: each frame carries up to 13 packets of the waiting bytes."""
+    """Delay of USB full speed towards the host: each frame carries up to 13 packets."""
 
     def __init__(self) -> None:
         self._last_frame = 0
@@ -252,11 +248,7 @@ _DELIMITER = b"\0"
 
 
 class HostToBoardLine:
-    """Line from host to board. It holds at most 4096 unread bytes; further bytes stay with the writer.
-
-    Args:
-        pacing: Pacing mode.
-    """
+    """Line from host to board. It holds at most 4096 unread bytes; further bytes stay with the host."""
 
     def __init__(self, pacing: Pacing) -> None:
         self._line = TimedBytes(pacing.byte_s)
@@ -280,7 +272,7 @@ class HostToBoardLine:
         return lost
 
     def next_arrival(self) -> float | None:
-        """Return the time at which the next frame is complete or the board next reads bytes; ``None`` for never."""
+        """Return the next time at which a frame is complete or the board reads bytes, ``None`` for never."""
         if not len(self._line):
             return None
         index = self._frame_end_index()
@@ -307,7 +299,6 @@ class HostToBoardLine:
         self._inside_frame = False
 
     def _frame_end_index(self) -> int:
-        """Return the index of the delimiter that ends the next frame, or -1."""
         # Consecutive delimiters are not frames: reading continues to the delimiter that ends one.
         return self._line.find(_DELIMITER, 0 if self._inside_frame else self._line.skip_bytes(_DELIMITER))
 
@@ -319,7 +310,7 @@ class HostToBoardLine:
         return data
 
     def _enter(self, at_s: float) -> None:
-        """Move as many bytes as the buffer can hold from the host, which waits to write them, to the line."""
+        """Move bytes that the host waits to write to the line, as many as its buffer can hold."""
         count = min(MAX_UNREAD_BYTES - len(self._line), len(self._writer))
         if not count:
             return
@@ -333,11 +324,7 @@ class HostToBoardLine:
 
 
 class BoardToHostLine:
-    """Line from board to host. It holds at most 4096 unread bytes; the rest of a frame waits.
-
-    Args:
-        pacing: Pacing mode.
-    """
+    """Line from board to host. It holds at most 4096 unread bytes; the rest of a frame waits."""
 
     def __init__(self, pacing: Pacing) -> None:
         self._pacing = pacing

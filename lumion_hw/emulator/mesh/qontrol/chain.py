@@ -28,9 +28,9 @@ from lumion_hw.emulator.wires.serial_line import SerialLine
 from lumion_hw.errors import ConfigError
 
 OUTPUT_LIMIT = 1 << 16
-"""Number of unread bytes above which requests are lost, as with a full buffer of the module."""
+"""Number of unread reply bytes above which requests are lost, as with a full buffer of the module."""
 INPUT_LIMIT = 1 << 16
-"""Number of bytes in transmission to the modules above which more are lost."""
+"""Number of bytes in transmission to the modules above which further bytes are lost."""
 
 _POLL_S = 0.001
 
@@ -39,7 +39,6 @@ class QontrolPeer:
     """One host connection to the Qontrol chain.
 
     Args:
-        chain: The chain.
         baud: Line rate, or ``None`` for no transmission time.
         reader: Splits the input into requests.
         timing: Delays of the replies.
@@ -96,7 +95,7 @@ class QontrolPeer:
 
     @property
     def full(self) -> bool:
-        """Whether the host leaves so many bytes unread that further requests are lost."""
+        """Whether the host leaves so many replies unread that its requests are lost."""
         return self._unread_bytes >= OUTPUT_LIMIT
 
     def send(self, data: bytes, ready_s: float) -> None:
@@ -119,26 +118,21 @@ _MIN_WORDS = 64
 class QontrolChain(Switchable):
     """A chain of Qontrol output modules on one serial line.
 
-    There is no watchdog: outputs stay on when the host disconnects. Unsolicited error lines, from the modules'
-    supervision of their outputs, go to every connection. Replies go to the connection of the request.
+    There is no watchdog: outputs stay on when the host disconnects. The modules check the limits of their outputs and
+    report errors to every connection without being asked. Replies go to the connection of the request.
 
     Args:
         name: Device name in the bench file.
-        clock: The clock of the bench.
         rng: Source of random numbers.
         drive: Called with the currents of all channels in mA, shape ``(n_channels,)``, and the time, at construction
             and whenever a current changes. Times never run backwards but may lie before the clock's present time.
-        modules: The modules in the order of the chain.
-        loads: Load of each channel, or one load for all.
+        modules: The modules in the order of the chain; at least one, else ``ConfigError``.
+        loads: Load of each channel, or one load for all; ``ConfigError`` for another number of loads.
         profile: Behaviour that differs between modules or is not published.
 
     Attributes:
-        profile: Behaviour that differs between modules or is not published.
-        tamper: Scripted fault: a function that every reply passes through, LFs included; its result goes on the line.
+        tamper: Scripted fault: a function that every reply passes through, LFs included; the host receives its result.
         silent: Scripted fault: requests are carried out, but no reply is sent.
-
-    Raises:
-        ConfigError: There are no modules, or the number of loads differs from the number of channels.
     """
 
     what = "the chain"
@@ -223,14 +217,14 @@ class QontrolChain(Switchable):
             self._peers.remove(peer)
 
     def next_due(self) -> float | None:
-        """Return the time at which the chain's supervision next reports an error, or ``None``."""
+        """Return the time at which a module next reports an exceeded limit, or ``None``."""
         if not self.powered:
             return None
         times = (module.next_error_s() for module in self._present)
         return min((time for time in times if time is not None), default=None)
 
     def advance(self) -> None:
-        """Execute received requests and let the supervision report errors, each at its own time."""
+        """Execute received requests and send the error reports that are due, all at their scheduled times."""
         if self._advancing or not self.powered:
             return
         self._advancing = True
@@ -247,7 +241,7 @@ class QontrolChain(Switchable):
     # -- requests and replies
 
     def _advance_to(self, until_s: float) -> None:
-        """Advance the chain's time; the supervision reports errors that are due."""
+        """Advance the chain's time, and send or store the error reports that are due."""
         self._time = max(self._time, until_s)
         due = self.next_due()
         if due is None or due > self._time:
@@ -297,7 +291,7 @@ class QontrolChain(Switchable):
         return lines
 
     def _send_reply(self, peer: QontrolPeer, lines: list[str]) -> None:
-        """Send a reply with its delay, and insert stored error lines at the position that the profile sets."""
+        """Send a reply with its delay, including stored error lines at the position that the profile specifies."""
         index = 1 if self.profile.error_order is ErrorOrder.INSIDE_REPLY else 0
         lines[index:index] = self._stored_errors
         self._stored_errors.clear()
@@ -323,12 +317,21 @@ class QontrolChain(Switchable):
     # -- scripted faults
 
     def set_load(self, channel: int, load: HeaterLoad) -> None:
-        """Change the load of a channel, given by its index in the wiring, as when a heater breaks or is shorted."""
+        """Change the load of a channel, given by its index in the wiring, as a broken or shorted heater does."""
         self._advance_to_now()
         module, local = self._find_channel(channel)
         module.channels[local].load = load
         module.settle_output(local, self._time)
         self._drive()
+
+    def age_load(self, channel: int, load: HeaterLoad) -> None:
+        """Change the load of a channel by ageing; a failed load stays failed until :meth:`repair_load`."""
+        if channel in self._working_loads:
+            self._working_loads[channel] = load
+            return
+        module, local = self._find_channel(channel)
+        module.channels[local].load = load
+        module.settle_output(local, self._time)
 
     @property
     def n_present(self) -> int:
@@ -360,11 +363,11 @@ class QontrolChain(Switchable):
             self._broadcast(line, self._time)
 
     def delay_next_reply(self, delay_s: float) -> None:
-        """Delay the next reply, and with it all later replies, by a number of seconds."""
+        """Delay the next reply by a number of seconds; later replies wait for it."""
         self._extra_s = delay_s
 
     def remove_module(self, index: int) -> None:
-        """Remove a module from the chain: its outputs switch off, and channels after it are renumbered."""
+        """Remove a module from the chain: its outputs switch off, and the channels after it get lower numbers."""
         self._advance_to_now()
         module = self._present.pop(index)
         module.power_cycle(self._time)
@@ -386,7 +389,6 @@ class QontrolChain(Switchable):
         self._drive()
 
     def _regain_power(self) -> None:
-        """Power up the chain; every module sends ``E90:00``."""
         self._time = max(self._time, self._clock.now())
         for peer in self._peers:
             peer.clear()

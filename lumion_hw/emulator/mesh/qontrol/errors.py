@@ -17,7 +17,7 @@ SUPPRESSED = 30
 POWERED_UP = 90
 
 NOT_READABLE_CHANNEL = 1
-"""Channel number in ``E00:01``, the reply to ``VERR?``, ``IERR?`` and ``ROCOM?`` for any channel."""
+"""Channel number in ``E00:01``, the reply to ``VERR?``, ``IERR?`` and ``ROCOM?`` of every channel."""
 
 
 def error_line(code: int, channel: int = 0) -> str:
@@ -26,12 +26,7 @@ def error_line(code: int, channel: int = 0) -> str:
 
 
 class Refused(Exception):  # noqa: N818 - a reply in progress; it never leaves the emulated module
-    """Signal that a module answers a request with an error instead of ``OK`` or values.
-
-    Args:
-        code: Error code.
-        channel: Channel of the error line.
-    """
+    """Signal that a module replies to a request with an error code and channel."""
 
     def __init__(self, code: int, channel: int = 0) -> None:
         super().__init__(error_line(code, channel))
@@ -54,7 +49,7 @@ class ErrorLimiter:
         self._suppression_reported = False
 
     def admit(self, line: str, at_s: float) -> str | None:
-        """Return the line to send for an error at a given time: the error's line, ``E30:00``, or ``None``."""
+        """Return the line to send for an error at a given time: its own line, ``E30:00``, or ``None`` for no line."""
         while self._sent_s and at_s - self._sent_s[0] >= self._window_s:
             self._sent_s.popleft()
         if len(self._sent_s) < self._max_lines:

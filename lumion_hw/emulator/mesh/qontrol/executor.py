@@ -35,7 +35,7 @@ class Executor:
 
     Args:
         profile: Behaviour of the chain.
-        modules: The present modules, in order; the sequence may change between requests.
+        modules: The present modules, in order. The caller may change this list between requests.
     """
 
     def __init__(self, profile: ChainProfile, modules: Sequence[EmulatedQ8]) -> None:
@@ -58,10 +58,7 @@ class Executor:
         return sum(module.n_channels for module in self._modules)
 
     def locate(self, request: ReceivedRequest) -> tuple[int, int]:
-        """Return the module index and the module's channel that a request addresses.
-
-        Raises ``Refused`` if they do not exist.
-        """
+        """Return module index and module channel that a request addresses. Raises ``Refused`` if there is none."""
         channel = request.channel or 0
         if request.module_number is not None:
             for index, module in enumerate(self._modules):
@@ -144,7 +141,7 @@ class Executor:
         return [OK] * len({index for index, _, _ in targets})
 
     def _targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
-        """Return module index, module channel and value index for every channel that a write addresses."""
+        """Return the targets of a write, each as module index, channel in the module, and index of its value."""
         if request.mode is Mode.WRITE_ALL:
             return [(*self._locate(channel), 0) for channel in range(self.n_channels)]
         if request.mode is Mode.VECTOR:
@@ -154,10 +151,7 @@ class Executor:
         return [(*self.locate(request), 0)]
 
     def _vector_targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
-        """Return the channels that a vector write addresses.
-
-        The write must cover whole modules unless the profile allows parts of modules.
-        """
+        """Return the targets of a vector write. It must cover whole modules, unless the profile allows parts."""
         index, local = self.locate(request)
         first = sum(module.n_channels for module in self._modules[:index]) + local
         last = first + request.count
@@ -171,10 +165,7 @@ class Executor:
         return targets
 
     def _write_quantity(self, request: ReceivedRequest, targets: list[tuple[int, int, int]], at_s: float) -> list[str]:
-        """Set voltages, currents or limits module by module.
-
-        Each module accepts all of its values or none, and replies.
-        """
+        """Set voltages, currents or limits. Each module accepts all of its values or none, and replies once."""
         if request.mode is not Mode.VECTOR:
             self._require_count(request, 1)
         name = request.command.name
@@ -201,7 +192,7 @@ class Executor:
         return lines
 
     def _write_power(self, request: ReceivedRequest, target: tuple[int, int, int], at_s: float) -> list[str]:
-        """Set the current that gives a power in mW (older firmware; it is assumed that the value is a power)."""
+        """Set the current for a power in mW (older firmware; the unit is assumed)."""
         self._require_count(request, 1)
         index, local, _ = target
         module = self._modules[index]
@@ -218,7 +209,7 @@ class Executor:
         return count
 
     def _number(self, request: ReceivedRequest, value_index: int, full: float) -> float:
-        """Return one value of a request in V or mA; binary words are in 1/65535 of full scale."""
+        """Return one value of a request in V or mA; binary words are multiples of 1/65535 of full scale."""
         if request.words is not None:
             return request.words[value_index] / _FULL_WORD * full
         text = request.fields[value_index]

@@ -38,10 +38,7 @@ class HeaterLoad:
         return math.isinf(self.cold_ohm)
 
     def voltage_v(self, current_ma: float) -> float:
-        """Return the load's voltage at a current of at least 0.
-
-        Infinite if no finite voltage can drive that current.
-        """
+        """Return the voltage at a current of at least 0, infinite if no finite voltage can drive the current."""
         if current_ma == 0.0:
             return 0.0
         cold_kohm = self.cold_ohm * 1e-3
@@ -94,13 +91,12 @@ class Output:
 
 
 def settle(load: HeaterLoad, *, setpoint: float, is_current: bool, vmax_v: float, imax_ma: float) -> Output:
-    """Return the steady state of an output: voltage, current and the limit reached.
+    """Return the voltage and current of an output in steady state, and the limit that it has reached.
 
     Args:
         load: Load of the output.
         setpoint: Current in mA or voltage in V, at least 0.
-        is_current: Whether the output is a current source with a voltage limit; otherwise a voltage source with a
-            current limit.
+        is_current: Whether the set value is a current; otherwise it is a voltage.
         vmax_v: Voltage limit.
         imax_ma: Current limit.
     """

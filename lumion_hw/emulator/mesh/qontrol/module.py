@@ -1,4 +1,4 @@
-"""One emulated Qontrol module: channels with limits, supervision of the outputs, error log and minor settings."""
+"""One emulated Qontrol module: channels with limits, limit checks that report errors, error log, minor settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OutputChannel:
         imax_ma: Current limit.
         setpoint: Set value, in V or mA.
         is_current: Whether the set value is a current.
-        output: Present state of the output.
+        output: Voltage, current and reached limit in steady state.
         offset_v: Error of its voltage readings.
         offset_ma: Error of its current readings.
         floating_v: Voltage to which the output floats without a load.
@@ -66,7 +66,7 @@ class EmulatedQ8:
         profile: Behaviour of the chain.
         loads: Loads of its channels.
         first: Index of its first channel among all channels wired to the chain.
-        rng: Random numbers for offsets, noise, delays, calibration words and the old log entries.
+        rng: Random numbers for offsets, noise, delays, calibration words and the first entries of the error log.
         at_s: Time of power-up.
 
     Attributes:
@@ -74,7 +74,7 @@ class EmulatedQ8:
         n_channels: Number of outputs.
         numbers: Values of ``LED`` and similar commands, whose meaning is not public.
         calibration: Words of ``VCAL`` and ``ICAL`` per channel, without effect.
-        nvm: The memory words of ``NVM``.
+        nvm: The words of the module's memory, read by ``NVM``.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class EmulatedQ8:
         self._log = deque(((POWERED_UP, 0, at_s - float(age)) for age in ages_s), maxlen=LOG_ENTRIES)
 
     def _draw_calibration(self) -> tuple[int, ...]:
-        """Draw the four calibration words of a channel; a module without a number is not calibrated."""
+        """Draw the four calibration words of a channel; a module without a number gets the default words."""
         if self.spec.number is None:
             return (1, 0, 0, 0)
         return tuple(int(value) for value in self._rng.integers(-5000, 5000, 4))
@@ -132,7 +132,7 @@ class EmulatedQ8:
         }[quantity]
 
     def check(self, quantity: str, local: int, value: float) -> None:
-        """Raise ``Refused`` for a set value above its limit, if the profile refuses such values."""
+        """Raise ``Refused`` for a set value above its limit, unless the profile only limits the output."""
         if value > self.limit(quantity, local) and self._profile.over_limit is OverLimit.REFUSE:
             raise Refused(OVER_VOLTAGE if quantity.startswith("V") else OVER_CURRENT, local)
 
@@ -148,7 +148,7 @@ class EmulatedQ8:
         self.settle_output(local, at_s)
 
     def settle_output(self, local: int, at_s: float) -> None:
-        """Compute the new state of a channel after a change, and schedule the supervision's check of the channel."""
+        """Compute the new state of a channel after a change. If it is at a limit, schedule an error report."""
         channel = self.channels[local]
         channel.settle()
         # A new set value cancels the error that the old one would have caused.
@@ -157,10 +157,7 @@ class EmulatedQ8:
             self._due_s[local] = at_s + float(self._rng.uniform(*self._profile.supervision_s))
 
     def power_cycle(self, at_s: float) -> str:
-        """Restart the module: set outputs to 0 and limits as the profile says.
-
-        Returns the line that the module sends.
-        """
+        """Restart the module with outputs at 0 and limits as in the profile. Return the line that it sends."""
         self._due_s.clear()
         for channel in self.channels:
             channel.setpoint, channel.is_current = 0.0, False
@@ -187,11 +184,11 @@ class EmulatedQ8:
     # -- errors
 
     def next_error_s(self) -> float | None:
-        """Return the time at which the module's supervision next reports an error."""
+        """Return the time at which the module next reports an exceeded limit."""
         return min(self._due_s.values(), default=None)
 
     def supervise(self, until_s: float) -> list[tuple[float, str]]:
-        """Return the supervision's error lines that are due by a time, in order."""
+        """Return the error reports that are due by a time, in order."""
         lines: list[tuple[float, str]] = []
         for at_s, local in sorted((at_s, local) for local, at_s in self._due_s.items() if at_s <= until_s):
             del self._due_s[local]
@@ -210,7 +207,7 @@ class EmulatedQ8:
         self._log.append((code, channel, at_s))
 
     def log_lines(self, at_s: float) -> list[str]:
-        """Return the error log as ``LOG?`` reports it: first the oldest entry, then all others from the newest on."""
+        """Return the error log as ``LOG?`` reports it: the oldest entry, then the other entries from the newest on."""
         newest_first = list(self._log)[::-1]
         # As recorded: the oldest entry comes before the newest.
         entries = newest_first[-1:] + newest_first[:-1]

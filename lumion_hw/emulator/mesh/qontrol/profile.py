@@ -10,7 +10,7 @@ from enum import Enum
 from lumion_hw.errors import ConfigError
 
 BAUD = 115_200
-"""Line rate of the modules; pass it to :class:`ChainProfile` for bytes that take transmission time."""
+"""Line rate of real modules. With this rate in :class:`ChainProfile`, bytes need transmission time."""
 
 FULL_SCALE: Mapping[str, tuple[float, float]] = {
     "Q8iv": (12.0, 24.0),
@@ -37,16 +37,16 @@ class ReplyMode(Enum):
 
 
 class OverLimit(Enum):
-    """Reaction of a module to a set value above its limit (not recorded anywhere)."""
+    """Reaction of a module to a set value above its limit (no recording of a real module shows it)."""
 
     REFUSE = "refuse"
     """The module replies ``E01`` or ``E02`` instead of ``OK``; the output does not change."""
     LIMIT = "limit"
-    """The module replies ``OK``, limits the output, and its supervision reports an error."""
+    """The module replies ``OK``, limits the output, and reports an error later."""
 
 
 class ErrorOrder(Enum):
-    """Position of the supervision's error lines among the replies."""
+    """Position of error reports (lines that a module sends without a request) among the replies."""
 
     NATURAL = "natural"
     """Error lines are sent when they are due."""
@@ -138,7 +138,7 @@ class ChainProfile:
     Attributes:
         line_limit: Longest text request in bytes, LF included (between 22 and 86 on real modules).
         reply_mode: Delay of replies.
-        baud: Line rate in baud (8N1); ``None`` for bytes without transmission time.
+        baud: Line rate in baud (8N1); ``None`` if bytes need no transmission time.
         over_limit: Reaction to set values above a limit.
         exponents: Whether numbers like ``1e-05`` are accepted; otherwise error ``E11``.
         negatives: Whether negative set values are treated as 0; otherwise error ``E11``.
@@ -146,11 +146,12 @@ class ChainProfile:
         silent_unknown_channels: Whether requests for missing channels get no reply; otherwise error ``E12``.
         check_parity: Whether binary headers with odd parity are answered by ``E15``; otherwise they are accepted.
         echo: Whether the firmware is of the older kind: it echoes text lines, and ``P<channel>=`` sets a power in mW.
-        error_order: Position of the supervision's error lines.
-        supervision_s: Shortest and longest time from a set command to the error it causes.
-        burst_lines: Number of error lines per window and module; further errors give one ``E30:00`` and then nothing.
+        error_order: Position of error reports among the replies.
+        supervision_s: Shortest and longest time from a set command to the error report that it causes.
+        burst_lines: Number of error lines per window and module. The next error gives ``E30:00``, further errors no
+            line.
         burst_window_s: Length of the window for ``burst_lines``, in s.
-        long_form_ma: Current from which ``VIP?`` lines contain power and resistance.
+        long_form_ma: Current from which on the lines of ``VIP?`` also contain power and resistance.
         binary_gap_s: Silence after which an incomplete binary request is discarded.
         limits_survive: Whether ``VMAX`` and ``IMAX`` survive a power cycle.
         readback: Errors of the readings.

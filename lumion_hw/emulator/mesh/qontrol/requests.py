@@ -1,7 +1,7 @@
 """Parser of Qontrol requests: splits the byte stream into text lines and binary requests, and decodes both.
 
-Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form. The parser does not know the
-modules, and uses bounded memory for any input.
+Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form. The memory used is bounded
+for any input.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BinaryRequest:
 
     Attributes:
         head: Header, command, three address bytes and the data or count word.
-        words: Data words; those beyond the reader's limit are missing.
+        words: Data words, as many as the reader stores.
         count: Number of words announced.
     """
 
@@ -48,7 +48,7 @@ class ReceivedRequest:
     Attributes:
         command: The command.
         mode: Mode of the command: read or write, one channel or all.
-        channel: Global channel, or local channel if there is a module number; ``None`` if omitted.
+        channel: Channel number in the chain, or in the module if ``module_number`` is given; ``None`` if omitted.
         fields: Values of a text request.
         words: Values of a binary request; ``None`` for text.
         count: Number of values.
@@ -69,7 +69,7 @@ class RequestReader:
 
     Args:
         line_limit: Longest text line in bytes, LF included.
-        word_limit: Largest number of data words stored of one binary request.
+        word_limit: Largest number of data words that are stored of a binary request.
         gap_s: Silence after which an incomplete binary request is discarded.
     """
 
@@ -84,7 +84,7 @@ class RequestReader:
         self._last_s = float("-inf")
 
     def feed(self, data: bytes, end_s: float, byte_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
-        """Process bytes that arrived without a gap, the last at ``end_s``; yield requests and their times."""
+        """Process bytes that came without a pause, the last at ``end_s``; yield complete requests and their times."""
         # A binary request has no end mark: a lost byte would shift all later ones until the line is idle.
         if end_s - byte_s * len(data) - self._last_s >= self._gap_s:
             self._binary.clear()
@@ -112,7 +112,7 @@ class RequestReader:
         return end + 1, TextLine(line, too_long=len(line) >= self._line_limit)
 
     def _read_binary(self, data: bytes, position: int) -> tuple[int, BinaryRequest | None]:
-        """Collect the bytes of a binary request; words beyond the limit are skipped."""
+        """Read bytes of a binary request. Return the new position, and the request if it is complete."""
         if not self._binary:
             self._missing, self._extended = _HEADER_BYTES, False
         accepted = data[position : position + self._missing]
@@ -136,15 +136,7 @@ def _word(data: bytes | bytearray, position: int) -> int:
 
 
 def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
-    """Decode a text request.
-
-    Args:
-        line: The line, without LF.
-        echo: Whether the firmware is of the older kind, which has an additional command.
-
-    Raises:
-        Refused: The command is unknown, or not allowed in this mode.
-    """
+    """Decode a text request without LF; older firmware (``echo``) has another command. Raises ``Refused``."""
     match = _TEXT.fullmatch(line.decode("latin-1"))
     if match is None:
         raise Refused(BAD_COMMAND)
@@ -165,7 +157,7 @@ def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
 
 
 def _find_command(name: str, echo: bool) -> tuple[QontrolCommand, str]:
-    """Return the command with a given name, and its scope: one channel (""), ``ALL`` or ``VEC``."""
+    """Return the command with a given name, and the suffix of the name: none (one channel), ``ALL`` or ``VEC``."""
     # The plain name first: a command may itself end in ALL or VEC.
     for scope in ("", "ALL", "VEC"):
         command = COMMANDS.get(name.removesuffix(scope)) if name.endswith(scope) else None
@@ -177,11 +169,7 @@ def _find_command(name: str, echo: bool) -> tuple[QontrolCommand, str]:
 
 
 def read_binary(item: BinaryRequest, *, check_parity: bool = True) -> ReceivedRequest:
-    """Decode a binary request.
-
-    Raises:
-        Refused: Wrong parity, unknown command, or unknown mode.
-    """
+    """Decode a binary request. Raises ``Refused`` for wrong parity, an unknown command or an unknown mode."""
     header, code = item.head[0], item.head[1]
     # The parity bit makes the number of ones in the header even; nothing else in a request is checked.
     if check_parity and header.bit_count() % 2:

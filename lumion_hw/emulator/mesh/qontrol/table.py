@@ -27,7 +27,7 @@ HEADER_MODES = {
     0x28: _RA,
     0x04: _X,
 }
-"""Mode by header bits, without the marker, parity and address-mode bits."""
+"""Mode of a binary request by its header byte, without the marker, parity and address-mode bits."""
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,7 @@ _TABLE = (
 )
 
 COMMANDS = {command.name: command for command in _TABLE}
-"""Commands by name. Names without public meaning (CCFN, SR, QUIET, ...) are missing and treated as unknown.
-
-Real modules answer ``CCFN?`` like an unknown command too.
-"""
+"""Commands by name. Those without public meaning (CCFN, SR, QUIET, ...) are unknown, as CCFN is to real modules."""
 
 CODES = {command.code: command for command in _TABLE if command.code is not None}
 """Commands by binary code."""

@@ -4,8 +4,8 @@ Supported commands: query status 0000h, enter and change password 0001h and 0002
 (module, performance, BERT, security, externally defined), and firmware management: 0041h, and 0100h to 010Ah. All other
 commands are unknown. The commands that read images back (0105h, 0106h) are advertised as not supported.
 
-A bank's image is invalid from the moment its erasure begins until the whole image has been checked. The committed bank
-changes in one step. So the module can start from a valid image whenever power is lost.
+The image of a firmware bank is invalid from the start of its erasure until a whole new image has been checked. The
+committed bank changes in one step. So the module can start from a valid image whenever power is lost.
 """
 
 from __future__ import annotations
@@ -43,16 +43,9 @@ MAX_IMAGE_BYTES = 1 << 22
 
 
 def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> bytes:
-    """Return the content of a file that an emulated module accepts as its firmware.
+    """Return the content of a firmware file, ``size`` bytes with the header of 64, that an emulated module accepts.
 
-    Args:
-        major: Major version.
-        minor: Minor version.
-        build: Build number.
-        size: Length of the file in bytes, more than the 64 bytes of the header.
-
-    Raises:
-        ValueError: ``size`` is too small or too large, or a version number does not fit its field.
+    Raises ``ValueError`` if ``size`` is too small or too large, or a version number does not fit its field.
     """
     if not HEADER_BYTES < size <= MAX_IMAGE_BYTES:
         raise ValueError(f"size is {size} bytes; an image has {HEADER_BYTES + 1} to {MAX_IMAGE_BYTES} bytes")
@@ -68,12 +61,7 @@ def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> byte
 
 @dataclass
 class Image:
-    """One firmware image stored in a module.
-
-    Attributes:
-        version: Major, minor, build.
-        valid: Whether the image is complete and may run.
-    """
+    """One firmware image stored in a module: its version (major, minor, build), and whether it is complete."""
 
     version: tuple[int, int, int] = (0, 0, 0)
     valid: bool = False
@@ -85,7 +73,7 @@ class Download:
 
     Attributes:
         bank: The destination bank.
-        version: Version in the header.
+        version: Version in the header of the image.
         crc: CRC-32 in the header.
         data: The body so far; unwritten bytes hold the erased value.
         end: Offset of the byte after the last written byte.
@@ -113,7 +101,7 @@ class FirmwareStore:
         committed: Bank that runs after a reset.
         running: Bank that runs now; ``F`` for the factory image.
         download: The current download, if any.
-        next_boot_bank: Bank to run after the next reset only.
+        next_boot_bank: Bank that runs after the next reset only, if set.
     """
 
     images: dict[str, Image]
@@ -176,7 +164,7 @@ class FirmwareStore:
 CdbReply = bytes | int
 """The payload of a reply, or the status of a failure."""
 TASK_FAILED = 0x60
-"""The task of the command failed, as opposed to the command itself (CMIS 8.2.8: codes 20h to 2Fh)."""
+"""Status of a command that was accepted but whose task failed (CMIS 8.2.8: codes 20h to 2Fh)."""
 START, ABORT, WRITE_LPL, WRITE_EPL, COMPLETE, COPY, RUN, COMMIT = (
     0x0101, 0x0102, 0x0103, 0x0104, 0x0107, 0x0108, 0x0109, 0x010A,
 )  # fmt: skip
@@ -196,10 +184,9 @@ class FirmwareCommands:
     """Firmware management of one module.
 
     Args:
-        core: Shared state of the module.
         profile: CDB capabilities of the module.
         store: Its firmware images.
-        reboot: Restarts the module; the argument is true for a hitless restart (traffic continues).
+        reboot: Restarts the module. The argument is true for a hitless restart, during which traffic continues.
     """
 
     def __init__(self, core: Core, profile: CdbProfile, store: FirmwareStore, reboot: Callable[[bool], None]) -> None:
@@ -232,7 +219,7 @@ class FirmwareCommands:
         }.get(command, 0.0)
 
     def start_work(self, command: int, payload: bytes, epl_length: int) -> None:
-        """Start work on a command; an image that the command erases is invalid from now on."""
+        """Start work on a command. If the command erases an image, the image is invalid from now on."""
         self._epl_length = epl_length
         store = self._store
         self._copied = None
@@ -258,7 +245,7 @@ class FirmwareCommands:
     # -- information ------------------------------------------------------------------------------------------------
 
     def _features(self, _payload: bytes) -> CdbReply:
-        """Return the feature reply, 9Fh:136-153. Durations are those at time scale 1, plus a margin."""
+        """Return the feature reply, 9Fh:136-153. It states the durations at time scale 1, plus a margin."""
         profile, timing = self._profile, self._core.profile.timing
         milliseconds = [
             round(1e3 * _MARGIN * (self.duration_s(command, timing) + timing.cdb_s))
@@ -355,7 +342,7 @@ class FirmwareCommands:
         return MAX_IMAGE_BYTES.to_bytes(4, "big") + payload + b"\x00"
 
     def _run(self, payload: bytes) -> CdbReply:
-        """Schedule a restart: modes 0 and 1 run the inactive image, 2 and 3 the running one; 1 and 3 are hitless."""
+        """Schedule a restart. Modes 0 and 1 run the inactive image, 2 and 3 the running image; 1 and 3 are hitless."""
         if len(payload) != _ADDRESS_BYTES or payload[1] > 3:
             return CdbStatus.PARAMETER
         store = self._store
@@ -407,7 +394,6 @@ class CommandBlock:
     """Executes the CDB commands that a host writes to page 9Fh.
 
     Args:
-        core: Shared state of the module.
         profile: CDB capabilities of the module.
         passwords: The password lock, opened by command 0001h.
         firmware: Firmware management.
@@ -434,7 +420,7 @@ class CommandBlock:
 
     @property
     def blocks_the_bus(self) -> bool:
-        """Whether the module does not acknowledge because it executes a command in the foreground."""
+        """Whether the module does not acknowledge, because it executes a command in the foreground."""
         return self.busy and not self._profile.background
 
     def _set_status(self, status: int) -> None:
@@ -454,7 +440,7 @@ class CommandBlock:
         self._core.agenda.after(2 * seconds / 3, lambda: self._check(page))
 
     def _check(self, page: bytes) -> None:
-        """Check a CDB command; refuse a damaged or unknown command, otherwise execute it."""
+        """Execute a CDB command, or refuse it if it is damaged or unknown."""
         command, length = int.from_bytes(page[:2], "big"), page[4]
         if length > MAX_LPL:
             self._finish(CdbStatus.PARAMETER)

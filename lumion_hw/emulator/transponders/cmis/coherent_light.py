@@ -39,7 +39,7 @@ class CoherentLight:
         return handle
 
     def optics(self, transponder: str) -> Optics:
-        """Return the function that gives the light at a module's receiver; it always gives the present light."""
+        """Return a function for the light at a module's receiver. It returns the present light for any time."""
 
         def receive(_media_lane: int, _at_s: float) -> ReceivedLight:
             arriving = self._world.received_coherent(transponder, RECEIVER_BAND_HZ)

@@ -17,7 +17,7 @@ from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 @dataclass
 class Appointment:
-    """One action of a module scheduled for one time; ``lasting`` appointments survive a reset of the module."""
+    """An action of a module, scheduled for a time. A reset of the module cancels it unless ``lasting``."""
 
     due_s: float
     action: Callable[[], None]
@@ -30,11 +30,7 @@ class Appointment:
 
 
 class Agenda:
-    """Scheduled actions of a module, in order of time.
-
-    Args:
-        start_s: The module's time at the start.
-    """
+    """Scheduled actions of a module, in order of time."""
 
     def __init__(self, start_s: float) -> None:
         self.now = start_s
@@ -56,7 +52,7 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def run_next(self, until_s: float) -> bool:
-        """Run the next scheduled action if it is due by ``until_s``; returns whether an action was due."""
+        """Run the next scheduled action if it is due by ``until_s``; return whether an action was run."""
         due_s = self.next_s()
         if due_s is None or due_s > until_s:
             return False
@@ -100,7 +96,7 @@ class Core:
     Attributes:
         name: Device name.
         profile: Type of the module.
-        timing: Durations of its operations, multiplied by the time scale.
+        timing: Durations of its operations, already multiplied by the time scale.
         quirks: Its deviations from the standard.
         agenda: Its time and scheduled actions.
         rng: Source of its noise.

@@ -1,4 +1,4 @@
-"""Test pattern checkers, and their results selected on page 14h (CMIS 8.12, 8.13).
+"""Test pattern checkers, and their results on page 14h, where a host selects the kind of results (CMIS 8.12, 8.13).
 
 Results of a newly selected kind appear after a delay; until then the page shows the previous kind. Gated measurements
 are not advertised: their selectors show zeros.
@@ -42,13 +42,7 @@ class _Counter:
 
 
 class EmulatedDiagnostics:
-    """Pattern checkers of one module, and the diagnostics results on page 14h.
-
-    Args:
-        core: Shared state of the module.
-        paths: Data paths of the module.
-        receivers: Receivers of the module.
-    """
+    """Pattern checkers of one module, and the diagnostics results on page 14h."""
 
     def __init__(self, core: Core, paths: DataPaths, receivers: Receivers) -> None:
         self._core, self._paths, self._receivers = core, paths, receivers

@@ -1,7 +1,7 @@
 """Optical side of one emulated module: lasers, transmitters and receivers.
 
-Tuning (CMIS 8.11): registers keep the written values. At the end of each transaction the laser evaluates all of them
-together: if they name a legal frequency other than the present one, the laser tunes to it.
+Tuning (CMIS 8.11): registers keep the written values. At the end of each transaction the laser evaluates all tuning
+registers together. It tunes if they give a legal frequency other than the present one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Laser:
     """The laser of one media lane of a module.
 
     Args:
-        core: Shared state of the module.
-        paths: Its data paths; some modules do not tune while a data path is active.
+        paths: Data paths of the module. Some modules do not tune while a data path is active.
         profile: Properties of the laser.
         lane: Media lane, from 1.
         error_mhz: Fixed difference between the true and the reported frequency.
@@ -54,7 +53,7 @@ class Laser:
         self.restart()
 
     def restart(self) -> None:
-        """Return the laser to its default channel, unlocked until the module is ready."""
+        """Return the laser to its default channel. It is not locked before the module is ready."""
         profile = self._profile
         self._ready = False
         self._timer: Appointment | None = None
@@ -110,7 +109,7 @@ class Laser:
             self._flag("target_output_power_oor")
 
     def _check_frequency(self, *, requested: bool) -> None:
-        """Tune the laser to the frequency in its registers; if ``requested``, raise a completion flag at the end."""
+        """Tune the laser to the frequency in its registers. If ``requested``, raise a flag on completion."""
         memory = self._core.memory
         code, channel = memory.count("grid", self.lane), memory.count("channel", self.lane)
         if code not in set(Grid) or not self._grids.allows(Grid(code), channel):
@@ -136,7 +135,7 @@ class Laser:
             self._tune()
 
     def _requested_fine_mhz(self) -> int | None:
-        """Return the fine tuning offset in MHz; ``None``, with a flag raised, if the written offset is out of range."""
+        """Return the fine tuning offset in MHz. If it is out of range, raise a flag and return ``None``."""
         memory, fine = self._core.memory, self._profile.fine
         if fine is None or not memory.count("fine_tuning_enable", self.lane):
             return 0
@@ -149,7 +148,7 @@ class Laser:
     # -- tuning -----------------------------------------------------------------------------------------------------
 
     def step(self, ready: bool) -> bool:
-        """Update the laser when the module enters or leaves its ready state; returns whether anything changed."""
+        """Update the laser when the module becomes ready or is no longer ready; return whether anything changed."""
         if ready == self._ready:
             self._update_lock_flag()
             return False
@@ -209,17 +208,11 @@ _TX_OFFSET_DB = 0.1
 _LOOPBACK_OSNR_DB = 40.0
 _SNR_NOISE_DB = 0.03
 _IDLE_SAMPLES = 10
-"""A receiver without an initialised data path measures its light only at every tenth sample."""
+"""A receiver without an initialised data path measures its light only at every tenth sampling time."""
 
 
 class Transmitters:
-    """Transmitters of all media lanes; every change of the sent light is passed to ``emit``.
-
-    Args:
-        core: Shared state of the module.
-        paths: Data paths of the module.
-        lasers: Tunable lasers by media lane; empty for fixed lasers.
-    """
+    """Transmitters of all media lanes; every change of the sent light is passed to ``emit``."""
 
     def __init__(self, core: Core, paths: DataPaths, lasers: Mapping[int, Laser]) -> None:
         self._core, self._paths, self._lasers = core, paths, lasers
@@ -313,7 +306,7 @@ class ReceiverState:
         light: Light on the detector.
         reception: Measured properties of that light.
         los: Whether loss of signal is asserted.
-        locked: Whether the receiver is locked and delivers data.
+        is_locked: Whether the receiver is locked and delivers data.
         good_since_s: Time since which the input of an unlocked receiver has been good.
         total_dbm: Total power as shown by the monitor.
         signal_dbm: Signal power as shown by the monitor.
@@ -334,8 +327,6 @@ class Receivers:
     """The receivers of all media lanes.
 
     Args:
-        core: Shared state of the module.
-        paths: Data paths of the module.
         lasers: Tunable lasers by media lane: local oscillators of a coherent receiver.
         transmitters: The module's own light, for loopback.
     """
@@ -373,7 +364,7 @@ class Receivers:
         self._write_output_status()
 
     def _input(self, lane: int, optics: Optics) -> ReceivedLight:
-        """Return the light that a lane receives, from the fibre or, in media output loopback, its own transmitter."""
+        """Return the light that a lane receives from the fibre, or in media output loopback from itself."""
         if self._core.has("los"):
             return DARKNESS
         if not self._core.memory.lanes("media_output_loopback") >> (lane - 1) & 1:

@@ -73,9 +73,8 @@ class FaultPanel:
     """Starts and clears the faults of one module.
 
     Args:
-        core: Shared state of the module.
         changed: Called with the fault's name after the fault has started or ended.
-        advance: Brings the module to the present time; called before a fault starts or ends immediately.
+        advance: Brings the module to the present time; called before a fault starts or ends.
     """
 
     def __init__(self, core: Core, changed: Callable[[str], None], advance: Callable[[], None]) -> None:
@@ -95,8 +94,8 @@ class FaultPanel:
         Args:
             name: Name in ``FAULTS``.
             strength: Strength, in the unit of the fault; by default that of ``FAULTS``.
-            after_s: Delay before the start, on the module's time.
-            lasts_s: Duration of the fault; by default it stays.
+            after_s: Delay before the start, in the module's time.
+            lasts_s: Duration of the fault; by default it stays until :meth:`clear`.
 
         Raises:
             ConfigError: There is no such fault, or the strength is not a number.
@@ -128,10 +127,7 @@ class FaultPanel:
 
 
 def _validated(name: str, fault: ModuleFault, strength: Any) -> float:
-    """Return a fault's strength as a float.
-
-    Raises ``ConfigError`` unless it is a number, ``LimitError`` if out of range.
-    """
+    """Return a strength as a float. Raises ``ConfigError`` unless it is a number, ``LimitError`` if out of range."""
     hint = f"Give {fault.low:g} to {fault.high:g} {fault.unit}".rstrip() + "."
     try:
         # float() would accept True and "1".

@@ -41,7 +41,7 @@ class Fibre:
     cut: bool = False
 
     def carry(self, sent: LaunchedLight) -> ReceivedLight:
-        """Return the light that arrives at the end of the fibre for given launched light."""
+        """Return the light at the end of the fibre for given launched light."""
         if self.cut or not sent.enabled:
             return DARKNESS
         # Noise-to-signal ratios of transmitter and line add up.
@@ -63,7 +63,7 @@ class Fibre:
 
 
 class FibreDirection:
-    """One direction of a fibre pair; keeps a history of the sent light, so that past instants can be queried."""
+    """One direction of a fibre pair. It stores the light sent in the past, for queries about earlier times."""
 
     def __init__(self, source: CmisModule, fibre: Fibre) -> None:
         self._source, self._fibre = source, fibre
@@ -74,7 +74,7 @@ class FibreDirection:
         self._sent.setdefault(light.media_lane, deque(maxlen=_MEMORY)).append(light)
 
     def light(self, media_lane: int, at_s: float) -> ReceivedLight:
-        """Return the light that arrives at the receiving module at an instant."""
+        """Return the light that arrives at the receiving module at a given time."""
         self._source.advance(at_s)  # the light sent up to then is known only after this
         history = self._sent.get(media_lane)
         if not history:
@@ -85,16 +85,13 @@ class FibreDirection:
 
 
 def join(first: CmisModule, second: CmisModule, forward: Fibre, backward: Fibre | None = None) -> tuple[Fibre, Fibre]:
-    """Join two modules with a pair of fibres.
+    """Join two modules with a pair of fibres and return both; changing their attributes changes the light.
 
     Args:
         first: One module.
         second: The other module.
         forward: Fibre from ``first`` to ``second``.
         backward: Fibre from ``second`` to ``first``; by default a copy of ``forward``.
-
-    Returns:
-        Both fibres; a change of their attributes changes the light.
     """
     backward = replace(forward) if backward is None else backward
     to_second, to_first = FibreDirection(first, forward), FibreDirection(second, backward)

@@ -49,18 +49,17 @@ _APPLY = (
 """Number of a staged control set, its trigger byte on page 10h, and whether the trigger is ApplyImmediate."""
 _MAX_STEPS = 64  # more steps than any path through the states has; stops endless loops caused by quirks
 _IDLE_SAMPLES = 10
-"""A module that is not ready takes its own measurements less often, by this factor."""
+"""Factor by which a module that is not ready takes its own measurements less often."""
 
 
 class ModuleFirmware:
     """All parts of one module, and the order in which they run.
 
     Args:
-        core: State shared by the parts.
         serial: Serial number.
         low_power_pin: Whether the host asserts the low-power pin.
-        optics: Provider of the light at the receivers.
-        emit: Takes the light that the module sends.
+        optics: Function that returns the light at the receivers.
+        emit: Called with the light that the module sends, at every change.
     """
 
     def __init__(self, core: Core, serial: str, low_power_pin: bool, optics: Optics, emit: Emit) -> None:
@@ -93,7 +92,7 @@ class ModuleFirmware:
         return CommandBlock(core, cdb, self._passwords, images), images
 
     def _reboot(self, hitless: bool) -> None:
-        """Restart the module with another image; a hitless restart interrupts only the management interface."""
+        """Restart the module with the selected image. A hitless restart interrupts only the management interface."""
         if not hitless:
             self.restart()
             return
@@ -116,7 +115,7 @@ class ModuleFirmware:
     # -- register effects --------------------------------------------------------------------------------------------
 
     def _effects(self) -> dict[tuple[Page, int], Effect]:
-        """Return the action that a write of each byte triggers; all other controls are read when they are needed."""
+        """Return the actions that writes trigger, by page and byte; other controls are read when they are needed."""
         effects: dict[tuple[Page, int], Effect] = {(None, _CONTROL_BYTE): self._control}
         # By byte, not by register: a host may write a password in pieces, and the last byte triggers the check.
         effects |= {(None, byte): self._passwords.written for byte in range(CHANGE_BYTE, CHANGE_BYTE + 8)}
@@ -210,7 +209,6 @@ class ModuleFirmware:
         return self._vdm.step(self._is_powered) or moved
 
     def _sample(self) -> None:
-        """Sample all measurements of the module, and schedule the next sample."""
         self._receivers.sample(self.optics, self._is_powered)
         self._monitors.sample(self._is_powered)
         self._performance.sample(self._is_powered)
@@ -223,7 +221,7 @@ class ModuleFirmware:
     # -- start-up ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Restart the module from its defaults, as after a reset (CMIS 6.3.2); user EEPROM and password are kept."""
+        """Restart the module from its defaults, as after a reset (CMIS 6.3.2). User EEPROM and password stay."""
         self._reset_requested = False
         core = self._core
         core.agenda.clear()
@@ -280,7 +278,6 @@ class ModuleFirmware:
 
 
 def _initial_store(profile: ModuleProfile) -> FirmwareStore:
-    """Return the firmware images of a new module: image A runs and is committed."""
     cdb = profile.cdb or CdbProfile()
     images = {bank: Image(version, valid=True) for bank, version in zip("AB", cdb.firmware, strict=True)}
     return FirmwareStore(images, cdb.factory)

@@ -1,7 +1,7 @@
 """The host's view of a module's memory: page select, access rights per byte, and actions triggered by writes.
 
-CMIS 5.2 clause 5 and 8.2: addresses roll over inside their half of 128 bytes; PageSelect falls back to 00h when the
-module does not have the page; a read clears the flags of each byte that it returned.
+CMIS 5.2 clause 5 and 8.2: addresses wrap around within their half of 128 bytes. PageSelect returns to 00h if the module
+does not have the page. A read clears the flags of each byte that it returns.
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ class HostPort:
     """Executes the host's reads and writes, one transaction at a time.
 
     Args:
-        core: Shared state of the module.
         render: Updates the registers of a page before the host reads them.
-        effects: Action triggered by a write to each byte.
+        effects: Actions triggered by writes, by page and byte address.
     """
 
     def __init__(self, core: Core, render: Callable[[Page], None], effects: Mapping[tuple[Page, int], Effect]) -> None:
@@ -67,7 +66,7 @@ class HostPort:
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def begin_read(self) -> None:
-        """Start a read at the address pointer; all its values belong to this instant."""
+        """Start a read at the address pointer. All bytes of the read have their values at this time."""
         page = self._page_at(self.pointer)
         memory = self._core.memory
         # For the fault torn_read: the values before this instant.
@@ -153,7 +152,7 @@ class HostPort:
         written[page, address] = value & mask
 
     def _writable(self, page: Page) -> tuple[int, ...]:
-        """Return the bits that a host can write now: the bits of supported controls."""
+        """Return the mask of the bits of each byte that a host can write now: those of supported controls."""
         core = self._core
         if page == USER_EEPROM_PAGE and core.quirks.password_protects_eeprom and not core.unlocked:
             return (0,) * HALF_BYTES
@@ -172,7 +171,7 @@ class HostPort:
         return tuple(masks)
 
     def _select_page(self) -> None:
-        """Map the requested page, or page 00h when the module does not have it in that bank."""
+        """Map the requested page, or page 00h if the module does not have the page in the requested bank."""
         core = self._core
         self.busy_until_s = core.now + core.timing.page_change_s
         bank = core.memory.byte(None, BANK_SELECT_BYTE)
@@ -184,16 +183,16 @@ class HostPort:
 CHANGE_BYTE, ENTRY_BYTE = 118, 122
 """First bytes of the registers for changing and entering the password; writing the last byte triggers the action."""
 MODULE_PASSWORDS = 0x8000_0000
-"""Smallest manufacturer's password; a host cannot set a password from here on."""
+"""Smallest manufacturer's password; a host can only set smaller passwords."""
 _MODULE_PASSWORD = 0x8000_1011
 """The manufacturer's password of emulated modules."""
 
 
 class Passwords:
-    """The host's password; its value is non-volatile, the unlocked state is volatile.
+    """The password lock. The host's password is non-volatile; the unlocked state is lost at a reset.
 
     Args:
-        core: The module, whose ``unlocked`` this class maintains.
+        core: Shared state of the module, whose ``unlocked`` this class sets.
 
     Attributes:
         level: Access level as in the reply to command 0000h: 0 locked, 1 host password, 80h manufacturer's password.
@@ -218,7 +217,7 @@ class Passwords:
         return self._core.unlocked
 
     def change(self, password: int) -> bool:
-        """Set the password if the module is unlocked and it is not a manufacturer's; returns whether it was set."""
+        """Set the password if the module is unlocked and the new password allowed; return whether it was set."""
         allowed = self._core.unlocked and password < MODULE_PASSWORDS
         if allowed:
             self._password = password

@@ -1,8 +1,7 @@
 """Measurements of a module and their registers: monitors with alarms, link performance, C-CMIS pages and VDM pages.
 
-Monitors: CMIS 8.2.4 and 8.9.5, thresholds on page 02h. Link performance is stored as current values and as statistics
-of the interval since the last release of a freeze. Every page that shows a quantity (24h and up, 34h, 35h, 3Ah) reads
-it here, so the pages agree.
+Monitors: CMIS 8.2.4 and 8.9.5, thresholds on page 02h. Link performance consists of current values and of statistics
+since the last release of a freeze. All pages that show a quantity (24h and up, 34h, 35h, 3Ah) read the same value.
 """
 
 from __future__ import annotations
@@ -31,13 +30,7 @@ _RAMP_S = 20.0
 
 
 class ModuleMonitors:
-    """Monitors of the module itself, such as temperature and supply, all sampled together.
-
-    Args:
-        core: Shared state of the module.
-        transmitters: Transmitters of the module.
-        receivers: Receivers of the module.
-    """
+    """Monitors of the module itself, such as temperature and supply, all sampled together."""
 
     def __init__(self, core: Core, transmitters: Transmitters, receivers: Receivers) -> None:
         self._core, self._transmitters, self._receivers = core, transmitters, receivers
@@ -165,7 +158,7 @@ class Statistics:
 
 @dataclass
 class FecCounters:
-    """FEC statistics of one lane over an interval; only sub-intervals with continuous lock count.
+    """FEC statistics of one lane over an interval, from its sub-intervals with continuous lock.
 
     Attributes:
         bits: Received bits.
@@ -214,15 +207,7 @@ class _SubInterval:
 
 
 class EmulatedPerformance:
-    """Measures the link performance with every sample of the receivers.
-
-    Args:
-        core: Shared state of the module.
-        paths: Data paths of the module.
-        transmitters: Transmitters of the module.
-        receivers: Receivers of the module.
-        monitors: Monitors of the module.
-    """
+    """Measures the link performance of a module with every sample of its receivers."""
 
     def __init__(
         self, core: Core, paths: DataPaths, transmitters: Transmitters, receivers: Receivers, monitors: ModuleMonitors
@@ -250,7 +235,7 @@ class EmulatedPerformance:
         return self.frozen or self._running
 
     def freeze(self) -> None:
-        """Freeze the statistics that the registers show; new samples go into a new interval."""
+        """Freeze the statistics in the registers; new samples are counted in a new interval."""
         self.frozen = copy.deepcopy(self._running)
 
     def release(self) -> None:
@@ -267,8 +252,8 @@ class EmulatedPerformance:
     def sample(self, powered: bool) -> None:
         """Measure the current values and add them to the statistics; ``powered`` is true in the state ModuleReady.
 
-        Without power there is nothing to count: the interval of the signal processor ends, and the next interval starts
-        when the module is ready again. Frozen statistics are kept.
+        Without power the interval of the statistics ends, and the next begins when the module is ready again. Frozen
+        statistics are kept.
         """
         for lane, state in self._receivers.lanes.items():
             self.current[lane] = self._measure(lane, state, powered)
@@ -291,10 +276,7 @@ class EmulatedPerformance:
         return values
 
     def _values_without_link(self, powered: bool) -> dict[str, float]:
-        """Return the performance values that do not depend on received light.
-
-        Without power the modulator has no bias.
-        """
+        """Return the performance values that do not depend on received light; without power there is no bias."""
         biases = ("xi", "xq", "yi", "yq", "x_phase", "y_phase")
         return {
             "laser_age": 1.0,
@@ -391,12 +373,7 @@ _F16_MAX = 2.047e10  # FFFFh: mantissa 2047, exponent 31 - 24
 
 
 class CoherentPages:
-    """Writes the C-CMIS pages 34h, 35h and 3Ah (FEC and link performance).
-
-    Args:
-        core: Shared state of the module.
-        performance: Performance statistics of the module.
-    """
+    """Writes the C-CMIS pages 34h, 35h and 3Ah (FEC and link performance) of a module."""
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
@@ -429,7 +406,7 @@ class CoherentPages:
             self._core.memory.put_limited(f"{prefix}_{name}", count)
 
     def write_link(self) -> None:
-        """Write the link performance to page 35h; powers that were never measured have the lowest register value."""
+        """Write the link performance to page 35h. Powers that were never measured have the lowest register value."""
         memory, link = self._core.memory, self._performance.interval.link
         for item in LINK_QUANTITIES:
             statistics = link[item.name]
@@ -440,12 +417,7 @@ class CoherentPages:
 
 
 class VdmPages:
-    """The VDM pages (versatile diagnostics monitoring): samples, flags and freeze of statistics.
-
-    Args:
-        core: Shared state of the module.
-        performance: Current values and statistics.
-    """
+    """The VDM pages (versatile diagnostics monitoring) of a module: samples, flags and freeze of statistics."""
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
@@ -501,7 +473,7 @@ class VdmPages:
             half[2 * index : 2 * index + 2] = shown[1]
 
     def check_thresholds(self, powered: bool) -> None:
-        """Compare current values of initialised lanes with their thresholds and update the flags of page 2Ch."""
+        """Compare current values of initialised lanes with their thresholds, and update the flags of page 2Ch."""
         flags = self._core.flags
         working = {lane: powered and self._performance.is_initialised(lane) for lane in self._performance.current}
         for names, index, lane, name, (high_alarm, low_alarm, high_warning, low_warning) in self._limited:
@@ -523,7 +495,7 @@ class VdmPages:
             self._core.memory.put("vdm_unfreeze_done", False)
 
     def step(self, powered: bool) -> bool:
-        """Start a pending freeze or unfreeze when the module is able to; returns whether the operation started."""
+        """Start a pending freeze or unfreeze if the module is able to; return whether it was started."""
         core = self._core
         # Statistics belong to the signal processor, which is off in low power, so the request waits.
         if not self._is_pending or not powered:
@@ -547,7 +519,6 @@ class VdmPages:
 
 
 def _clamp_to_format(observable: Observable, value: float) -> float:
-    """Return a value, limited to the range of the observable's number format."""
     if observable.kind is NumberFormat.F16:
         return min(max(value, 0.0), _F16_MAX)
     minimum, maximum = (-32768, 32767) if observable.kind is NumberFormat.INT else (0, 65535)

@@ -1,7 +1,7 @@
 """Memory of one emulated module: bytes by page, latched flags, and the contents after a reset.
 
-Flags (CMIS 5.2 clauses 6.3.3 and 8.2.3): an event or a lasting condition sets a flag. A read of its byte clears it. A
-condition that still holds sets it again at once. A masked flag is still set, but raises no interrupt.
+Flags (CMIS 5.2 clauses 6.3.3 and 8.2.3): an event or a lasting condition sets a flag. Reading the byte of the flag
+clears it, but a condition that still holds sets it again at once. A masked flag is set too, but raises no interrupt.
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ from lumion_hw.standards.registers import NumberFormat, raw_limits
 
 
 class Memory:
-    """Lower memory and upper pages of bank 0, 128 bytes each.
-
-    Args:
-        pages: Upper pages of the module.
-    """
+    """Lower memory and upper pages of bank 0, 128 bytes each."""
 
     def __init__(self, pages: Iterable[int]) -> None:
         self._halves: dict[Page, bytearray] = {None: bytearray(HALF_BYTES)}
@@ -52,7 +48,7 @@ class Memory:
         return page in self._halves
 
     def half(self, page: Page) -> bytearray:
-        """Return the 128 bytes of a page; changes to them change the memory."""
+        """Return the array with the 128 bytes of a page. Changing the array changes the memory."""
         return self._halves[page]
 
     def byte(self, page: Page, byte: int) -> int:
@@ -92,7 +88,7 @@ class Memory:
         self._halves[field.page][first : first + len(data)] = data
 
     def put_limited(self, name: str, value: float, index: int | None = None) -> None:
-        """Set a numeric field to the nearest value that it can hold, as a module's own monitors do."""
+        """Set a numeric field to the nearest value that it can hold, as the monitors of a module do."""
         field = FIELDS[name]
         low, high = raw_limits(field)
         # The nearest value to an infinite value is a limit of the range.
@@ -106,12 +102,12 @@ class Memory:
         )
 
     def lanes(self, name: str) -> int:
-        """Return the byte of a field with one bit per lane, bit 0 for lane 1; 0 when the module lacks its page."""
+        """Return a field with one bit per lane, bit 0 for lane 1; 0 when the module lacks the page."""
         field = FIELDS[name]
         return self._halves[field.page][field.byte % HALF_BYTES] if field.page in self._halves else 0
 
     def put_lanes(self, name: str, mask: int) -> None:
-        """Set the byte of a field with one bit per lane."""
+        """Set a field with one bit per lane."""
         field = FIELDS[name]
         self._halves[field.page][field.byte % HALF_BYTES] = mask & 0xFF
 
@@ -138,7 +134,7 @@ def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
 
 
 def _byte_pairs() -> tuple[tuple[Page, int, Page, int], ...]:
-    """Return page and byte of flags and of their masks; bit positions are the same in both."""
+    """Return page and byte of flags, and page and byte of their masks; the bits are at the same positions."""
     pairs = {
         (flag.page, first.byte, mask.page, second.byte): None
         for flag, mask in _flag_mask_pairs()
@@ -151,11 +147,7 @@ _BYTE_PAIRS = _byte_pairs()
 
 
 class Flags:
-    """The latched flags of one module, stored in its memory.
-
-    Args:
-        memory: Memory of the module.
-    """
+    """The latched flags of one module, stored in its memory."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -205,7 +197,7 @@ class Flags:
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
     def hold_all(self, names: tuple[str, ...], active: tuple[bool, ...], index: int | None = None) -> None:
-        """Latch flags that are always evaluated together, each while its condition lasts."""
+        """Latch flags that are always evaluated together, each while its own condition lasts."""
         # Called for every limit of every monitor at every sample, nearly always without a change.
         if self._conditions.get((names[0], index)) != active:
             self._conditions[names[0], index] = active
@@ -240,7 +232,7 @@ class Flags:
 
 
 def _summary_bit(page: int) -> tuple[int, int]:
-    """Return byte and mask of the summary of a page's flags, for bank 0, in the lower memory."""
+    """Return byte and mask of the bit in the lower memory that summarises a page's flags, for bank 0."""
     field = FIELDS[f"flag_summary_page_{page:02x}h"]
     return field.span(0).start, 1 << field.shift(0)
 
@@ -280,9 +272,8 @@ def upper_pages(profile: ModuleProfile) -> tuple[int, ...]:
 def build_memory(profile: ModuleProfile, quirks: ModuleQuirks, serial: str) -> Memory:
     """Return the memory of a module after a reset.
 
-    Raises:
-        ValueError: ``serial`` does not fit its field, or the profile names a field that does not exist.
-        LimitError: A number of the profile does not fit its register.
+    Raises ``ValueError`` if ``serial`` does not fit its field or the profile names an unknown field, and ``LimitError``
+    if a number of the profile does not fit its register.
     """
     memory = Memory(upper_pages(profile))
     for name, value in profile.registers.items():
@@ -393,7 +384,7 @@ def _put_laser(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def threshold_sets(profile: ModuleProfile, group: int) -> dict[int, int]:
-    """Return the threshold set number of each observable in a group; observables without limits are omitted."""
+    """Return the number of the threshold set of each observable in a group that has limits."""
     codes = dict.fromkeys(item.code for item in profile.vdm[group] if item.code in profile.vdm_thresholds)
     return {code: number for number, code in enumerate(codes)}
 
@@ -404,7 +395,7 @@ def _threshold_set(instance: VdmInstance, sets: dict[int, int]) -> int:
 
 
 def _threshold_rows(profile: ModuleProfile, group: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield each threshold set with the bytes of its four limits; the last two sets have limits that raise no alarm."""
+    """Yield each threshold set with the bytes of its four limits. The last two sets never raise an alarm."""
     for code, number in threshold_sets(profile, group).items():
         limits: Limits = profile.vdm_thresholds[code]
         yield number, [encode_vdm_value(OBSERVABLES[code], value) for value in limits]

@@ -7,7 +7,7 @@ writable and read as 0.
 Choices of this emulator where the standards are open, to be confirmed on hardware:
 
 - The receiver's oscillator is the module's own laser, so both ends need the same frequency within 3.6 GHz.
-- A laser tunes at the end of a transaction whenever the registers name another legal frequency, also after a write of
+- A laser tunes at the end of a transaction whenever the registers give another legal frequency, also after a write of
   the grid byte only. A request for the present channel completes at once.
 - Before a data path is initialised, its receiver and transmitter raise no flags.
 - The lanes of a deactivated data path may be regrouped if the trigger covers all of them; otherwise ConfigStatus is 6.
@@ -18,13 +18,14 @@ Choices of this emulator where the standards are open, to be confirmed on hardwa
 - CDB 0040h: command map in reply bytes 138 to 169, longest duration in 170 and 171.
 - Gated measurements, banks above 0, network paths and reading firmware back are neither implemented nor advertised.
 - In low power and in a fault the module's own monitors keep running. Powers of lanes and link read -40 dBm on all
-  pages, link quality and bias read 0, and statistics start again; frozen statistics are kept.
+  pages, link quality and bias read 0, and statistics start again. Frozen statistics are kept.
 - 14h:192-223 with selector 01h shows the counts of the pattern checkers, and 0 without a checker.
 - Statistics have sub-intervals of 1 s; only sub-intervals with continuous lock count. Frozen values last until
   UnfreezeDone. Uncorrectable frames increase steeply at the FEC limit, with frames of 10^6 bits.
-- Firmware: the ``400zr`` accepts LPL blocks only, refuses a download with missing blocks (42h) and also resets on a
-  "hitless" run. The ``zr-plus-high-power`` accepts LPL and EPL blocks, needs a password after each restart, and has no
-  management for 0.5 s on a hitless run. A damaged or foreign image gives 60h; a repeated block is no error.
+- Firmware of the ``400zr``: it accepts LPL blocks only, refuses a download with missing blocks (42h) and also resets on
+  a "hitless" run. Firmware of the ``zr-plus-high-power``: it accepts LPL and EPL blocks, needs a password after each
+  restart, and has no management for 0.5 s on a hitless run. A damaged or foreign image gives 60h; a repeated block is
+  no error.
 """
 
 from __future__ import annotations
@@ -78,20 +79,17 @@ class CmisModule:
 
     Args:
         profile: Type of the module.
-        clock: The bench clock.
         rng: Source of its fixed errors and its noise.
         name: Device name.
-        serial: Serial number, at most 16 ASCII characters.
+        serial: Serial number, at most 16 ASCII characters, else ``ValueError``.
         quirks: Its deviations from the standard.
-        time_scale: Multiplies every time of the module, but not the times that it advertises.
+        time_scale: Multiplies every time of the module, but not the times that it advertises; positive, else
+            ``ValueError``.
         low_power_pin: Whether the host asserts the low-power pin at the start. Otherwise the module powers up and sends
             light by itself.
-        optics: Provider of the light at its receivers.
-        emit: Takes the light that it sends.
+        optics: Function that returns the light at its receivers.
+        emit: Called with the light that it sends, at every change.
         warm: Whether the module was powered long before the clock's present time.
-
-    Raises:
-        ValueError: ``serial`` does not fit its field, or ``time_scale`` is not positive.
     """
 
     def __init__(
@@ -139,23 +137,10 @@ class CmisModule:
         emit: Emit = ignored,
         warm: bool = False,
     ) -> CmisModule:
-        """Return an emulated module of a type given by its profile name.
+        """Return an emulated module of the type ``name``, such as ``400zr``, whose errors and noise depend on ``seed``.
 
-        Args:
-            name: Name of the profile, such as ``400zr``.
-            clock: The bench clock.
-            seed: Seed of its fixed errors and its noise.
-            device: Device name; by default that of the profile.
-            serial: As for the constructor.
-            quirks: As for the constructor.
-            time_scale: As for the constructor.
-            low_power_pin: As for the constructor.
-            optics: As for the constructor.
-            emit: As for the constructor.
-            warm: As for the constructor.
-
-        Raises:
-            ConfigError: There is no CMIS profile of this name.
+        ``device`` is the device name, by default that of the profile. All other arguments are those of the constructor.
+        Raises ``ConfigError`` if there is no CMIS profile of this name.
         """
         return cls(
             find_profile(name),
@@ -210,9 +195,8 @@ class CmisModule:
     def write(self, offset: int, data: bytes) -> None:
         """Write ``data`` to the module's memory from byte address ``offset`` on, in one transaction.
 
-        Raises the errors of :meth:`read`.
-
-        A write of more than 8 bytes (on CDB pages: more than their limit) is not acknowledged, and nothing is written.
+        More than 8 bytes (on CDB pages: more than their limit) are not acknowledged, and nothing is written. Raises the
+        errors of :meth:`read`.
         """
         _check_range(offset, len(data))
         operation = f"write of {len(data)} bytes at {offset}"
@@ -229,7 +213,7 @@ class CmisModule:
         return self._firmware.port.write_limit(offset)
 
     def acknowledge(self, operation: str = "access") -> None:
-        """Acknowledge the module's bus address, or raise as :meth:`read`; advances the module to the present."""
+        """Advance the module to the present, and raise as :meth:`read` does unless it acknowledges its address."""
         self.advance()
         if not self.plugged:
             raise ModuleAbsentError(
@@ -290,7 +274,7 @@ class CmisModule:
         return {path.first_lane: path.state for path in self._firmware.paths.paths}
 
     def connect(self, *, optics: Optics | None = None, emit: Emit | None = None) -> None:
-        """Replace the module's light provider or output; an omitted argument keeps the present connection."""
+        """Replace the light provider or the callback for sent light; an omitted argument is not changed."""
         self.advance()
         self._firmware.optics = optics or self._firmware.optics
         if emit is not None:
@@ -333,7 +317,7 @@ class CmisModule:
         self._firmware.restore_power()
 
     def image(self) -> dict[str, object]:
-        """Return the memory image without clearing flags: ``lower`` and ``pages`` (by two hex digits) in hex."""
+        """Return the memory as hex strings, ``lower`` and ``pages`` (by two hex digits), without clearing flags."""
         self.advance()
         memory = self._core.memory
         for page in memory.pages:
@@ -377,10 +361,7 @@ def _check_range(offset: int, length: int) -> None:
 class ModuleOnBus:
     """A CMIS module as an I2C target at 50h (see :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`).
 
-    A write takes effect at STOP or at a repeated START, as one transaction of any length.
-
-    Args:
-        module: The module.
+    A write takes effect at STOP or at a repeated START, as one transaction.
     """
 
     def __init__(self, module: CmisModule) -> None:
@@ -404,10 +385,7 @@ class ModuleOnBus:
         return True
 
     def i2c_write(self, value: int) -> bool:
-        """Receive one byte: the memory address first, then data.
-
-        A byte beyond the limit is refused and voids the write.
-        """
+        """Receive one byte: the memory address, then data. A byte beyond the limit is refused and cancels the write."""
         if not self._writing:
             return False
         if self._address is None:
@@ -430,7 +408,7 @@ class ModuleOnBus:
         self._end_write()
 
     def _end_write(self) -> None:
-        """Execute the received write; an address without data sets the pointer for the following read."""
+        """Execute the received write. An address without data only sets the address pointer."""
         data, address, writing = bytes(self._written), self._address, self._writing
         self._written.clear()
         self._address, self._writing = None, False
@@ -444,13 +422,10 @@ class ModuleOnBus:
 
 
 class LinearView:
-    """A module's memory as one linear file: page 00h at 0 to 255, byte b of page p at (256 bank + p) 128 + b.
+    """A module's memory as one linear file, like that of the Linux kernel.
 
-    Like the Linux kernel, it selects the page (except 00h) before it accesses an upper half, and writes 8 bytes at
-    once.
-
-    Args:
-        module: The module.
+    Page 00h is at the file positions 0 to 255, byte b (128 to 255) of page p at (256 bank + p) 128 + b. Before an upper
+    half other than that of page 00h is accessed, its page is selected. Writes have at most 8 bytes.
     """
 
     def __init__(self, module: CmisModule) -> None:
@@ -477,7 +452,7 @@ class LinearView:
             done += size
 
     def _map(self, position: int) -> int:
-        """Select the memory page of a file position; returns the byte address on the bus."""
+        """Select the memory page for a position in the linear file. Return the byte address on the bus."""
         if position < HALF_BYTES:
             return position
         bank, page = divmod((position - HALF_BYTES) // HALF_BYTES, 256)

@@ -1,4 +1,4 @@
-"""Light that a module sends and receives at its connector: one value per media lane and instant."""
+"""Light that a module sends and receives at its connector, for each media lane and time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class ReceivedLight:
         sopmd_ps2: Second-order polarization mode dispersion.
         pdl_db: Polarization-dependent loss.
         sop_rate_krad_per_s: Speed of the state of polarization on the Poincaré sphere.
-        polarization_rank: Rank of the path's Jones matrix: 2 carries both tributaries, 1 merges them into one field.
+        polarization_rank: Rank of the Jones matrix of the path: 2 if both tributaries arrive, 1 if they merge into one
+            field.
         media_interface: Media interface id of the sender; ``None`` means the receiver's own.
         test_pattern: Pattern code on the lane (``codes.Pattern``); ``None`` is traffic.
     """
@@ -78,19 +79,19 @@ class LaunchedLight:
 
 
 Optics = Callable[[int, float], ReceivedLight]
-"""Returns the light at a media lane's receiver at an instant, which is never later than the clock's present time.
+"""Function that returns the light at a media lane's receiver at a time up to the clock's present time.
 
-A provider that knows only the present ignores the instant.
+If only the present light is known, it is returned for any time.
 """
 
 Emit = Callable[[LaunchedLight], None]
-"""Called at every change of the light that a module sends, in the order of time."""
+"""Function that is called at every change of the light that a module sends, in the order of time."""
 
 
 def darkness(media_lane: int, at_s: float) -> ReceivedLight:
-    """Return light of zero power: the light provider of an unconnected module."""
+    """Return light of zero power; used by a module whose receiver is not connected."""
     return DARKNESS
 
 
 def ignored(light: LaunchedLight) -> None:
-    """Discard the light that a module sends: the output callback of an unconnected module."""
+    """Discard the sent light; used by a module whose output is not connected."""

@@ -20,7 +20,7 @@ from lumion_hw.standards.cmis.grids import FineRange
 from lumion_hw.standards.cmis.vdm import OBSERVABLES_BY_NAME
 
 Limits = tuple[float, float, float, float]
-"""High alarm, low alarm, high warning, low warning."""
+"""The four limits of a monitor: high alarm, low alarm, high warning, low warning."""
 
 EVERY_STATE = frozenset(DataPathState)
 """All data path states."""
@@ -37,9 +37,9 @@ class AdvertisedApplication:
         media_interface: Media interface id (SFF-8024 table 4-7 for single-mode fibre).
         host_lanes: Host lanes per data path.
         media_lanes: Media lanes per data path.
-        host_options: Bit k: may start on host lane k + 1.
-        media_options: Bit k: may start on media lane k + 1. The i-th host start uses the i-th media start, or the last
-            one when there are fewer (several data paths on one carrier).
+        host_options: Possible first host lanes; bit k stands for lane k + 1.
+        media_options: Possible first media lanes, likewise. The i-th possible host lane goes with the i-th possible
+            media lane, or with the last when there are fewer (several data paths on one carrier).
     """
 
     host_interface: int
@@ -50,7 +50,7 @@ class AdvertisedApplication:
     media_options: int
 
     def media_mask(self, host_lane: int) -> int:
-        """Return the media lanes of the data path that starts on ``host_lane`` (from 1)."""
+        """Return the media lanes, as a bit mask, of the data path that starts on ``host_lane`` (from 1)."""
         # The i-th possible start on the host side belongs to the i-th on the media side.
         place = (self.host_options & ((1 << (host_lane - 1)) - 1)).bit_count()
         starts = [lane for lane in range(8) if self.media_options >> lane & 1]
@@ -70,7 +70,8 @@ class ModuleLaserProfile:
         default_grid: Grid after a reset.
         default_channel: Channel after a reset.
         retune_states: Data path states in which a new channel is accepted.
-        frequency_error_mhz: Largest frequency error; each laser has a fixed error, uniform within +/- this.
+        frequency_error_mhz: Largest error of the frequency; each laser has a fixed error, drawn uniformly up to this
+            size.
     """
 
     grids: Mapping[Grid, tuple[int, int]]
@@ -89,7 +90,8 @@ class LineFormat:
     """Modulation and error correction of a media interface.
 
     Attributes:
-        bits_per_symbol: Per lane, both polarizations: 8 for DP-16QAM, 4 for DP-QPSK, 2 for PAM4.
+        bits_per_symbol: Bits per symbol of a lane, both polarizations together: 8 for DP-16QAM, 4 for DP-QPSK, 2 for
+            PAM4.
         symbol_rate_gbd: Symbol rate per lane.
         fec_limit_ber: Largest bit error ratio at which frames are corrected.
         frame_bits: Bits in a frame of the error counters (project default).
@@ -111,12 +113,14 @@ class ReceiverProfile:
     """Properties of a module's receiver; :mod:`.reception` computes bit errors from the light.
 
     Attributes:
-        coherent: Coherent receiver with the module's own laser as local oscillator; otherwise direct detection.
+        coherent: Whether the receiver is coherent, with the module's own laser as local oscillator; otherwise direct
+            detection.
         formats: Line formats by media interface id.
-        implementation_snr_db: Best SNR, limited by the electronics.
-        reference_snr_db: SNR limited by the receiver's noise at ``reference_dbm``.
+        implementation_snr_db: Largest SNR, limited by the electronics.
+        reference_snr_db: SNR at ``reference_dbm`` if only the receiver's noise counts.
         reference_dbm: Signal power for ``reference_snr_db``.
-        snr_per_db: dB of SNR per dB of signal power: 1 with a local oscillator, 2 for direct detection.
+        snr_per_db: Increase of this SNR in dB per dB of signal power: 1 with a local oscillator, 2 for direct
+            detection.
         los_assert_dbm: Total power below which loss of signal is asserted.
         los_release_dbm: Total power above which loss of signal is released.
         lol_ber: Bit error ratio above which lock is lost.
@@ -167,10 +171,7 @@ class Timing:
     sub_interval_s: float = 1.0
 
     def scaled(self, factor: float) -> Timing:
-        """Return the timing with all durations multiplied by ``factor``.
-
-        Raises ``ValueError`` unless it is positive.
-        """
+        """Return the timing with all durations multiplied by ``factor``. Raises ``ValueError`` unless it is above 0."""
         if not factor > 0:
             raise ValueError(f"cannot scale times by {factor}; the factor must be positive")
         values = {item.name: getattr(self, item.name) * factor for item in dataclasses.fields(self)}
@@ -191,12 +192,12 @@ class CdbProfile:
 
     Attributes:
         epl_pages_code: Code for the number of EPL pages, register 01h:163.3-0.
-        background: Registers are readable while a command runs; otherwise the module does not acknowledge.
-        firmware: Major, minor and build of images A and B; A runs.
+        background: Whether registers are readable while a command runs; otherwise the module does not acknowledge.
+        firmware: Major, minor and build of images A and B. Image A runs.
         factory: Major, minor and build of the factory image, which is always present.
-        firmware_needs_password: Firmware changes need the password.
-        skips_erased: A download may omit blocks that are erased.
-        hitless: The module can restart without loss of traffic.
+        firmware_needs_password: Whether firmware changes need the password.
+        skips_erased: Whether a download may omit blocks that contain only the value of erased bytes.
+        hitless: Whether the module can restart without loss of traffic.
     """
 
     epl_pages_code: int = 0
@@ -233,11 +234,12 @@ class ModuleProfile:
         supply_v: Supply voltage.
         tec_percent: TEC current when ready.
         laser_temperature_c: Laser temperature when ready.
-        thresholds: Limits of each monitor, in degC, V, %, degC, dBm, mA, dBm.
+        thresholds: Limits by monitor: temperatures in degC (``temperature``, ``aux2``), ``supply`` in V, TEC current in
+            % (``aux1``), ``tx_bias`` in mA, powers in dBm.
         vdm: Reported VDM observables, by group.
-        vdm_thresholds: Limits by observable code, in its unit; observables without an entry have no limits.
-        user_eeprom: The module has page 03h.
-        diagnostics: The module has pages 13h and 14h.
+        vdm_thresholds: Limits by the code of a VDM observable, in its unit; other observables have no limits.
+        user_eeprom: Whether the module has page 03h.
+        diagnostics: Whether the module has pages 13h and 14h.
         host_bit_rate: Bits per second of one host lane.
         cdb: Command data block; ``None`` without one.
         timing: Durations of the module's operations.
@@ -282,18 +284,18 @@ class ModuleQuirks:
     """Deviations from the standard, each seen in the field; the defaults follow the standard.
 
     Attributes:
-        lenient_writes: Accept writes of any length on every page; otherwise writes of more than 8 bytes are not
-            acknowledged, except on the CDB pages.
-        stepped_config_only: A data path must be deactivated before it is configured (00h:2.6).
-        inverted_deinit: CMIS 3: a 1 in 10h:128 powers the data path up.
-        ignores_low_power: Low power requests have no effect (modules of power class 1).
+        lenient_writes: Whether writes of any length are accepted on every page. Otherwise writes of more than 8 bytes
+            are not acknowledged, except on the CDB pages.
+        stepped_config_only: Whether a data path must be deactivated before it is configured (00h:2.6).
+        inverted_deinit: Whether a 1 in 10h:128 powers the data path up, as in CMIS 3.
+        ignores_low_power: Whether low power requests have no effect (modules of power class 1).
         init_pending_s: Longest time for which DPInitPending is visible.
-        init_pending_clobbers: Raising DPInitPending for one data path clears it for the others.
-        password_protects_eeprom: Page 03h is writable only after the password.
-        refuses_page_silently: PageSelect keeps the number of an unsupported page, whose bytes read as 0.
+        init_pending_clobbers: Whether raising DPInitPending for one data path clears it for the others.
+        password_protects_eeprom: Whether page 03h is writable only after the password.
+        refuses_page_silently: Whether PageSelect keeps the number of an unsupported page, whose bytes then read as 0.
         page_change_s: Time without acknowledgement after a page change (boards in the field: 10 ms).
         nv_write_s: Time without acknowledgement after a write to the user EEPROM (80 ms).
-        apply_s: Time for which ConfigStatus stays in progress; ``None`` is the profile's time.
+        apply_s: Time for which ConfigStatus stays in progress; by default that of the profile.
     """
 
     lenient_writes: bool = False
@@ -309,7 +311,7 @@ class ModuleQuirks:
     apply_s: float | None = None
 
     def timing(self, timing: Timing) -> Timing:
-        """Return a profile's timing, with the durations that these quirks change."""
+        """Return the timing of a profile, with the durations that these deviations change."""
         apply_s = timing.apply_s if self.apply_s is None else self.apply_s
         return dataclasses.replace(
             timing, page_change_s=self.page_change_s, nv_write_s=self.nv_write_s, apply_s=apply_s
@@ -578,11 +580,7 @@ PROFILES: Mapping[str, ModuleProfile] = MappingProxyType({item.name: item for it
 
 
 def find_profile(name: str) -> ModuleProfile:
-    """Return the CMIS module profile with a given name.
-
-    Raises:
-        ConfigError: There is no profile of this name, or it is not a CMIS module.
-    """
+    """Return the CMIS module profile with a given name. Raises ``ConfigError`` if there is none."""
     if name in SFP_PROFILES:
         kind = SFP_PROFILES[name]
         raise ConfigError(

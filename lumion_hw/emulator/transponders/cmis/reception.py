@@ -1,7 +1,8 @@
 """Receiver model that computes bit errors from the received light (not from a standard).
 
-``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx``: amplifier noise (``SNR_ase = OSNR * 12.5 GHz / symbol rate``),
-electronics, receiver noise. Penalties are subtracted in dB. Bit errors are those of the modulation in Gaussian noise.
+``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx``, the contributions of amplifier noise (``SNR_ase = OSNR * 12.5 GHz /
+symbol rate``), electronics and receiver noise. Penalties are subtracted in dB. Bit errors are those of the modulation
+in Gaussian noise.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lumion_hw.quantities import db_from_ratio, ratio_from_db
 OSNR_BANDWIDTH_GHZ = 12.5
 """Noise bandwidth of an OSNR, 0.1 nm at 1550 nm."""
 PENALTIES_DB = {"pdl_db": (2.5, 0.8), "dgd_ps": (10.0, 0.5), "sop_rate_krad_per_s": (50.0, 0.3)}
-"""Reference value of each impairment and its penalty in dB, which is quadratic; above twice the value lock is lost."""
+"""Size of each impairment and its penalty there in dB, which is quadratic. Lock is lost at twice the size."""
 MAX_OSNR_DB = 45.0
 """Highest OSNR that a receiver can measure."""
 _NO_SIGNAL_DBM = -60.0
@@ -65,7 +66,7 @@ def esnr_db(light: ReceivedLight, receiver: ReceiverProfile, symbol_rate_gbd: fl
 
 
 def bit_error_ratio(snr_db: float, line: LineFormat) -> float:
-    """Return the bit error ratio of 16QAM and PAM4, 3/8 erfc(sqrt(SNR/10)), or of QPSK, 1/2 erfc(sqrt(SNR/2))."""
+    """Return the bit error ratio: 3/8 erfc(sqrt(SNR/10)) for 16QAM and PAM4, 1/2 erfc(sqrt(SNR/2)) for QPSK."""
     snr = ratio_from_db(snr_db)
     # Gray-coded, in Gaussian noise; per quadrature, 16QAM is PAM4.
     if line.bits_per_symbol == 4:
@@ -76,7 +77,7 @@ def bit_error_ratio(snr_db: float, line: LineFormat) -> float:
 def receive(
     light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, oscillator_mhz: float, noise_db: float = 0.0
 ) -> Reception:
-    """Return what a receiver measures for given light: lock, SNR and bit error ratio.
+    """Return lock, SNR and bit error ratio of a receiver for given light.
 
     Args:
         light: Light at the receiver.
@@ -97,7 +98,7 @@ def receive(
 
 
 def _lock_obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, offset_mhz: float) -> str:
-    """Return the reason why the receiver cannot lock at any signal-to-noise ratio, or an empty string."""
+    """Return why the receiver cannot lock whatever its signal-to-noise ratio, or an empty string."""
     coherent = receiver.coherent
     too_large = any(getattr(light, name) > 2 * reference for name, (reference, _) in PENALTIES_DB.items())
     obstacles = {

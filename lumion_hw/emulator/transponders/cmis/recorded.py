@@ -1,7 +1,7 @@
 """An emulated module that only replays a recorded memory image of a real or emulated module.
 
-Reads return the saved bytes. Writes to controls are stored and have no other effect. It serves to test decoders and
-hosts on modules that no model covers: cables without pages, old revisions, damaged dumps.
+Reads return the saved bytes. Writes to controls are stored and have no other effect. With it, decoders and hosts can be
+tested on modules that no model covers: cables without pages, old revisions, damaged dumps.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ class RecordedModule:
     """A recorded memory image as an ``I2cDevice`` at address 50h.
 
     Args:
-        image: ``lower`` and ``pages`` (by two hex digits) in hex, as in ``CmisModule.image`` and saved dumps. Missing
-            bytes at the end of a half read as 0.
+        image: ``lower`` and ``pages`` (by two hex digits) in hex, as in ``CmisModule.image`` and saved dumps, else
+            ``ConfigError``. Missing bytes at the end of a half read as 0.
         name: Device name.
-
-    Raises:
-        ConfigError: The image has a different format.
     """
 
     def __init__(self, image: Mapping[str, Any], *, name: str = "recorded") -> None:

@@ -15,12 +15,7 @@ _STEADY_MODULE = frozenset({ModuleState.LOW_PWR, ModuleState.READY, ModuleState.
 
 
 class ModuleMachine:
-    """Module state machine: management initialisation, low power, power-up, ready, power-down, fault.
-
-    Args:
-        core: Shared state of the module.
-        low_power_pin: Whether the host asserts the low-power pin.
-    """
+    """State machine of a module: management initialisation, low power, power-up, ready, power-down, fault."""
 
     def __init__(self, core: Core, low_power_pin: bool) -> None:
         self._core = core
@@ -51,7 +46,7 @@ class ModuleMachine:
         self._core.agenda.after(self._core.timing.management_init_s, lambda: self._enter(ModuleState.LOW_PWR))
 
     def fail(self, cause: int) -> None:
-        """Enter the fault state, which only a reset can end."""
+        """Enter the fault state, which only a reset ends."""
         if self.state is not ModuleState.FAULT:
             self._enter(ModuleState.FAULT)
         self._core.memory.put("fault_cause", cause)
@@ -134,9 +129,9 @@ class EmulatedDataPath:
         host_mask: Host lanes as a bit mask.
         media_mask: Media lanes as a bit mask.
         state: State of the data path.
-        pending: Whether settings have been provisioned but not yet commissioned (DPInitPending).
+        pending: Whether settings are stored but not yet used by the hardware (DPInitPending).
         pending_shown: Whether register 11h:235 shows ``pending``.
-        going_down: Whether the path must be de-initialised, permanently or for a new initialisation (DPReDeinitS).
+        going_down: Whether the path must be de-initialised, for good or before a new initialisation (DPReDeinitS).
     """
 
     first_lane: int
@@ -153,11 +148,7 @@ class EmulatedDataPath:
 
 
 class DataPaths:
-    """All data paths of the active control set.
-
-    Args:
-        core: Shared state of the module.
-    """
+    """All data paths of the active control set."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -202,7 +193,8 @@ class DataPaths:
     def form(self, host_mask: int, *, pending: bool = True) -> None:
         """Create the data paths of the given host lanes again from the active control set.
 
-        A data path that keeps its lanes keeps its state. If ``pending``, all these data paths await commissioning.
+        A data path that keeps its lanes keeps its state. With ``pending``, the new settings are not used by the
+        hardware yet.
         """
         memory = self._core.memory
         former = {(path.first_lane, path.host_mask): path for path in self.overlapping(host_mask)}
@@ -262,7 +254,7 @@ class DataPaths:
         return moved
 
     def _flag_change(self, path: EmulatedDataPath, ready: bool) -> None:
-        """Raise the flag for a new steady state, unless the data path leaves that state at once (CMIS 6.3.3.3)."""
+        """Raise the flag for a new steady state, unless the data path leaves the state at once (CMIS 6.3.3.3)."""
         if path.state in _STEADY_DATA_PATH and self._next(path, ready) is None:
             for lane in lanes_of(path.host_mask):
                 self._core.flags.raise_event("data_path_state_changed_flag", lane)
@@ -281,7 +273,7 @@ class DataPaths:
 
     @staticmethod
     def may_emit(path: EmulatedDataPath, is_lit: bool) -> bool:
-        """Return whether an enabled, unsquelched media lane may send light; ``is_lit`` means that it sends already.
+        """Return whether an enabled media lane that is not squelched may send light; ``is_lit``: it sends already.
 
         In DPInitialized, and while another lane is being turned off, each lane follows its own controls (CMIS 6.3.3).
         """
@@ -336,7 +328,7 @@ class DataPaths:
         path.timer_done = True
 
     def _write_state_registers(self) -> None:
-        """Write data path states to 11h:128-131 and pending paths to 11h:235; unused lanes show as deactivated."""
+        """Write data path states to 11h:128-131 and pending paths to 11h:235. Unused lanes show as deactivated."""
         memory = self._core.memory
         states = dict.fromkeys(range(1, LANES + 1), _S.DEACTIVATED)
         pending = 0
@@ -354,7 +346,7 @@ _SETTINGS = tuple(
     for name in FIELDS
     if name.startswith("active_") and name not in ("active_app_sel", "active_data_path_id")
 )
-"""Signal-integrity fields of a control set, with the bit that enables them."""
+"""Signal-integrity fields of a control set, and the bit that makes the module use them."""
 _MAXIMA = (
     ("tx_fixed_eq", "tx_input_eq_max"),
     ("rx_pre_cursor", "rx_pre_cursor_max"),
@@ -372,17 +364,12 @@ class Staged:
 
     @property
     def explicit(self) -> bool:
-        """Whether the staged signal-integrity values are to be used (explicit control)."""
+        """Whether the staged signal-integrity values replace the defaults of the application (explicit control)."""
         return bool(self.settings["explicit_control"])
 
 
 class ControlSets:
-    """Applies staged control sets when the host triggers them, and reports ConfigStatus.
-
-    Args:
-        core: Shared state of the module.
-        paths: Data paths of the module; applying a control set creates them again.
-    """
+    """Applies staged control sets, which creates data paths again, when the host triggers it; reports ConfigStatus."""
 
     def __init__(self, core: Core, paths: DataPaths) -> None:
         self._core, self._paths = core, paths
@@ -392,7 +379,7 @@ class ControlSets:
             self._core.memory.put("config_status", status, lane)
 
     def trigger(self, number: int, mask: int, *, immediate: bool = False) -> None:
-        """Apply staged set ``number`` on the host lanes of ``mask``; busy lanes ignore it."""
+        """Apply the staged control set ``number`` on the host lanes of ``mask``; busy lanes ignore this."""
         core = self._core
         if immediate and core.quirks.stepped_config_only:
             return
@@ -415,7 +402,7 @@ class ControlSets:
         return Staged(app_sel, path_id, settings)
 
     def _finish_apply(self, mask: int, staged: dict[int, Staged], immediate: bool) -> None:
-        """Check the lanes in groups that are accepted or rejected together, then provision the accepted groups.
+        """Check the lanes in groups that are accepted or rejected together, then apply the accepted groups.
 
         If a data path is replaced, its lanes depend on each other: rejecting one group may cause another rejection.
         """
@@ -435,7 +422,6 @@ class ControlSets:
 
     @staticmethod
     def _groups(mask: int, staged: dict[int, Staged]) -> list[int]:
-        """Return the lanes of ``mask`` by the data path that they request; all unused lanes form one group."""
         groups: dict[tuple[int, int], int] = {}
         for lane in lanes_of(mask):
             identity = _identity(staged[lane])
@@ -446,8 +432,8 @@ class ControlSets:
         """Return the ConfigStatus code of a group of lanes; rejections have the priority 3, 4, 7, 6, 5, highest first.
 
         Args:
-            group: Lanes that all request the same data path, or all request none.
-            applied: All lanes of the trigger that have not been rejected.
+            group: Bit mask of lanes that all request the same data path, or all request none.
+            applied: Bit mask of all lanes of the trigger that have not been rejected.
             staged: Request of each lane.
             immediate: Whether the trigger is ApplyImmediate.
         """
@@ -473,7 +459,7 @@ class ControlSets:
         return next((status for failed, status in checks if failed), ConfigStatus.SUCCESS)
 
     def _check_unused(self, group: int, applied: int) -> ConfigStatus:
-        """Return the ConfigStatus of lanes with AppSel 0 (unused): only complete, deactivated data paths are legal."""
+        """Return the ConfigStatus of lanes with AppSel 0 (unused)."""
         # Unused lanes remove a data path, so all of its lanes must be unused, and it must be deactivated.
         paths = self._paths.overlapping(group)
         if self._core.has("reject_appsel0"):
@@ -487,7 +473,7 @@ class ControlSets:
     def _in_use(self, full_mask: int, applied: int, app_sel: int, immediate: bool) -> bool:
         """Return whether the present use of the lanes forbids the requested change.
 
-        A deactivated data path can be replaced if all its lanes are applied. An active path can only be commissioned
+        A deactivated data path can be replaced if the trigger covers all its lanes. An active path can only be set up
         again with the same lanes, and by ApplyImmediate also with the same application.
         """
         for path in self._paths.overlapping(full_mask):
@@ -512,7 +498,7 @@ class ControlSets:
         return amplitude < 4 and bool(levels >> amplitude & 1)
 
     def _copy(self, group: int, staged: dict[int, Staged]) -> None:
-        """Copy staged settings of lanes to the active set; without explicit control use the application's defaults."""
+        """Copy staged settings of lanes to the active set, or the application's defaults without explicit control."""
         memory = self._core.memory
         for lane in lanes_of(group):
             request = staged[lane]
@@ -523,5 +509,5 @@ class ControlSets:
 
 
 def _identity(staged: Staged) -> tuple[int, int]:
-    """Return the key by which lanes are grouped into data paths; all unused lanes have the same key."""
+    # All unused lanes have the same key, and so form one group.
     return (staged.app_sel, staged.data_path_id) if staged.app_sel else (0, 0)

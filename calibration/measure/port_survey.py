@@ -75,12 +75,8 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     """Measure without light, then every source with a few sets of heater currents (backgrounds).
 
     The first background is the reference setting with all heaters off, the others are random. A source or monitor
-    counts as dead only if it is also dark on some additional backgrounds.
-
-    Args:
-        logbook: Access to the mesh.
-        rng: Random generator for the backgrounds.
-        driven: Shape ``(2 n_pucs,)``; heaters to drive; by default all.
+    counts as dead only if it is also dark on some additional backgrounds. ``driven`` are the heaters to drive; by
+    default all.
 
     Raises:
         CalibrationError: No source or no monitor works.
@@ -138,12 +134,8 @@ def _judged(
 ) -> Survey:
     """Decide which sources and monitors work, from the largest reading of every source at every monitor.
 
-    Args:
-        probe: The mesh.
-        seen: Largest reading above the dark level, in mA; one row per source (ascending), one column per monitor.
-        within: Which monitors light from at least one source can reach.
-        noise: Noise of the readings.
-        level_ma: Dark level of the monitors.
+    ``seen`` is this reading above the dark level in mA: one row per source (ascending), one column per monitor.
+    ``within`` tells which monitors the light of at least one source can reach.
 
     Raises:
         CalibrationError: No source or no monitor works.
@@ -175,14 +167,13 @@ def _judged(
 def _dead(
     element: Literal["source", "monitor"], ports: Sequence[int], alive: Sequence[int], text: str
 ) -> tuple[Defect, ...]:
-    """Return one defect for every source or monitor that does not work."""
     return tuple(
         Defect(f"dead {element}", element, port, text.format(port=port)) for port in ports if port not in alive
     )
 
 
 def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
-    """Return the mean dark reading of every monitor, shape ``(M,)``; 0 if it is not significant or is clipped."""
+    """Return the mean dark reading of every monitor, ``(monitors,)``; 0 if it is not significant or is clipped."""
     mean = np.nan_to_num(np.nanmean(np.where(np.isfinite(dark).any(axis=0), dark, 0.0), axis=0))
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
     # An offset that may be noise is not subtracted, because that would add noise to every reading.
@@ -192,7 +183,7 @@ def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.floa
 
 
 def dark_noise_ma(dark: NDArray[np.float64]) -> float:
-    """Return the noise of dark monitors from readings of shape ``(n, M)``.
+    """Return the noise of dark monitors from readings of shape ``(readings, monitors)``.
 
     A converter without negative codes clips half of the noise; the mean square of its readings is half the variance.
     """
@@ -214,7 +205,7 @@ Real = NDArray[np.float64]
 MAX_POWER_DB = 0.1
 """Largest change of a source's power during a run (assumption): five times the normal change."""
 MAX_SHAPE_SIGMA = 3.0
-"""Largest change of the distribution over the monitors, rms in standard errors: about 10 mrad of every phase."""
+"""Largest change of the light's distribution over the monitors, in rms standard errors: 10 mrad of every phase."""
 # Smallest relative error in a comparison, even for meters with less noise.
 _MIN_COMPARED = 0.003
 _MIN_REPEATED = 8
@@ -252,7 +243,7 @@ class ReferenceChange:
 
 
 def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseModel) -> ReferenceChange:
-    """Return the change of monitor readings, shape ``(M,)``, relative to earlier readings of the same setting."""
+    """Return the change of monitor readings, ``(monitors,)``, relative to earlier readings of the same setting."""
     # The usual changes of light and temperature are not a fault, even if a meter has less noise.
     noise = replace(noise, relative=max(noise.relative, _MIN_COMPARED))
     seen = np.isfinite(before_ma) & np.isfinite(now_ma)
@@ -293,11 +284,7 @@ def reference_changes(
 ) -> list[ReferenceChange]:
     """Return, for each source and frequency, the largest change of the reference setting since its first reading.
 
-    Args:
-        entries: Entries of the logbook.
-        sources: Ports of the sources to compare.
-        noise: Noise of a reading.
-        ignored_columns: Columns of the readings to ignore, for dead monitors.
+    ``ignored_columns`` are the columns of dead monitors in the readings.
     """
     changes = []
     for (source, _), (first, *later) in sorted(reference_readings(entries).items()):

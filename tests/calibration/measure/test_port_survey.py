@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.measure.logbook import Logbook
-from calibration.measure.survey import Survey, take_survey
+from calibration.measure.port_survey import Survey, take_survey
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench

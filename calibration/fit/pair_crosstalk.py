@@ -50,12 +50,9 @@ class Tail:
 
 
 class Pairs:
-    """Information that some settings contain about crosstalk from single heaters to single waveguides (pairs).
+    """Information in some settings about crosstalk from single heaters to single waveguides (pairs).
 
-    Args:
-        model: Model of the mesh that was fitted.
-        fit: The fit.
-        pass_: Settings with their derivatives by the fitted parameters and by the parameters of small effects.
+    ``pass_`` holds these settings, with derivatives by the fitted parameters and by the parameters of small effects.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
@@ -72,7 +69,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of the readings, ``(N·M, c)``, for c combinations of heater-waveguide crosstalk."""
+        """Return the change of all readings for c combinations of heater-waveguide crosstalk, ``(readings, c)``."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -81,7 +78,7 @@ class Pairs:
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Convert slopes by readings, ``(N·M, c)``, to slopes by pairs, ``(2E, W, c)``; transpose of :meth:`_light`."""
+        """Convert slopes by readings, ``(readings, c)``, to slopes by pairs, ``(heaters, waveguides, c)``."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():
@@ -97,10 +94,8 @@ class Pairs:
     def score(self, ahead: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
         """Score the best-determined combinations of pair crosstalk, if other effects are added at the same time.
 
-        Args:
-            ahead: Prior information about the fitted parameters, multiplied by ``share``.
-            other_effects: Parameter positions and prior widths of the other effects to be added.
-            share: Fraction of all settings used here.
+        ``ahead`` is the prior information about the fitted parameters, multiplied by ``share``, the fraction of all
+        settings used here. ``other_effects`` has parameter positions and prior widths.
         """
         extra_physics = np.concatenate(
             [np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in other_effects)]
@@ -137,7 +132,6 @@ class Pairs:
     def _extended_equations(
         self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
-        """Return the normal equations of the known parameters and of additional ones with the given derivatives."""
         across: list[Real] = []
         inner: list[Real] = []
         all_slopes: list[Real] = []
@@ -166,17 +160,14 @@ class Pairs:
         )
 
     def _halves(self) -> list[NDArray[np.bool_]]:
-        """Return masks of the readings in each half of the settings."""
         return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
 
     def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
         """Return the best-determined directions (combinations) of pair crosstalk, with fitted parameters eliminated.
 
-        Args:
-            before: The best directions for fewer settings.
-            ahead: Prior information about the fitted parameters, multiplied by ``share``.
-            width: Prior width of the relative deviation of a pair.
-            share: Fraction of all settings used here.
+        ``before`` are the best directions for fewer settings. ``ahead`` is the prior information about the fitted
+        parameters, multiplied by ``share``, the fraction of all settings used here. ``width`` is the prior width of the
+        relative deviation of a pair.
         """
         known = _elimination_matrix(self._total_information(ahead), self._rows)
         return self._told(*self._directions(known, before.vectors), width, share)
@@ -193,7 +184,7 @@ class Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
-        """Return c random combinations of pair crosstalk with elements of order 1, shape ``(2E, W, c)``."""
+        """Return c random combinations of the crosstalk from 2E heaters to W waveguides, ``(2E, W, c)``, of order 1."""
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions
@@ -226,9 +217,8 @@ class Pairs:
     ) -> tuple[NDArray[np.float32], Real]:
         """Return the best-determined combinations of pair crosstalk and their effect on the readings.
 
-        Args:
-            known: Matrix from :func:`_elimination_matrix` that eliminates the fitted parameters.
-            begin: Start of the iteration: the best directions for other settings, ``(2E, W, c)``.
+        ``known`` is the result of :func:`_elimination_matrix`. The iteration begins at the best directions of other
+        settings.
         """
         # One step of subspace iteration (Halko, Martinsson, Tropp 2011): the readings determine far fewer directions
         # than there are pairs. Directions that are missed count as noise of the readings, and are chosen again later.
@@ -269,7 +259,10 @@ class Pairs:
         return Tail(covariance, as_noise)
 
     def _parameter_shift(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
-        """Return the parameter shift due to each of c random pair combinations over √c (for a mean), ``(P, c)``."""
+        """Return the shift of P parameters due to each of c random pair combinations, ``(P, c)``, divided by √c.
+
+        A sum of squares over the c columns is thus a mean over the combinations.
+        """
         count = directions.shape[2]
         along = np.asarray(known.T @ self._light(directions), np.float64)
         following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
@@ -289,11 +282,10 @@ def _halved_equations(
 
 
 def _elimination_matrix(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the matrix, ``(P, N·M)``, that removes the part explained by known parameters from readings, ``(N·M,)``.
+    """Return the matrix L⁻¹·Kᵀ, ``(P, N·M)``, for the derivatives K of N·M readings by P known parameters.
 
-    Args:
-        whole: Shape ``(P, P)``; information of the known parameters, prior included.
-        known: Shape ``(N·M, P)``; derivatives of the readings by the known parameters.
+    L is the Cholesky factor of ``whole``, the information of these parameters with the prior. :func:`_without` uses the
+    result to remove from readings what the known parameters explain.
     """
     from scipy.linalg import solve_triangular
 
@@ -306,7 +298,7 @@ def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[n
 
 
 def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return an orthonormal basis of c combinations of pair crosstalk, shape ``(2E, W, c)``."""
+    """Return an orthonormal basis of c combinations of pair crosstalk, shape ``(heaters, waveguides, c)``."""
     from scipy.linalg import qr
 
     basis, _ = qr(directions.reshape(-1, directions.shape[2]), mode="economic", check_finite=False)
