@@ -91,7 +91,9 @@ def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ..
     felt = np.full(space.size, np.inf)
     felt[diagnosed.fit.free] = np.diag(diagnosed.fit.information)
     losses = felt[space.group("loss_db")]
-    return tuple(np.flatnonzero(losses <= _UNOBSERVABLE * np.median(losses)).tolist())
+    seen = losses[space.lit.pucs & np.isfinite(losses)]
+    is_dark = ~space.lit.pucs | (losses <= _UNOBSERVABLE * (np.median(seen) if len(seen) else 0.0))
+    return tuple(np.flatnonzero(is_dark).tolist())
 
 
 def stuck_at(defect: Defect) -> str:
