@@ -12,12 +12,13 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.light_sources import driven_switches, dual_input_ports, light_source
+from calibration.measure.operator import Fibre, OnPlug, PlugRequest
 from calibration.measure.separated_light import SeparatedLight, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.measure.temperature_lock import TemperatureLock
@@ -28,6 +29,7 @@ from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
+from lumion_hw.interfaces.wiring import InputPath, OutputPath
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -46,10 +48,14 @@ class BenchProbe:
     Args:
         bench: The bench.
         aligner: Polarization search.
+        on_plug: Function called when a fibre has to be moved by hand; without it, such a move raises an error.
     """
 
-    def __init__(self, bench: Bench, aligner: Aligner | None = None) -> None:
-        self._bench = bench
+    def __init__(self, bench: Bench, aligner: Aligner | None = None, on_plug: OnPlug | None = None) -> None:
+        self._bench, self._on_plug = bench, on_plug
+        self._plugged: dict[Fibre, int] = {}
+        self._plugged_already: PlugRequest | None = None
+        self._note_request: Callable[[PlugRequest], object] = lambda request: None
         self._temperature = TemperatureLock(bench)
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
@@ -103,6 +109,60 @@ class BenchProbe:
         """Smallest photocurrent step."""
         return self._bench.mesh.monitor_step_ma
 
+    @property
+    def sources_by_hand(self) -> tuple[int, ...]:
+        """Ports of the laser that is moved by hand."""
+        return tuple(path.port for path in self._inputs.values() if path.by_hand)
+
+    @property
+    def monitors_by_hand(self) -> tuple[int, ...]:
+        """Ports of the power meter that is moved by hand; empty if it is no monitor of the mesh."""
+        by_hand = {path.port for path in self._wiring.outputs if path.by_hand}
+        return tuple(port for port in self.monitors if port in by_hand) if self._bench.mesh.meters else ()
+
+    def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
+        """Have a fibre that is moved by hand plugged into a port, with heaters and sources off.
+
+        Raises:
+            CalibrationError: There is no ``on_plug``.
+        """
+        paths: list[InputPath | OutputPath] = [*self._inputs.values(), *self._wiring.outputs]
+        path = next(path for path in paths if path.by_hand and path.port == port)
+        device = path.source if isinstance(path, InputPath) else str(path.meter)
+        request = PlugRequest(fibre, device, port, reason)
+        self._plugged.pop(fibre, None)
+        self.switch_everything_off()
+        already, self._plugged_already = self._plugged_already, None
+        if self._on_plug is None and already == replace(request, reason=""):
+            self.assume_plugged(fibre, port)
+            return
+        self._note_request(request)
+        if self._on_plug is None:
+            begin = f"{reason} " if reason else ""
+            words = request.words()
+            raise CalibrationError(
+                f"{begin}{words[0].upper()}{words[1:]}, then continue",
+                hint="Continue with --resume, or run on a terminal, which waits for each plugging.",
+            )
+        self._on_plug(request)
+        self.assume_plugged(fibre, port)
+        self._bench.events.add("plugged", fibre=fibre, device=device, port=port, reason=reason)
+
+    def keep_plug_requests(self, keep: Callable[[PlugRequest], object], before: PlugRequest | None = None) -> None:
+        """Call ``keep`` with every request to the operator.
+
+        Args:
+            keep: Function that stores the request.
+            before: Request with which the interrupted run stopped; without ``on_plug`` it counts as fulfilled.
+        """
+        self._note_request, self._plugged_already = keep, before
+
+    def assume_plugged(self, fibre: Fibre, port: int) -> None:
+        """Take a fibre that is moved by hand to be at a port."""
+        self._plugged[fibre] = port
+        if fibre == "meter" and self._bench.mesh.meters is not None:
+            self._bench.mesh.meters.moved_to = port
+
     def check_input_ports_match_record(self, record: CalibrationRecord) -> None:
         """Raise ``ConfigError`` if a source that can feed two ports feeds other ports than during the calibration.
 
@@ -148,6 +208,8 @@ class BenchProbe:
             source_spread_hz=max(source.spread_hz for source in alive.values()) if len(devices) > 1 else 0.0,
             tunable_hz=tunable,
             seconds={port: second for port, second in self._seconds.items() if port in alive},
+            sources_by_hand=self.sources_by_hand,
+            monitors_by_hand=self.monitors_by_hand,
             settle_s=None if mesh.settle_s == SETTLE_S else mesh.settle_s,
             heater_tau_s=mesh.heater_tau_s,
             emulated_chip=mesh.emulated_chip,
@@ -213,6 +275,9 @@ class BenchProbe:
         self._dead |= dead or {}
         # With cold heaters nothing drifts thermally during the polarization search.
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
+        if self.sources_by_hand or self.monitors_by_hand:
+            # The first fibre is plugged in later, when the journal of the run exists.
+            return dict(self._dead)
         movable = [port for port, path in self._inputs.items() if path.polarization and port not in self._dead]
         n_done = len(self._inputs) - len(movable)
         together = self._align_together(movable)
@@ -311,7 +376,9 @@ class BenchProbe:
         return float(np.where(np.isnan(seen), full, seen).sum())
 
     def light_only_port(self, port: int | None) -> None:
-        """Switch on the source at one port and all others off."""
+        """Switch on the source at one port and all others off; a laser may have to be moved there by hand first."""
+        if port in self.sources_by_hand and self._plugged.get("laser") != port:
+            self.plug("laser", port)
         lit, self._lit = self._lit, None
         device = None if port is None else self._inputs[port].source
         for other, source in self._sources.items():
@@ -362,7 +429,7 @@ class BenchProbe:
         powers: dict[int, float] = {}
         for out in self._wiring.outputs:
             reading = readings.get((out.meter, out.meter_channel)) if out.meter and out.meter_channel else None
-            if reading is None:
+            if reading is None or (out.by_hand and out.port != self._plugged.get("meter")):
                 continue
             try:
                 level_dbm = reading.power_dbm

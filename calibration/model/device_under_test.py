@@ -45,6 +45,8 @@ class DeviceUnderTest(Device):
         source_spread_hz: Spread of the source frequencies if each source is a separate laser; 0 for one laser.
         tunable_hz: By port, the lowest and highest frequency of tunable sources.
         seconds: By port of a source, the second port that it feeds at the same time.
+        sources_by_hand: Ports of the laser that is moved by hand.
+        monitors_by_hand: Ports of the meter that is moved by hand.
         settle_s: Wait after every setting in s; ``None`` for the default wait.
         heater_tau_s: Thermal time constant of the heaters, if measured.
         emulated_chip: Name of the chip, if it is emulated in this process.
@@ -58,6 +60,8 @@ class DeviceUnderTest(Device):
     source_spread_hz: float = 0.0
     tunable_hz: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     seconds: Mapping[int, int] = field(default_factory=dict)
+    sources_by_hand: tuple[int, ...] = ()
+    monitors_by_hand: tuple[int, ...] = ()
     settle_s: float | None = None
     heater_tau_s: float | None = None
     emulated_chip: str | None = None

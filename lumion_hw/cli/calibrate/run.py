@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lumion_hw.cli.calibrate.goal import goal_arguments, goal_of, goal_options
+from lumion_hw.cli.calibrate.operator import operator_of
 from lumion_hw.cli.calibrate.output import conclude
 from lumion_hw.cli.calibrate.report import report_option
 from lumion_hw.cli.calibrate.wavelengths import wavelengths_option
@@ -61,8 +62,9 @@ def run_command(
 
     The raw readings and the journal of the run are written beside the record. If a run is interrupted (Ctrl-C, SIGTERM,
     lost link, full disk), heaters and light are switched off and the record is marked incomplete; --resume continues
-    the run. If the record is out of tolerance, misses the target standard error or contains faults, it is still written
-    and the exit code is 3.
+    the run. If fibres are moved by hand, a terminal waits for each plugging; without one, the run stops there and
+    continues with --resume. If the record is out of tolerance, misses the target standard error or contains faults, it
+    is still written and the exit code is 3.
     """
     from calibration.report.summary import check_report_path
     from calibration.run.journaled_run import calibrate
@@ -96,6 +98,7 @@ def run_command(
                     goal=goal_of(sigma_mrad, seconds, settings),
                     judge=lambda record: out_of_tolerance(record, tolerance_db),
                     over=over(force),
+                    on_plug=operator_of(bench, emulate),
                 )
         except BaseException:
             _note_how_to_resume(path, progress, command, resumed=resume)
