@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from calibration.model.gauge import has_visible_phase
 from calibration.model.nominal_heaters import NominalHeaters
-from lumion_hw.mesh.layout.cells import NO_CHANNEL
-from lumion_hw.mesh.layout.topology import MeshTopology
 
 MONITOR_SPREAD_DB = 0.15
 """Spread of photodiode responsivities on one chip (assumption)."""
@@ -36,14 +30,6 @@ class Device:
     firmware: str
     heater_channels: tuple[int, ...]
     wavelength_nm: float
-
-    def driven_heaters(self, mesh: MeshTopology) -> NDArray[np.bool_]:
-        """Return the heaters that a calibration drives, shape ``(2 n_pucs,)``.
-
-        They have a drive channel, and their phase changes the power at a port. Others stay off.
-        """
-        has_channel: NDArray[np.bool_] = np.array(self.heater_channels) != NO_CHANNEL
-        return has_channel & has_visible_phase(mesh)
 
 
 @dataclass(frozen=True)

@@ -324,7 +324,8 @@ class _Writer:
         )
 
     def joints(self) -> JointsEntry:
-        sigma = self._sigma[self._space.groups["loops"]]
+        # Loops without light have no error and no meaning.
+        sigma = self._sigma[self._space.groups["loops"]][: self._space.n_lit_loops]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)
 

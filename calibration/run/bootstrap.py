@@ -170,7 +170,9 @@ class Bootstrap:
         self._seconds = dict(seconds or {})
         self._light = MeanLight.of(self._mesh).dual_input_ports(self._seconds)
         self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
-        self._driven = has_visible_phase(self._mesh) & (np.array(self._channels) != NO_CHANNEL)
+        sources = (*logbook.sources, *self._seconds.values())
+        has_channel = np.array(self._channels) != NO_CHANNEL
+        self._driven = has_visible_phase(self._mesh, sources, logbook.monitors) & has_channel
         self._found = found
         self._by_hand = tuple(sources_by_hand), tuple(monitors_by_hand)
         self.by_hand: HandMeasurement | None = None

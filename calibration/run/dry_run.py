@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.diagnose.element_faults import how_to_see
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
@@ -96,6 +97,7 @@ class DryRun:
         bound: Cramér-Rao bound of the planned settings.
         shortfall: Why the goal will be missed; empty if it will be reached.
         pluggings: Number of times that somebody plugs in a fibre that is moved by hand.
+        left_out: A sentence for each PUC that no light passes on the way to a monitor.
     """
 
     stages: tuple[StagePlan, ...]
@@ -108,6 +110,7 @@ class DryRun:
     bound: Bound
     shortfall: str
     pluggings: int = 0
+    left_out: tuple[str, ...] = ()
 
     @property
     def settings(self) -> int:
@@ -244,7 +247,8 @@ class _Nominal:
             np.array(second_db),
             model.mesh_section.settle_s,
             typical.puc_loss_db,
-            has_visible_phase(mesh) & (np.array(model.mesh_section.channels()) != NO_CHANNEL),
+            has_visible_phase(mesh, (*ports, *seconds.values()), monitors)
+            & (np.array(model.mesh_section.channels()) != NO_CHANNEL),
             tuple(path.port for path in inputs if path.by_hand),
             tuple(out.port for out in wiring.outputs if out.by_hand and out.port in monitors and not model.monitors()),
         )
@@ -366,14 +370,17 @@ class _RunPlanner:
             peak_ma=float(max(self._max_ma.max(), np.sqrt(self._swept_ma2()))),
             limit_ma=device.heater_max_ma,
             limit_mw=device.total_power_mw,
-            sigma_rad={
-                name: float(np.sqrt(np.mean(sigma[space.group(name)] ** 2)))
-                for name in DESIGN_GROUPS
-                if name in space.groups
-            },
+            sigma_rad={name: _rms(sigma[space.group(name)]) for name in DESIGN_GROUPS if name in space.groups},
             bound=bound,
             shortfall=shortfall(space, known, whole, self._goal.sigma_rad, why),
+            left_out=tuple(self._left_out(int(puc)) for puc in np.flatnonzero(~space.lit.pucs)),
         )
+
+    def _left_out(self, puc: int) -> str:
+        """Return why a PUC without light is left out, and what to do, as a sentence."""
+        sources = (*self._nominal.sources, *self._nominal.seconds.values())
+        advice = how_to_see(self._mesh, puc, sources, self._nominal.monitors)
+        return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
 
     def _walk(self, off_share: float) -> IncrementalSettings:
         nominal = self._nominal
@@ -462,3 +469,9 @@ class _RunPlanner:
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma[self._nominal.driven] ** 2)) if self._n_driven else 0.0
         return StagePlan(name, settings, 2 * sources, settings * self._full_s, self._peak_mw(mean_ma2))
+
+
+def _rms(sigma: Real) -> float:
+    """Return the root mean square of the standard errors of free parameters; fixed ones have 0."""
+    free = sigma[sigma > 0.0]
+    return float(np.sqrt(np.mean(free**2))) if len(free) else 0.0

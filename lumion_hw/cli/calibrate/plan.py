@@ -91,6 +91,7 @@ def _document(bench_file: str, result: DryRun, target_rad: float) -> dict[str, A
         "predicted_sigma": result.sigma_rad,
         "rank": bound.rank,
         "free_parameters": bound.n_free,
+        "left_out": list(result.left_out),
         "unseen": list(bound.unseen()),
         "set_by_prior": by_prior,
     }
@@ -114,6 +115,7 @@ def _text(document: dict[str, Any]) -> str:
         f"monitors: {document['monitors']}",
         "the hardware time does not include the time for switching between sources",
         *([f"pluggings by hand: {document['pluggings']}"] if document["pluggings"] else []),
+        *document["left_out"],
         "",
         f"target: {1e3 * document['wanted_sigma_rad']:.3g} mrad",
         f"predicted standard errors, rms: passive phases {1e3 * sigma['passive_phase_rad']:.2g} mrad, "
