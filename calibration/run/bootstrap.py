@@ -23,6 +23,7 @@ from calibration.diagnose.element_faults import (
 )
 from calibration.fit.frequencies import nearest_branches
 from calibration.fit.phase_search import (
+    Levels,
     PassiveGuess,
     PhaseSearch,
     SearchPlan,
@@ -45,6 +46,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from calibration.model.work import MAX_SEARCH_WORK, usual_work
 from calibration.run.by_hand import MIN_READINGS, READINGS_PER_PHASE, HandMeasurement, HandMeasurements
+from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import Defect
@@ -251,12 +253,9 @@ class Bootstrap:
         sweeps = select_monitors(everything[np.array(taken.sweeps)], survey.monitors, survey.dark_ma)
         random, deaths = _without_failed_monitors(everything[np.array(taken.random)], survey)
         nominal = self.nominal(survey.sources, survey.monitors)
-        # A moved meter gives one reading per setting, so a step of the search needs more settings.
-        plan = self._plan.search
-        plan = replace(plan, portion=max(plan.portion, plan.portion * len(survey.monitors) // 2))
         with logbook.stage("search"):
-            guess, found = self._search(survey, random, nominal, plan, max_work=self._most_searched(survey))
-        trusted = found.unexplained < plan.plausible
+            guess, found = self._search_by_hand(survey, random, nominal)
+        trusted = found.unexplained < self._plan.search.plausible
         defects = (
             *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in deaths),
             *heater_defects(heaters, self._channels, self._mesh, self._driven),
@@ -266,6 +265,81 @@ class Bootstrap:
             self._start(nominal, found), survey, heaters, guess, found, sweeps, random, trusted, defects,
             _search_warnings(found, trusted),
         )  # fmt: skip
+
+    def _search_by_hand(
+        self, survey: Survey, random: Observations, nominal: MeshParameters
+    ) -> tuple[PassiveGuess, SearchResult]:
+        """Search for the phases in the light of one port pair after the other, those that show few PUCs first."""
+        plan, most = self._plan.search, self._most_searched(survey)
+        if self._by_hand[1]:
+            # A moved meter gives one reading per setting, so a step of the search needs more settings.
+            plan = replace(plan, portion=max(plan.portion, plan.portion * len(survey.monitors) // 2))
+        guess, found = self._search(
+            survey, random, nominal, replace(plan, starts=min(_FIRST_STARTS, plan.starts)), max_work=most
+        )
+        if found.unexplained < plan.plausible or found.agreed:
+            return guess, found
+        # With one source, no wrong level of another source misleads the search; a few monitors depend on fewer phases.
+        for shares in ((1.0,), (0.5, 0.75, 1.0)):
+            if found.work > most:
+                break
+            other = self._search_in_stages(survey, random, nominal, plan, shares)
+            found = replace(min((found, other), key=lambda one: one.unexplained), work=found.work + other.work)
+            if found.unexplained < plan.plausible:
+                break
+        return guess, found
+
+    def _search_in_stages(
+        self,
+        survey: Survey,
+        random: Observations,
+        nominal: MeshParameters,
+        plan: SearchPlan,
+        shares: Sequence[float],
+    ) -> SearchResult:
+        """Search in the light of the source with most monitors, with growing shares of them; then in all light.
+
+        The first monitors are those that depend on fewest phases.
+        """
+        counts = {source: self._n_read(random, source) for source in survey.sources}
+        source = max(counts, key=lambda port: int((counts[port] > 0).sum()))
+        columns = np.flatnonzero(counts[source])
+        passed = (self._light.entering[:, source, None] > 0.0) & (self._light.entering[:, list(survey.monitors)] > 0.0)
+        columns = columns[np.argsort(passed.sum(axis=0)[columns], kind="stable")]
+        own = random[np.flatnonzero(random.source == source)]
+        before: SearchResult | None = None
+        known, work = tuple[int, ...](), 0.0
+        for count in (math.ceil(share * len(columns)) for share in shares):
+            ports = tuple(np.array(survey.monitors)[np.sort(columns[:count])].tolist())
+            some = select_monitors(own, ports, {})
+            some = some[np.flatnonzero(np.isfinite(some.reading_ma).any(axis=1))]
+            if before is not None:
+                levels = mean_levels(some, (source,), self._light)
+                # Monitors of earlier stages keep their levels.
+                kept = np.isin(ports, known)
+                levels.monitor[kept] = before.levels.monitor * before.levels.source[0] / levels.source[0]
+                before = replace(before, levels=levels)
+            part = replace(survey, sources=(source,), monitors=ports)
+            _, before = self._search(part, some, nominal, plan, before=before)
+            known, work = ports, work + before.work
+        if before is None:
+            raise CalibrationError("no source gives light", hint="See 'wiring.inputs' in the bench file.")
+        levels = mean_levels(random, survey.sources, self._light)
+        found = levels.monitor.copy()
+        found[np.sort(columns)] = before.levels.monitor
+        # Each source is related to the others by the monitor that reads it most.
+        shared = np.array([int(np.argmax(counts[port])) for port in survey.sources])
+        powers = levels.source * levels.monitor[shared] / found[shared]
+        powers[survey.sources.index(source)] = before.levels.source[0]
+        whole = replace(before, source_phase_rad=np.zeros(len(powers)), levels=Levels(powers, found))
+        _, result = self._search(survey, random, nominal, plan, before=whole)
+        return replace(result, work=work + result.work)
+
+    @staticmethod
+    def _n_read(random: Observations, source: int) -> NDArray[np.int64]:
+        """Return the number of readings of every monitor in the light of a source, shape ``(M,)``."""
+        counts: NDArray[np.int64] = np.isfinite(random.reading_ma[random.source == source]).sum(axis=0)
+        return counts
 
     def again(self, start: Start) -> Start:
         """Search again from other random loop phases, with the same readings, and return the new start point."""

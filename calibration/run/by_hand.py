@@ -20,7 +20,14 @@ from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit, HeaterSweep
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.operator import Fibre
-from calibration.measure.port_survey import Survey, dark_level_ma, dark_noise_ma, scatter
+from calibration.measure.port_survey import (
+    ReferenceChange,
+    Survey,
+    dark_level_ma,
+    dark_noise_ma,
+    reference_change,
+    scatter,
+)
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
@@ -34,6 +41,8 @@ READINGS_PER_PHASE = 50
 MIN_READINGS = 2400
 """Smallest number of readings, for a standard error below 1 mrad on a small mesh."""
 _REACH_RAD = 2.2 * np.pi
+COMPARED = 16
+"""Number of settings that are repeated to compare the light; a single one may be dark at a single meter."""
 _OFF_SHARE = 0.5
 _LOOKS = 16
 _NOISE_BACKGROUNDS = 2
@@ -57,6 +66,7 @@ class HandMeasurement:
         random: Random settings for the fit.
         held_out: Settings for the verification.
         fibres: Powers in the output fibres at some of the random settings.
+        changes: Change of the light during each visit.
     """
 
     survey: Survey
@@ -64,6 +74,7 @@ class HandMeasurement:
     random: list[int] = field(default_factory=list)
     held_out: list[int] = field(default_factory=list)
     fibres: list[FibreReadings] = field(default_factory=list)
+    changes: list[ReferenceChange] = field(default_factory=list)
 
 
 class HandMeasurements:
@@ -136,7 +147,7 @@ class HandMeasurements:
             self._sweep(visit, noise, heaters)
             measured.sweeps += range(first, len(logbook))
             self._measure_random(visit, measured, heaters, int(counts[number]), len(visits))
-            logbook.measure(np.zeros(len(self._driven)))  # the reference setting again
+            measured.changes.append(self._change(visit, noise))
         self._progress("visits", len(visits), len(visits))
         if measured is None:
             raise CalibrationError("no port gets light", hint="See 'wiring.inputs' in the bench file.")
@@ -150,6 +161,12 @@ class HandMeasurements:
         """Return the ports that a meter reads during a visit."""
         columns = self.responses.columns(visit, self._by_hand["meter"])
         return [self.responses.monitors[column] for column in columns]
+
+    def _change(self, visit: Visit, noise: NoiseModel) -> ReferenceChange:
+        """Return how much the light has changed since the beginning of a visit."""
+        again = self._logbook.measure_many(self.responses.currents_ma[:COMPARED])
+        before = self._patterns[visit.source, visit.meter][:COMPARED]
+        return reference_change(visit.source, before.ravel(), again.ravel(), noise)
 
     def _survey(self, visit: Visit) -> Survey:
         """Measure the noise at the first visit; all sources and monitors count as working."""

@@ -22,10 +22,12 @@ from calibration.measure.operator import OnPlug, PlugRequest
 from calibration.measure.port_survey import ReferenceChange, noise_of, reference_change, reference_readings
 from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
 from calibration.model.device_under_test import DeviceUnderTest
+from calibration.model.observations import NoiseModel
 from calibration.record.conditions import ConditionsWatch
 from calibration.record.joining import join_records
 from calibration.record.raw_data import save_raw
 from calibration.run.bootstrap import Progress
+from calibration.run.by_hand import COMPARED
 from calibration.run.journal import JournalHeader, RunJournal, now_utc
 from calibration.run.parts import MeshPart
 from calibration.run.planning import Goal
@@ -158,12 +160,11 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
     if noise is None:
         return LightConditions()
     changes, power_db = [], {}
-    for entry in entries:
-        if entry.kind in ("laser", "meter"):
-            probe.assume_plugged(entry.kind, entry.source)
     tuned_hz = {entry.source: entry.asked_hz for entry in entries if entry.kind == "tuned"}
     for source, frequency_hz in sorted(tuned_hz.items()):
         probe.tune(source, frequency_hz)
+    if any(entry.kind in ("laser", "meter") for entry in entries):
+        return _check_light_by_hand(probe, entries, noise)
     for (source, frequency_hz), readings in sorted(reference_readings(entries).items()):
         if frequency_hz != tuned_hz.get(source, 0.0):
             continue  # the source was tuned to another frequency since
@@ -182,13 +183,37 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
             reference_change(last.source, before, now, noise)
             for before, now in zip(last.answer[-_LAST_SETTINGS:], again, strict=True)
         ]
+    _refuse_changes(changes)
+    return LightConditions(tuple(changes), power_db)
+
+
+def _check_light_by_hand(probe: Probe, entries: Sequence[LogbookEntry], noise: NoiseModel) -> LightConditions:
+    """Repeat settings of the interrupted visit. Raises as :func:`check_light`."""
+    visit: list[LogbookEntry] = []
+    for entry in entries:
+        if entry.kind in ("laser", "meter"):
+            probe.assume_plugged(entry.kind, entry.source)
+            visit.clear()
+        elif entry.kind == "settings" and entry.source != DARK and len(entry.currents_ma) >= COMPARED:
+            visit.append(entry)
+    if not visit:
+        return LightConditions()
+    source, before = visit[0].source, visit[0].answer[:COMPARED]
+    probe.light_only_port(source)
+    now = probe.measure_many(visit[0].currents_ma[:COMPARED])
+    # A single meter sees no distribution over ports, but that over settings.
+    found = reference_change(source, before.ravel(), now.ravel(), noise)
+    _refuse_changes([found])
+    return LightConditions((found,), {source: found.power_db} if abs(found.power_db) > _MIN_POWER_DB else {})
+
+
+def _refuse_changes(changes: Sequence[ReferenceChange]) -> None:
     said = dict.fromkeys(words for each in changes for words in each.words(_MAX_POWER_DB))
     if said:
         raise CalibrationError(
             f"the bench has changed since the interrupted run: {'; '.join(said)}",
             hint="Restore the earlier state and resume again, or start a new run without --resume.",
         )
-    return LightConditions(tuple(changes), power_db)
 
 
 def journal_path(record: Path) -> Path:

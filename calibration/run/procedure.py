@@ -25,7 +25,7 @@ from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_d
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
-from calibration.measure.port_survey import MIN_CONTRAST, reference_changes
+from calibration.measure.port_survey import MIN_CONTRAST, ReferenceChange, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import LAW_FIELD_ERROR, SETTING_DRIFT, Likelihood, with_model_error
@@ -226,7 +226,7 @@ class Calibration:
         self._fibres = losses_from_levels_db(self._model(start), diagnosed.parameters, few, levels)
         held_out = np.array(taken.held_out)
         self._judge_verification(verify_readings(self.logbook, self.record(), everything[held_out]), held_out)
-        self._report_reference_changes(start)
+        self._report_changes(taken.changes)
 
     def _tune(self) -> None:
         """Tune all tunable sources to the reference wavelength.
@@ -395,19 +395,18 @@ class Calibration:
         return excess > TOLERANCE_DB
 
     def _measure_reference_again(self, start: Start) -> None:
-        """Measure the reference setting once more, and report its changes."""
+        """Measure the reference setting once more, and report changes since the start of the run."""
         for source in start.survey.sources:
             self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
-        self._report_reference_changes(start)
-
-    def _report_reference_changes(self, start: Start) -> None:
-        """Report changes of the reference setting during the run."""
         noise = start.survey.noise
         # Changes from drift or from failed monitors are reported separately.
         dead = {defect.number for defect in self._defects() if defect.kind in (DEAD_MONITOR, FAINT_MONITOR)}
         columns = [column for column, port in enumerate(self.probe.monitors) if port in dead]
-        changes = reference_changes(self.logbook.entries, start.survey.sources, noise, columns)
+        self._report_changes(reference_changes(self.logbook.entries, start.survey.sources, noise, columns))
+
+    def _report_changes(self, changes: Sequence[ReferenceChange]) -> None:
+        """Report changes of the light in settings that were measured again."""
         self.quality["reference_power_db"] = max((abs(each.power_db) for each in changes), default=0.0)
         self.quality["reference_shape_sigma"] = max((each.shape_sigma for each in changes), default=0.0)
         # Slow heat depends on earlier settings, so with it two readings at rest always differ.
