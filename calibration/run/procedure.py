@@ -278,7 +278,7 @@ class Calibration:
             start.random,
             with_model_error(start.survey.noise),
             drift=SETTING_DRIFT,
-            field_error=LAW_FIELD_ERROR if self.device.monitors_by_hand else 0.0,
+            field_error=0.0 if self._bootstrap.by_hand is None else LAW_FIELD_ERROR,
         )
 
     def _reach_ma(self) -> NDArray[np.float64]:
@@ -351,6 +351,7 @@ class Calibration:
             TimedReadings(whole, taken_s),
             done,
             tried.append,
+            follows_drift=by_hand is None,
         )
 
     def _verify(self) -> None:
