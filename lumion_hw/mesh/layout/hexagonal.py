@@ -19,10 +19,13 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.documents import check_format, check_graph, graph_entries, read_integers, read_numbers
-from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshLayout, MeshTopology, TopologyKind
+from lumion_hw.mesh.layout.rim import join_corners, number_ports
+from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 MAX_CELLS = 4096
 """Largest number of cells: about 12,000 PUCs, fifty times the largest existing chip."""
+
+_CORNER_RAD = 2.0 * math.pi / 3.0
 
 _SMARTLIGHT_CELLS = (2, 3, 2, 3, 2, 3, 2)
 _SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
@@ -125,9 +128,9 @@ class HexMesh(MeshTopology):
             if c < len(cells):
                 ends += [(index[c, j], index[c + 1, j]) for j in range(tops[c], tops[c] + 2 * cells[c] + 1, 2)]
         ends_array = np.array(ends, dtype=np.int64)
-        mate = _join_corners(ends_array, vertices)
+        mate = join_corners(ends_array, vertices, _CORNER_RAD)
         colour = np.array([(c + j) % 2 for c, j in grid], dtype=np.int64)
-        ports = _number_ports(mate)
+        ports = number_ports(mate)
         return cls(label, mate, ports, tuple(range(len(ports))), ends_array, vertices, colour, sum(cells))
 
     @cached_property
@@ -153,64 +156,6 @@ class HexMesh(MeshTopology):
 def _check_size(cells: int) -> None:
     if cells > MAX_CELLS:
         raise ConfigError(f"a mesh of {cells} cells is too large", hint=f"Give at most {MAX_CELLS} cells.")
-
-
-def _join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.int64]:
-    around: dict[int, list[tuple[float, int]]] = {}
-    for puc, (a, b) in enumerate(ends.tolist()):
-        direction = vertices[b] - vertices[a]
-        angle = math.atan2(direction[1], direction[0])
-        around.setdefault(a, []).append((angle % (2 * math.pi), 4 * puc))
-        around.setdefault(b, []).append(((angle + math.pi) % (2 * math.pi), 4 * puc + 2))
-    mate = np.full(4 * len(ends), -1, dtype=np.int64)
-    for incident in around.values():
-        incident.sort()
-        for i, (angle, end) in enumerate(incident):
-            next_angle, next_end = incident[(i + 1) % len(incident)]
-            # A PUC that is alone at its vertex is its own neighbour, a full turn away.
-            gap = (next_angle - angle) % (2 * math.pi) or 2 * math.pi
-            # On a honeycomb, PUCs that meet inside the mesh are 120° apart; a wider gap is a corner of the rim.
-            if abs(gap - 2 * math.pi / 3) < 1e-6:
-                # Seen from the vertex outwards, the counter-clockwise side is rail L at an end A and rail R at an end
-                # B.
-                ccw = end if end % 4 == 0 else end + 1
-                cw = next_end + 1 if next_end % 4 == 0 else next_end
-                mate[ccw], mate[cw] = cw, ccw
-    return mate
-
-
-def _number_ports(mate: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the ports around the rim, starting at end A of PUC 0."""
-    open_ports = np.flatnonzero(mate < 0)
-    # With all PUCs in bar, light from a port follows the rim and leaves at the first port of the next open corner.
-    arrives: dict[int, int] = {}
-    for start in open_ports.tolist():
-        leaving = start ^ EXIT_XOR["bar"]
-        while mate[leaving] >= 0:
-            leaving = int(mate[leaving]) ^ EXIT_XOR["bar"]
-        arrives[start] = leaving
-    partner = _corner_partners(mate, open_ports)
-    first = int(open_ports[open_ports < 4][-1]) if 1 not in open_ports else 1
-    order: list[int] = []
-    port = first
-    while len(order) < len(open_ports):
-        order += [port, partner[port]]
-        port = arrives[partner[port]]
-    if len(set(order)) != len(open_ports):
-        raise ConfigError("the rim of this mesh is not one closed path")
-    return np.array(order, dtype=np.int64)
-
-
-def _corner_partners(mate: NDArray[np.int64], open_ports: NDArray[np.int64]) -> dict[int, int]:
-    """Return, for each open PUC-port, the other open PUC-port at the same corner."""
-    partner: dict[int, int] = {}
-    for start in open_ports.tolist():
-        # Go around the vertex: to the other rail of the same end, then through its joint, until a PUC-port is open.
-        side = start ^ 1
-        while mate[side] >= 0:
-            side = int(mate[side]) ^ 1
-        partner[start] = side
-    return partner
 
 
 def _smartlight(_numbers: Sequence[int]) -> HexMesh:

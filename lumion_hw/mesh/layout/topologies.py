@@ -9,11 +9,14 @@ from typing import Any
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.feed_forward import FEED_FORWARD
 from lumion_hw.mesh.layout.hexagonal import HEXAGONAL
+from lumion_hw.mesh.layout.lattice import LATTICES
 from lumion_hw.mesh.layout.netlist import NETLIST
 from lumion_hw.mesh.layout.rectangular import RECTANGULAR
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
-TOPOLOGIES: dict[str, TopologyKind] = {kind.name: kind for kind in (HEXAGONAL, RECTANGULAR, *FEED_FORWARD, NETLIST)}
+TOPOLOGIES: dict[str, TopologyKind] = {
+    kind.name: kind for kind in (HEXAGONAL, RECTANGULAR, *FEED_FORWARD, *LATTICES, NETLIST)
+}
 
 LAYOUTS: dict[str, MeshLayout] = {word: layout for kind in TOPOLOGIES.values() for word, layout in kind.layouts.items()}
 """All layouts, by the first word of their labels."""
