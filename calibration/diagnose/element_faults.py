@@ -25,6 +25,8 @@ UNCERTAIN_LAW = "uncertain law"
 STUCK_PUC = "stuck PUC"
 DEAD_MONITOR, FAINT_MONITOR = "dead monitor", "faint monitor"
 UNSEEN_PUC = "unseen PUC"
+LEFT_OUT = "not in the calibrated part of the mesh"
+"""Note about a PUC that was left out of a calibration on request."""
 
 _ARMS = ("upper", "lower")
 _SATURATED_SHARE = 0.01

@@ -66,6 +66,8 @@ class BenchProbe:
         self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
         self._sources = {port: light_source(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None
+        self._only_sources: tuple[int, ...] | None = None
+        self._columns: list[int] | None = None
         self._launched_dbm: dict[int, float] = {}
         self._meters_nm: float | None = None
         self._dead: dict[int, str] = {}
@@ -87,12 +89,19 @@ class BenchProbe:
     @property
     def sources(self) -> tuple[int, ...]:
         """Ports that receive light from a module or laser; of a source with two ports, only the first one."""
-        return tuple(port for port in self._inputs if port not in self._dead)
+        used = self._inputs if self._only_sources is None else self._only_sources
+        return tuple(port for port in self._inputs if port in used and port not in self._dead)
 
     @property
     def monitors(self) -> tuple[int, ...]:
         """Port of every monitor."""
-        return self._bench.mesh.monitor_ports
+        ports = self._bench.mesh.monitor_ports
+        return ports if self._columns is None else tuple(ports[column] for column in self._columns)
+
+    def use_only(self, sources: Sequence[int], monitors: Sequence[int]) -> None:
+        """Use only some of the sources and monitors from now on; the others are off or ignored."""
+        self._only_sources = tuple(sources)
+        self._columns = [column for column, port in enumerate(self._bench.mesh.monitor_ports) if port in monitors]
 
     @property
     def heater_max_ma(self) -> float:
@@ -278,7 +287,7 @@ class BenchProbe:
         if self.sources_by_hand or self.monitors_by_hand:
             # The first fibre is plugged in later, when the journal of the run exists.
             return dict(self._dead)
-        movable = [port for port, path in self._inputs.items() if path.polarization and port not in self._dead]
+        movable = [port for port in self.sources if self._inputs[port].polarization]
         n_done = len(self._inputs) - len(movable)
         together = self._align_together(movable)
         for port in movable:
@@ -402,14 +411,18 @@ class BenchProbe:
 
         def read() -> NDArray[np.float64]:
             self._bench.mesh.program(currents_ma)
-            return self._bench.mesh.monitors_ma()
+            return self._used(self._bench.mesh.monitors_ma())
 
         return self._temperature.held(read)
+
+    def _used(self, readings_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the readings of the monitors that are used; the last axis of the readings is that of all monitors."""
+        return readings_ma if self._columns is None else readings_ma[..., self._columns]
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure settings one after the other; the controller runs them as one sweep if it can."""
         self.measure_heater_time_constant()
-        return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
+        return self._temperature.held(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
         """Continue the list of temperature-lock losses from earlier sessions; call ``keep`` with every new loss."""

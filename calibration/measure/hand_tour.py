@@ -154,6 +154,23 @@ class Responses:
             found.append(responses(np.moveaxis(readings, 0, 1), count))
         return np.array(found)
 
+    def columns(self, visit: Visit, monitors_by_hand: Sequence[int]) -> list[int]:
+        """Return the positions of the monitors that are read during a visit."""
+        return [
+            column for column, port in enumerate(self.monitors) if port not in monitors_by_hand or port == visit.meter
+        ]
+
+    def shares(self, tour: HandTour, monitors_by_hand: Sequence[int]) -> Real:
+        """Return the share of the random settings for each visit: in proportion to the number of heaters it shows."""
+        seen = [
+            self.visible(
+                visit.source, [self.monitors[column] for column in self.columns(visit, monitors_by_hand)]
+            ).sum()
+            for visit in tour.visits
+        ]
+        shares: Real = (np.array(seen) + 1.0) / (sum(seen) + len(seen))
+        return shares
+
     def visible(self, source: int, monitors: Sequence[int]) -> NDArray[np.bool_]:
         """Return which heaters change the light of a source at one of the given monitors, shape ``(2E,)``."""
         columns = [self.monitors.index(port) for port in monitors]

@@ -65,6 +65,17 @@ def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
     return directions
 
 
+def lit_loop_basis(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the loops through waveguides with light, a basis as :func:`loop_basis`; shape ``(loops, joints)``."""
+    lit = lit_part(mesh, sources, monitors).joints
+    if lit.all():
+        return loop_basis(mesh)
+    loops = _left_null_lattice(signed_incidence(mesh)[lit])
+    basis = np.zeros((len(loops), len(lit)), dtype=np.int64)
+    basis[:, lit] = loops
+    return basis
+
+
 @lru_cache(maxsize=16)
 def lit_joint_directions(
     mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
@@ -77,9 +88,7 @@ def lit_joint_directions(
     every, lit = visible_joint_directions(mesh), lit_part(mesh, sources, monitors).joints
     if lit.all():
         return every, every.shape[1]
-    loops = _left_null_lattice(signed_incidence(mesh)[lit]).T
-    shown = np.zeros((len(lit), loops.shape[1]))
-    shown[lit] = loops
+    shown = lit_loop_basis(mesh, sources, monitors).T.astype(np.float64)
     shown = np.linalg.qr(shown)[0] if shown.shape[1] else shown
     hidden = np.linalg.svd(every - shown @ (shown.T @ every), full_matrices=False)[0]
     directions = np.hstack([shown, hidden[:, : every.shape[1] - shown.shape[1]]])

@@ -51,8 +51,8 @@ noise of 1e-4; with 2e-4 it does not. Three-term heater laws are wrong by 1e-4. 
 
 
 LAW_FIELD_ERROR = 4e-4
-"""Relative error of the field with heater laws of three terms, which matters in dark readings of a low-noise meter that
-reads one port at a time: 10 to 63 heaters of 25 mW per π leave 1e-4 to 2e-4."""
+"""Relative error of the field with heater laws of three terms, which matters in dark readings of low-noise meters if no
+settings can be added until it averages out: 10 to 63 heaters of 25 mW per π leave 1e-4 to 2e-4."""
 
 
 def with_model_error(noise: NoiseModel) -> NoiseModel:

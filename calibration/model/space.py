@@ -55,9 +55,9 @@ class ParameterSpace:
         self.mesh, self.sources, self.monitors = mesh, sources, monitors
         self.physics = physics or Physics()
         self.seconds = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
-        entries = (*sources, *self.seconds.values())
-        self.lit = lit_part(mesh, entries, tuple(monitors))
-        self.directions, self.n_lit_loops = lit_joint_directions(mesh, entries, tuple(monitors))
+        self.entries = (*sources, *self.seconds.values())
+        self.lit = lit_part(mesh, self.entries, tuple(monitors))
+        self.directions, self.n_lit_loops = lit_joint_directions(mesh, self.entries, tuple(monitors))
         sizes = dict.fromkeys(_PER_PUC, mesh.n_pucs)
         sizes |= dict.fromkeys(LAW_TERMS, 2 * mesh.n_pucs)
         sizes |= {"loops": self.directions.shape[1], "source_db": len(sources)}

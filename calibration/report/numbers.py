@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.diagnose.element_faults import UNSEEN_PUC
+from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.model.gauge import has_visible_phase
 from calibration.report.uncertainty import (
     crosstalk_sigma_mrad,
@@ -259,6 +259,7 @@ def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:
     heaters = sum(heater.law is not None for entry in record.pucs for heater in (entry.upper, entry.lower))
     # PUCs without light, and heaters whose phase no power shows, are not part of the goal.
     unseen = {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
+    unseen |= {puc for puc, entry in enumerate(record.pucs) if entry.note == LEFT_OUT}
     count = len(record.pucs) - len(unseen)
     inputs = [entry.port for entry in record.ports if entry.source_dbm is not None]
     visible = has_visible_phase(record.mesh, inputs, record.monitor_ports)

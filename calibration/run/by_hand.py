@@ -31,7 +31,7 @@ Real = NDArray[np.float64]
 
 READINGS_PER_PHASE = 50
 """Readings per phase for a standard error below 1 mrad; no settings can be added later without another tour."""
-MIN_READINGS = 1700
+MIN_READINGS = 2400
 """Smallest number of readings, for a standard error below 1 mrad on a small mesh."""
 _REACH_RAD = 2.2 * np.pi
 _OFF_SHARE = 0.5
@@ -39,7 +39,8 @@ _LOOKS = 16
 _NOISE_BACKGROUNDS = 2
 _DARK_SIGMA = 10.0
 _MIN_RELATIVE = 1e-4
-_MIN_RANDOM = 40
+MIN_RANDOM = 40
+"""Smallest number of random settings of a visit."""
 _MIN_HELD_OUT = 3
 _MAX_ATTEMPTS = 3
 # Sweeps of a heater at the first visit that shows it, and at every later one.
@@ -119,8 +120,8 @@ class HandMeasurements:
             CalibrationError: No light arrives, a fibre stays in a wrong port, or nobody is there to move a fibre.
         """
         visits, logbook = self.tour.visits, self._logbook
-        shares = np.array([self._seen(visit).sum() + 1.0 for visit in visits])
-        counts = np.maximum((settings * shares / shares.sum()).astype(np.int64), _MIN_RANDOM)
+        shares = self.responses.shares(self.tour, self._by_hand["meter"])
+        counts = np.maximum((settings * shares).astype(np.int64), MIN_RANDOM)
         measured: HandMeasurement | None = None
         for number, visit in enumerate(visits):
             self._progress("visits", number, len(visits))
@@ -147,13 +148,13 @@ class HandMeasurements:
 
     def _monitors_at(self, visit: Visit) -> list[int]:
         """Return the ports that a meter reads during a visit."""
-        moved = set(self._by_hand["meter"])
-        return [port for port in self._logbook.probe.monitors if port not in moved or port == visit.meter]
+        columns = self.responses.columns(visit, self._by_hand["meter"])
+        return [self.responses.monitors[column] for column in columns]
 
     def _survey(self, visit: Visit) -> Survey:
         """Measure the noise at the first visit; all sources and monitors count as working."""
         logbook, probe = self._logbook, self._logbook.probe
-        columns = [probe.monitors.index(port) for port in self._monitors_at(visit)]
+        columns = self.responses.columns(visit, self._by_hand["meter"])
         off = np.zeros(len(self._driven))
         logbook.light_only_port(None)
         dark = np.array([logbook.measure(off) for _ in range(_LOOKS)])[:, columns]
@@ -181,15 +182,14 @@ class HandMeasurements:
         Raises:
             CalibrationError: The ports stay dark or wrong.
         """
-        logbook, columns = self._logbook, self._monitors_at(visit)
+        logbook, columns = self._logbook, self.responses.columns(visit, self._by_hand["meter"])
         for attempt in range(_MAX_ATTEMPTS):
             logbook.light_only_port(visit.source)
             logbook.measure(np.zeros(len(self._driven)))  # the reference setting
             first = len(logbook)
             readings = logbook.measure_many(self.responses.currents_ma)
             taken = range(first, len(logbook))
-            lit = readings[:, [logbook.probe.monitors.index(port) for port in columns]]
-            if np.nanmax(lit) <= _DARK_SIGMA * floor_ma:
+            if np.nanmax(readings[:, columns]) <= _DARK_SIGMA * floor_ma:
                 self._is_dark(visit, attempt)
                 continue
             wrong = self._wrong_port(visit, readings, floor_ma)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from calibration.diagnose.element_faults import UNCERTAIN_LAW, defects_from_fit, mark_unseen_pucs, without_duplicates
+from calibration.diagnose.element_faults import (
+    LEFT_OUT,
+    UNCERTAIN_LAW,
+    defects_from_fit,
+    mark_unseen_pucs,
+    without_duplicates,
+)
 from calibration.fit.diagnosed_fit import DiagnosedFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -76,13 +82,14 @@ def find_worst_misfits(
     return tuple(f"{space.describe(int(index))}: χ² per reading {misfit[index]:.3g}" for index in worst)
 
 
-def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, str]:
+def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace, left_out: Collection[int] = ()) -> dict[int, str]:
     """Return the PUCs whose passive phase is unknown, each with the reason. The phase of a stuck PUC may be known."""
     variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
     pucs = np.flatnonzero(space.mesh.interferes).tolist()
     stuck = [puc for puc in pucs if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
-    return unknown | dict.fromkeys(unseen_pucs(diagnosed, space), UNSEEN)
+    unknown |= dict.fromkeys(unseen_pucs(diagnosed, space), UNSEEN)
+    return unknown | dict.fromkeys(left_out, LEFT_OUT)
 
 
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:

@@ -23,9 +23,11 @@ from calibration.measure.port_survey import ReferenceChange, noise_of, reference
 from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.record.conditions import ConditionsWatch
+from calibration.record.joining import join_records
 from calibration.record.raw_data import save_raw
 from calibration.run.bootstrap import Progress
 from calibration.run.journal import JournalHeader, RunJournal, now_utc
+from calibration.run.parts import MeshPart
 from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration, Residual
 from lumion_hw.bench.bench import Bench
@@ -209,6 +211,8 @@ def calibrate(
     over: Over = "own",
     residual: Residual = lambda name, value: None,
     on_plug: OnPlug | None = None,
+    part: MeshPart | None = None,
+    join: CalibrationRecord | None = None,
 ) -> CalibrationRecord:
     """Calibrate the mesh of a bench and save the record, with its raw readings and its journal next to it.
 
@@ -232,6 +236,8 @@ def calibrate(
             ``heater_sweeps_rms_sigma``, and those of :class:`~calibration.run.procedure.Calibration`.
         on_plug: Function called when a fibre has to be moved by hand (key ``by_hand`` of the bench file), which returns
             after the move. Without it, the run stops there with an error; after the move, ``resume`` continues it.
+        part: Part of the mesh to calibrate; by default the whole mesh.
+        join: Record that keeps all other PUCs; the result is joined to it.
 
     Raises:
         CalibrationError: There is no light, or the journal is damaged or belongs to another device, plan, seed or
@@ -245,6 +251,8 @@ def calibrate(
     path = Path(path)
     check_target(path, "the calibration record", over)
     probe, begun = BenchProbe(bench, aligner, on_plug), None
+    if part is not None:
+        probe.use_only(part.sources, part.monitors)
     check_wavelengths(
         wavelengths_nm, probe.device_under_test()
     )  # before the alignment of the light, which takes a while
@@ -256,6 +264,7 @@ def calibrate(
             dead, reported_frequencies_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, residual, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
+            run.left_out = frozenset(range(probe.mesh.n_pucs)) - set(part.pucs) if part else frozenset()
             _connect_journal(
                 bench,
                 run,
@@ -276,6 +285,8 @@ def calibrate(
             record = _finished(
                 run.run(), run, book, path, command, lambda record: (*judge(record), *probe.measurement_warnings())
             )
+            if join is not None:
+                record = join_records(join, record, part.pucs if part else range(probe.mesh.n_pucs))
             save_record(record, path, over)
             book.note("finished", record=record.content_sha256)
         except BaseException as error:

@@ -78,6 +78,7 @@ class Calibration:
         conditions: Function that returns the conditions of the bench, called at the start and at the end.
         residual: Function called with name and value of a stage's misfit whenever it changes:
             ``search_unexplained_share``, ``global_fit_chi2_per_reading`` after every round, ``held_out_..._db``.
+        left_out: PUCs that are not part of this calibration; they get no light.
     """
 
     probe: Probe
@@ -91,6 +92,7 @@ class Calibration:
     wavelengths_nm: Sequence[float] = ()
     conditions: Callable[[], Conditions] = Conditions
     residual: Residual = lambda name, value: None
+    left_out: frozenset[int] = frozenset()
     faults: list[str] = field(default_factory=list)
     quality: dict[str, float] = field(default_factory=dict)
 
@@ -276,7 +278,7 @@ class Calibration:
             start.random,
             with_model_error(start.survey.noise),
             drift=SETTING_DRIFT,
-            field_error=LAW_FIELD_ERROR if self.device.monitors_by_hand else 0.0,
+            field_error=0.0 if self._bootstrap.by_hand is None else LAW_FIELD_ERROR,
         )
 
     def _reach_ma(self) -> NDArray[np.float64]:
@@ -349,6 +351,7 @@ class Calibration:
             TimedReadings(whole, taken_s),
             done,
             tried.append,
+            follows_drift=by_hand is None,
         )
 
     def _verify(self) -> None:
@@ -447,7 +450,7 @@ class Calibration:
         unknown = dict.fromkeys(range(self.probe.mesh.n_pucs), NOT_REACHED)
         if start is not None and diagnosed is not None:
             warnings = collect_warnings(start, diagnosed, self._model(start), self._likelihood(start))
-            unknown = unknown_pucs(diagnosed, self._model(start).space)
+            unknown = unknown_pucs(diagnosed, self._model(start).space, self.left_out)
         return Origin(
             serial=device.serial,
             model=device.model,
@@ -483,6 +486,7 @@ class Calibration:
         found = start.defects
         if diagnosed is not None:
             found = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
+        found = tuple(each for each in found if each.element != "puc" or each.number not in self.left_out)
         if start.survey.is_dim:
             found = relabel_in_low_light(found, start.survey.contrast, MIN_CONTRAST, channels)
         return found

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.diagnose.element_faults import LEFT_OUT
 from calibration.fit.ageing import LARGEST_CHANGE, Kind, MendedFit, find_changes
 from calibration.fit.drift import DriftModel, Health, Posterior, check_health, prior_after_time
 from calibration.measure.design import Designer, IncrementalSettings
@@ -80,7 +81,10 @@ class RecordPosterior:
                 "powers",
                 hint="Calibrate again.",
             )
-        unknown = [puc for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None and one.note != UNSEEN]
+        left_out = (UNSEEN, LEFT_OUT)
+        unknown = [
+            puc for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None and one.note not in left_out
+        ]
         if unknown:
             raise CalibrationError(
                 f"this calibration record cannot be renewed, because it has no passive phases of PUCs {unknown}",
