@@ -139,8 +139,10 @@ def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) ->
     """
     basis = loop_basis(mesh)
     around, turns = basis @ difference_rad, basis.sum(axis=1)
-    # Loops have even numbers of PUCs. On this grid even the largest loop changes by less than a radian per step.
-    tried = np.linspace(0.0, np.pi, 16 * max(int(np.abs(turns).max()), 1), endpoint=False)
+    # If all loops have even numbers of PUCs, half a turn changes nothing. On this grid even the largest loop changes by
+    # less than a radian per step.
+    full = 2.0 * np.pi if np.any(turns % 2) else np.pi
+    tried = np.linspace(0.0, full, round(16 / np.pi * full) * max(int(np.abs(turns).max()), 1), endpoint=False)
     best = tried[int((wrapped(around - tried[:, None] * turns) ** 2).sum(axis=1).argmin())]
     rest = wrapped(around - best * turns)
     return float(wrapped(best + turns @ rest / max(float(turns @ turns), 1.0)))
