@@ -3,7 +3,8 @@
 Two features let a fit converge from a distant start. First, readings with large residuals get less weight (Huber).
 Second, a predicted field is assumed to have an error of η times the typical field at that monitor. The variance is then
 σ² = noise² + 2·η²·p·m + η⁴·p², with the typical photocurrent p and the measured one m. This model discrepancy keeps
-dark readings from misleading the fit at first. η is estimated from the residuals and falls to zero.
+dark readings from misleading the fit at first. η is estimated from the residuals and falls to zero, or to the field
+error of a chip with small effects that no model explains.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Likelihood:
         drift: Quantities that may differ from setting to setting.
         unmodelled_ma2: Shape ``(settings, monitors)``; variance of readings by effects without a parameter; ``None`` if
             there are none. It is treated as independent noise of each reading (Snelson, Ghahramani 2006).
+        field_error: Relative error of predicted fields that counts as noise of the readings.
     """
 
     observations: Observations
@@ -73,6 +75,7 @@ class Likelihood:
     full_scale_ma: float | None = None
     drift: SettingDrift = field(default_factory=SettingDrift)
     unmodelled_ma2: Real | None = None
+    field_error: float = 0.0
 
     def __getitem__(self, settings: slice | NDArray[np.int64]) -> Likelihood:
         """Return the likelihood of the chosen settings."""
@@ -110,7 +113,7 @@ class Likelihood:
         level = np.maximum(self.target_ma[settings], 0.0)
         # A field error of η times the typical field changes a bright reading by a mixed product and a dark one by the
         # square: σ² = noise² + 2·η²·p·m + η⁴·p².
-        spread = discrepancy**2 * self._typical_ma[settings]
+        spread = (discrepancy**2 + self.field_error**2) * self._typical_ma[settings]
         variance = self.noise.sigma_ma(level) ** 2 + 2.0 * spread * level + spread**2
         sigma: Real = np.sqrt(variance if self.unmodelled_ma2 is None else variance + self.unmodelled_ma2[settings])
         return sigma
