@@ -195,9 +195,8 @@ class FaultDiagnosis:
             DiagnosedFit(self._fit(start, self._readings_of_live_monitors, dead), self._readings_of_live_monitors, dead)
         )
         # Near the solution the slopes show missing physics; in a wrong valley they mislead.
-        if now.fit.discrepancy < _NEARLY and now.fit.converged:
-            now = self._try_coupler_signs(now)
         near = 0.0 < now.fit.discrepancy < _NEARLY and now.fit.converged
+        now = self._try_coupler_signs(now) if near else now
         if not near or (grown := self._grow_physics(now)) is now:
             return now
         # Half a turn per PUC changes the light very little, so missing physics may have led to the wrong branch.
