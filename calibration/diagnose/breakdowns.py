@@ -63,8 +63,11 @@ class Breakdown:
 def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[Breakdown, ...]:
     """Return the monitors that went dark during the run and stayed dark until its end."""
     dark = ~(observations.reading_ma > _DARK_SIGMA * noise.floor_ma) & ~observations.saturated
+    # A meter that is moved by hand has no reading while it is elsewhere.
+    present = np.isfinite(observations.reading_ma) | observations.saturated
     deaths = []
-    for port, column in zip(observations.monitors, dark.T, strict=True):
+    for port, everything, there in zip(observations.monitors, dark.T, present.T, strict=True):
+        settings, column = np.flatnonzero(there), everything[there]
         lit = np.flatnonzero(~column)
         if not len(lit):
             deaths.append(Breakdown(port, 0))
@@ -74,7 +77,7 @@ def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[B
         runs = np.diff(np.concatenate([[-1], lit])) - 1
         last = len(column) - 1 - int(lit[-1])
         if last >= max(_MIN_DARK, _DARKER * int(runs.max())):
-            deaths.append(Breakdown(port, int(lit[-1]) + 1))
+            deaths.append(Breakdown(port, int(settings[lit[-1]]) + 1))
     return tuple(deaths)
 
 

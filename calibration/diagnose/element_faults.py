@@ -25,6 +25,8 @@ UNCERTAIN_LAW = "uncertain law"
 STUCK_PUC = "stuck PUC"
 DEAD_MONITOR, FAINT_MONITOR = "dead monitor", "faint monitor"
 UNSEEN_PUC = "unseen PUC"
+LEFT_OUT = "not in the calibrated part of the mesh"
+"""Note about a PUC that was left out of a calibration on request."""
 
 _ARMS = ("upper", "lower")
 _SATURATED_SHARE = 0.01
@@ -167,13 +169,13 @@ def mark_unseen_pucs(
         text = DEFECT_TEXTS[UNSEEN_PUC].format(
             puc=puc,
             channels=_channels_text(puc, channels),
-            **_how_to_see(mesh, puc, sources, monitors),
+            **how_to_see(mesh, puc, sources, monitors),
         )
         marked.append(Defect(UNSEEN_PUC, "puc", puc, text))
     return *kept, *marked
 
 
-def _how_to_see(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
+def how_to_see(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
     """Return why no monitor receives light of a PUC, and which additional input or output would make it measurable."""
     inputs = [port for port in mesh.fibre_ports if port not in sources and _passes(mesh, [port], puc, monitors)]
     if inputs:

@@ -160,6 +160,8 @@ class FaultDiagnosis:
         whole: All settings of the run. The likelihood contains only the last part of them, without reference settings.
         done: Function called after every step of a fit.
         trying: Function called with a description of the cause that is tested.
+        follows_drift: Whether the run can tell drift from errors of the phases. It cannot if every source gave light
+            during one part of the run only.
         scored: Cache of the last effect scores with their fit, because several steps need the same scores.
     """
 
@@ -174,6 +176,7 @@ class FaultDiagnosis:
     whole: TimedReadings
     done: Callable[[Round], None] = lambda _: None
     trying: Callable[[str], None] = lambda _: None
+    follows_drift: bool = True
     scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
     def with_physics(self, physics: Physics) -> FaultDiagnosis:
@@ -474,7 +477,8 @@ class FaultDiagnosis:
         # Drift is corrected at most twice for the same settings, because the same readings show no more. The same holds
         # if the fit has hardly moved since.
         still = now.followed > 0 and now.fit.path_length_sigma < _ON_THE_WAY_SIGMA
-        trajectories = self._measure_trajectories(now) if now.followed < _MAX_DRIFT_CORRECTIONS and not still else None
+        is_tested = self.follows_drift and now.followed < _MAX_DRIFT_CORRECTIONS and not still
+        trajectories = self._measure_trajectories(now) if is_tested else None
         if now.fit.discrepancy > 0.0 and not now.rough:
             # The cause that explains more is corrected first, then everything is fitted again: a failure looks like
             # drift in the settings after it, and vice versa.

@@ -1,8 +1,7 @@
-"""Validity of a calibration after some time, and its renewal with a few settings (docs/calibration.md, 6).
+"""Validity of a calibration after some time (docs/calibration.md, 6): assumed drift, and a check with a few settings.
 
-The prior of the new fit is the covariance of the last fit, increased by possible changes since. All parameters stay
-free, because the narrow prior keeps parameters that do not drift in place. :func:`check_health` compares predicted and
-measured readings in units of noise and standard errors.
+:func:`check_health` compares predicted and measured readings in units of noise and standard errors.
+:mod:`calibration.fit.ageing` finds out what has changed.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import mean_squared_residual
+from calibration.model.normal_equations import drift_slopes_ma
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
@@ -26,7 +24,6 @@ Real = NDArray[np.float64]
 
 MAX_CHI2 = 1.5
 """χ² per degree of freedom above which the drift does not follow :class:`DriftModel` (assumed value)."""
-_WORST = 5
 
 
 @dataclass(frozen=True)
@@ -93,23 +90,6 @@ class Posterior(Protocol):
         """Return the covariance of all parameters, shape ``(size, size)``; 0 for fixed parameters."""
 
 
-@dataclass(frozen=True, eq=False)
-class Renewal:
-    """Result of the renewal of a calibration.
-
-    Attributes:
-        fit: The new fit.
-        covariance: Shape ``(size, size)``; covariance of all parameters, prior included; 0 for fixed parameters.
-        holds: Whether the measured drift agrees with the drift model.
-        worst_pucs: PUCs with the largest misfit, the worst first; measure them again if ``holds`` is false.
-    """
-
-    fit: FitResult
-    covariance: Real
-    holds: bool
-    worst_pucs: tuple[int, ...]
-
-
 def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Prior:
     """Return the prior for a fit some days after the last one.
 
@@ -128,58 +108,10 @@ def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, 
     return Prior(last.vector, np.full(space.size, np.inf), precision)
 
 
-def renew(
-    model: MeshModel, likelihood: Likelihood, last: Posterior, days: float, drift: DriftModel | None = None
-) -> Renewal:
-    """Fit about 30 new settings, with the last fit as prior.
-
-    ``days`` is the time since the last fit; ``drift`` holds the assumed changes during this time.
-    """
-    drift = drift or DriftModel()
-    prior = prior_after_time(model.space, last, drift, days)
-    fit = GlobalFit(model, likelihood, prior, last.free).run(last.parameters)
-    misfit = _misfit_by_puc(model, fit.parameters, likelihood)
-    # A certified fit is not enough: χ² per degree of freedom may still show drift of another kind.
-    holds = fit.certified and fit.chi2_per_dof < MAX_CHI2
-    fitted = fit.free[last.free]  # a fit without progress never frees the fine parameters
-    information = np.zeros((len(fitted), len(fitted)))
-    information[np.ix_(fitted, fitted)] = fit.information
-    covariance = np.zeros((model.space.size, model.space.size))
-    covariance[np.ix_(last.free, last.free)] = _covariance_after_readings(
-        _aged_covariance(model.space, last, drift, days), information
-    )
-    return Renewal(fit, covariance, holds, tuple(np.argsort(-misfit)[:_WORST].tolist()))
-
-
-def _misfit_by_puc(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
-    """Return, for every PUC, the largest mean squared residual of its phase and heater parameters.
-
-    A heater that died since the last fit has a large residual of its heater law (phase against current).
-    """
-    misfit, space = mean_squared_residual(model, parameters, likelihood), model.space
-    heaters = misfit[space.group("rho2")].reshape(-1, 2).max(axis=1)
-    by_puc: Real = np.maximum(misfit[space.group("passive_phase_rad")], heaters)
-    return by_puc
-
-
 def _aged_covariance(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Real:
     """Return the covariance of the free parameters some days after a fit, shape ``(P, P)``."""
     wide: Real = (last.covariance() + drift.covariance(space, last.vector, days))[np.ix_(last.free, last.free)]
     return wide
-
-
-def _covariance_after_readings(covariance: Real, information: Real) -> Real:
-    """Return a covariance L·Lᵀ after new readings with Fisher information I: L·(1 + Lᵀ·I·L)⁻¹·Lᵀ.
-
-    Inverting a sum of inverses would lose digits, because the sum of a frequency and a loop phase is known to a
-    milliradian although neither of them is known to a radian.
-    """
-    spread = np.sqrt(np.diag(covariance))
-    # Using the root keeps the digits of sums that are known to a milliradian.
-    root = np.linalg.cholesky(covariance / np.outer(spread, spread)) * spread[:, None]
-    seen = np.eye(len(root)) + root.T @ information @ root
-    after: Real = root @ np.linalg.solve(seen, root.T)
-    return 0.5 * (after + after.T)
 
 
 # A comparison uses readings whose measured or predicted value is at least this multiple of the noise floor.
@@ -234,7 +166,7 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
         raise CalibrationError(
             "no monitor receives enough light to check the record", hint="Check the light sources and the monitors."
         )
-    covariance = found.covariance(spread)
+    covariance = found.covariance(spread) + np.diag(_quadratic_errors(model, likelihood, found, posterior) ** 2)
     off = np.abs(found.residual) / np.sqrt(np.diag(covariance))
     worst = int(off.argmax())
     setting, monitor = found.places[worst]
@@ -249,23 +181,27 @@ class _ComparedReadings:
     """Differences between readings and predictions, in sigmas.
 
     Attributes:
-        residual: Reading minus prediction, shape ``(readings,)``.
-        slope: Derivative of the prediction by all parameters, shape ``(readings, size)``.
-        places: Indices of setting and monitor of every reading, shape ``(readings, 2)``.
+        residual: Reading minus prediction, shape ``(n,)``.
+        slope: Derivative of the prediction by all parameters, shape ``(n, size)``.
+        drift: Change of the prediction for one sigma of each quantity that drifts between settings, shape ``(n, 2)``.
+        places: Indices of setting and monitor of every reading, shape ``(n, 2)``.
     """
 
     residual: Real
     slope: Real
+    drift: Real
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals due to noise and to the given covariance of the parameters."""
-        covariance: Real = np.eye(len(self.residual)) + self.slope @ spread @ self.slope.T
+        """Return the covariance of the residuals: noise, drift between settings, and that of the parameters."""
+        setting = self.places[:, 0]
+        together = (setting[:, None] == setting) * (self.drift @ self.drift.T)
+        covariance: Real = np.eye(len(self.residual)) + together + self.slope @ spread @ self.slope.T
         return covariance
 
 
 def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParameters) -> _ComparedReadings:
-    residuals, slopes, places = [], [], []
+    residuals, slopes, drifts, places = [], [], [], []
     for part in model.linearise(parameters, likelihood.observations):
         sigma = likelihood.sigma_ma(0.0, part.settings)
         level = np.maximum(likelihood.target_ma[part.settings], part.reading_ma)
@@ -273,8 +209,26 @@ def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParamete
         told = likelihood.used[part.settings] & (level > _BRIGHT * likelihood.noise.floor_ma)
         residuals.append(likelihood.residual(part.reading_ma, 0.0, part.settings)[told])
         slopes.append((part.jacobian / sigma[..., None])[told])
+        drifts.append((drift_slopes_ma(model, parameters, part, likelihood.drift) / sigma[..., None])[told])
         places.append(np.argwhere(told) + np.array([part.settings.start, 0]))
-    return _ComparedReadings(np.concatenate(residuals), np.concatenate(slopes), np.concatenate(places))
+    return _ComparedReadings(
+        np.concatenate(residuals), np.concatenate(slopes), np.concatenate(drifts), np.concatenate(places)
+    )
+
+
+def _quadratic_errors(model: MeshModel, likelihood: Likelihood, found: _ComparedReadings, posterior: Posterior) -> Real:
+    """Return the part of the prediction errors that is not linear in the errors of the parameters, in sigmas.
+
+    An error e of the field E changes a reading by 2·E·e + e². At a dark port the second part is the larger one.
+    """
+    light = model.space.mask(("source_db", "monitor_db", *(("second_db",) if model.space.seconds else ())))
+    of_mesh = np.where(light[:, None] | light, 0.0, posterior.covariance())
+    linear = np.einsum("ij,jk,ik->i", found.slope, of_mesh, found.slope)
+    at = found.places[:, 0], found.places[:, 1]
+    level = np.maximum(likelihood.target_ma[at], likelihood.noise.floor_ma) / likelihood.sigma_ma(0.0)[at]
+    # Two: e has two components, and the errors of several PUCs add up.
+    errors: Real = 2.0 * np.maximum(linear, 0.0) / (4.0 * level)
+    return errors
 
 
 def _chi2_at_best_temperature(

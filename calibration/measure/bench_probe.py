@@ -12,12 +12,13 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.light_sources import driven_switches, dual_input_ports, light_source
+from calibration.measure.operator import Fibre, OnPlug, PlugRequest
 from calibration.measure.separated_light import SeparatedLight, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.measure.temperature_lock import TemperatureLock
@@ -28,6 +29,7 @@ from lumion_hw.bench.fibre_devices import wiring_with_device_losses
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.circuits.output_power import SharedInstrument
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
+from lumion_hw.interfaces.wiring import InputPath, OutputPath
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -35,6 +37,7 @@ from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 _ALIGN_SCANS = 4
+_RESISTANCE_READINGS = 4
 # Meters in the fibres include the loss of the facets.
 _FACET_SPREAD_DB = 2.0
 
@@ -45,10 +48,14 @@ class BenchProbe:
     Args:
         bench: The bench.
         aligner: Polarization search.
+        on_plug: Function called when a fibre has to be moved by hand; without it, such a move raises an error.
     """
 
-    def __init__(self, bench: Bench, aligner: Aligner | None = None) -> None:
-        self._bench = bench
+    def __init__(self, bench: Bench, aligner: Aligner | None = None, on_plug: OnPlug | None = None) -> None:
+        self._bench, self._on_plug = bench, on_plug
+        self._plugged: dict[Fibre, int] = {}
+        self._plugged_already: PlugRequest | None = None
+        self._note_request: Callable[[PlugRequest], object] = lambda request: None
         self._temperature = TemperatureLock(bench)
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
@@ -59,6 +66,8 @@ class BenchProbe:
         self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
         self._sources = {port: light_source(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None
+        self._only_sources: tuple[int, ...] | None = None
+        self._columns: list[int] | None = None
         self._launched_dbm: dict[int, float] = {}
         self._meters_nm: float | None = None
         self._dead: dict[int, str] = {}
@@ -80,12 +89,19 @@ class BenchProbe:
     @property
     def sources(self) -> tuple[int, ...]:
         """Ports that receive light from a module or laser; of a source with two ports, only the first one."""
-        return tuple(port for port in self._inputs if port not in self._dead)
+        used = self._inputs if self._only_sources is None else self._only_sources
+        return tuple(port for port in self._inputs if port in used and port not in self._dead)
 
     @property
     def monitors(self) -> tuple[int, ...]:
         """Port of every monitor."""
-        return self._bench.mesh.monitor_ports
+        ports = self._bench.mesh.monitor_ports
+        return ports if self._columns is None else tuple(ports[column] for column in self._columns)
+
+    def use_only(self, sources: Sequence[int], monitors: Sequence[int]) -> None:
+        """Use only some of the sources and monitors from now on; the others are off or ignored."""
+        self._only_sources = tuple(sources)
+        self._columns = [column for column, port in enumerate(self._bench.mesh.monitor_ports) if port in monitors]
 
     @property
     def heater_max_ma(self) -> float:
@@ -101,6 +117,60 @@ class BenchProbe:
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
         return self._bench.mesh.monitor_step_ma
+
+    @property
+    def sources_by_hand(self) -> tuple[int, ...]:
+        """Ports of the laser that is moved by hand."""
+        return tuple(path.port for path in self._inputs.values() if path.by_hand)
+
+    @property
+    def monitors_by_hand(self) -> tuple[int, ...]:
+        """Ports of the power meter that is moved by hand; empty if it is no monitor of the mesh."""
+        by_hand = {path.port for path in self._wiring.outputs if path.by_hand}
+        return tuple(port for port in self.monitors if port in by_hand) if self._bench.mesh.meters else ()
+
+    def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
+        """Have a fibre that is moved by hand plugged into a port, with heaters and sources off.
+
+        Raises:
+            CalibrationError: There is no ``on_plug``.
+        """
+        paths: list[InputPath | OutputPath] = [*self._inputs.values(), *self._wiring.outputs]
+        path = next(path for path in paths if path.by_hand and path.port == port)
+        device = path.source if isinstance(path, InputPath) else str(path.meter)
+        request = PlugRequest(fibre, device, port, reason)
+        self._plugged.pop(fibre, None)
+        self.switch_everything_off()
+        already, self._plugged_already = self._plugged_already, None
+        if self._on_plug is None and already == replace(request, reason=""):
+            self.assume_plugged(fibre, port)
+            return
+        self._note_request(request)
+        if self._on_plug is None:
+            begin = f"{reason} " if reason else ""
+            words = request.words()
+            raise CalibrationError(
+                f"{begin}{words[0].upper()}{words[1:]}, then continue",
+                hint="Continue with --resume, or run on a terminal, which waits for each plugging.",
+            )
+        self._on_plug(request)
+        self.assume_plugged(fibre, port)
+        self._bench.events.add("plugged", fibre=fibre, device=device, port=port, reason=reason)
+
+    def keep_plug_requests(self, keep: Callable[[PlugRequest], object], before: PlugRequest | None = None) -> None:
+        """Call ``keep`` with every request to the operator.
+
+        Args:
+            keep: Function that stores the request.
+            before: Request with which the interrupted run stopped; without ``on_plug`` it counts as fulfilled.
+        """
+        self._note_request, self._plugged_already = keep, before
+
+    def assume_plugged(self, fibre: Fibre, port: int) -> None:
+        """Take a fibre that is moved by hand to be at a port."""
+        self._plugged[fibre] = port
+        if fibre == "meter" and self._bench.mesh.meters is not None:
+            self._bench.mesh.meters.moved_to = port
 
     def check_input_ports_match_record(self, record: CalibrationRecord) -> None:
         """Raise ``ConfigError`` if a source that can feed two ports feeds other ports than during the calibration.
@@ -147,6 +217,8 @@ class BenchProbe:
             source_spread_hz=max(source.spread_hz for source in alive.values()) if len(devices) > 1 else 0.0,
             tunable_hz=tunable,
             seconds={port: second for port, second in self._seconds.items() if port in alive},
+            sources_by_hand=self.sources_by_hand,
+            monitors_by_hand=self.monitors_by_hand,
             settle_s=None if mesh.settle_s == SETTLE_S else mesh.settle_s,
             heater_tau_s=mesh.heater_tau_s,
             emulated_chip=mesh.emulated_chip,
@@ -212,7 +284,10 @@ class BenchProbe:
         self._dead |= dead or {}
         # With cold heaters nothing drifts thermally during the polarization search.
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
-        movable = [port for port, path in self._inputs.items() if path.polarization and port not in self._dead]
+        if self.sources_by_hand or self.monitors_by_hand:
+            # The first fibre is plugged in later, when the journal of the run exists.
+            return dict(self._dead)
+        movable = [port for port in self.sources if self._inputs[port].polarization]
         n_done = len(self._inputs) - len(movable)
         together = self._align_together(movable)
         for port in movable:
@@ -310,7 +385,9 @@ class BenchProbe:
         return float(np.where(np.isnan(seen), full, seen).sum())
 
     def light_only_port(self, port: int | None) -> None:
-        """Switch on the source at one port and all others off."""
+        """Switch on the source at one port and all others off; a laser may have to be moved there by hand first."""
+        if port in self.sources_by_hand and self._plugged.get("laser") != port:
+            self.plug("laser", port)
         lit, self._lit = self._lit, None
         device = None if port is None else self._inputs[port].source
         for other, source in self._sources.items():
@@ -334,14 +411,18 @@ class BenchProbe:
 
         def read() -> NDArray[np.float64]:
             self._bench.mesh.program(currents_ma)
-            return self._bench.mesh.monitors_ma()
+            return self._used(self._bench.mesh.monitors_ma())
 
         return self._temperature.held(read)
+
+    def _used(self, readings_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the readings of the monitors that are used; the last axis of the readings is that of all monitors."""
+        return readings_ma if self._columns is None else readings_ma[..., self._columns]
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure settings one after the other; the controller runs them as one sweep if it can."""
         self.measure_heater_time_constant()
-        return self._temperature.held(lambda: self._bench.mesh.sweep(currents_ma))
+        return self._temperature.held(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
         """Continue the list of temperature-lock losses from earlier sessions; call ``keep`` with every new loss."""
@@ -361,7 +442,7 @@ class BenchProbe:
         powers: dict[int, float] = {}
         for out in self._wiring.outputs:
             reading = readings.get((out.meter, out.meter_channel)) if out.meter and out.meter_channel else None
-            if reading is None:
+            if reading is None or (out.by_hand and out.port != self._plugged.get("meter")):
                 continue
             try:
                 level_dbm = reading.power_dbm
@@ -370,6 +451,17 @@ class BenchProbe:
             # The meter measures the tapped share; the returned power is that before the tap.
             powers[out.port] = level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
         return powers
+
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+        return self._bench.mesh.measures_resistances
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting, mean of a few readings; NaN where unknown."""
+        readings = [self._bench.mesh.heater_resistances_ohm() for _ in range(_RESISTANCE_READINGS)]
+        mean: NDArray[np.float64] = np.mean(readings, axis=0)
+        return mean
 
     def elapsed_s(self) -> float:
         """Return the time since this probe was created, by the clock of the bench."""

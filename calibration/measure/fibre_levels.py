@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,19 @@ _MIN_DBM = -35.0
 _MIN_SIGMA_DB = 0.02
 
 
+@dataclass(frozen=True)
+class FibreReadings:
+    """Powers in the output fibres at one setting.
+
+    Attributes:
+        setting: Number of the setting among all stored readings.
+        level_dbm: Power in dBm by port.
+    """
+
+    setting: int
+    level_dbm: Mapping[int, float]
+
+
 def fibre_losses_db(
     probe: Probe,
     model: MeshModel,
@@ -32,13 +45,30 @@ def fibre_losses_db(
     """
     chosen = np.concatenate([_spread(settings, source) for source in model.space.sources])
     few = settings[chosen]
-    seen: dict[int, list[tuple[int, float]]] = {}
+    levels = []
     for index in range(len(few)):
         probe.light_only_port(int(few.source[index]))
         probe.measure(few.currents_ma[index])
-        for port, level_dbm in probe.fibre_dbm().items():
-            seen.setdefault(port, []).append((index, level_dbm))
+        levels.append(probe.fibre_dbm())
         done(index + 1, len(few))
+    return losses_from_levels_db(model, parameters, few, levels)
+
+
+def losses_from_levels_db(
+    model: MeshModel, parameters: MeshParameters, few: Observations, levels: Sequence[Mapping[int, float]]
+) -> dict[int, tuple[float, float]]:
+    """Return the loss into the fibre at every port with a meter, and its standard error.
+
+    Args:
+        model: The model of the mesh.
+        parameters: The fitted parameters.
+        few: Settings.
+        levels: Power in dBm in the fibres at every setting, by port.
+    """
+    seen: dict[int, list[tuple[int, float]]] = {}
+    for index, level in enumerate(levels):
+        for port, level_dbm in level.items():
+            seen.setdefault(port, []).append((index, level_dbm))
     if not seen:
         return {}
     ports = tuple(sorted(seen))

@@ -61,6 +61,9 @@ class HeaterSweeps:
         plan: Settings of the sweeps.
         rng: Random generator for the backgrounds.
         driven: Shape ``(2 n_pucs,)``; heaters to sweep, all others stay off; by default all.
+        earlier: Earlier sweeps of the heaters to sweep, extended by the new ones; by default all driven heaters are
+            swept.
+        views: Maximum number of sweeps of a heater; by default that of the plan.
     """
 
     def __init__(
@@ -73,6 +76,8 @@ class HeaterSweeps:
         plan: HeaterSweepPlan,
         rng: np.random.Generator,
         driven: NDArray[np.bool_] | None = None,
+        earlier: dict[int, list[HeaterSweep]] | None = None,
+        views: int | None = None,
     ) -> None:
         self._logbook, self._noise, self._heaters, self._plan = logbook, noise, heaters, plan
         self._max_ma = logbook.probe.heater_max_ma
@@ -86,7 +91,10 @@ class HeaterSweeps:
         self._level = rng.integers(plan.levels, size=2 * logbook.probe.mesh.n_pucs)
         self._other = rng.spawn(1)[0]
         self._driven = np.ones(len(self._level), dtype=np.bool_) if driven is None else driven
-        self._sweeps: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(self._driven).tolist()}
+        every: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(self._driven).tolist()}
+        self._sweeps = every if earlier is None else earlier
+        self._views = plan.views if views is None else views
+        self._dark_views = plan.dark_views if views is None else views
         self._last: Real | None = None
         self._lit: int | None = None
 
@@ -109,8 +117,8 @@ class HeaterSweeps:
         """
         pending = sorted(self._sweeps)
         made, planned = 0, len(pending)
-        for view in range(self._plan.dark_views):
-            if view == self._plan.views:
+        for view in range(self._dark_views):
+            if view == self._views:
                 pending = [heater for heater in pending if fits[heater].law is None]
             if view >= _FIXED_VIEWS and pending:
                 # Only few heaters are still swept, so the background would hardly change and dark heaters would stay

@@ -216,7 +216,9 @@ def switch_passages(path: InputPath) -> tuple[InlineDevice, ...]:
 
 
 def are_alternatives(path: InputPath, other: InputPath) -> bool:
-    """Return whether a switch leads the light of one source to either of two inputs, but not to both at a time."""
+    """Return whether a switch or a hand leads the light of one source to either of two inputs, but not to both."""
+    if path.by_hand and other.by_hand:
+        return True
     exits = {(part.device, part.channel): part.exit_port for part in switch_passages(path)}
     return any(
         exits.get((part.device, part.channel), part.exit_port) != part.exit_port for part in switch_passages(other)
@@ -244,7 +246,7 @@ def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
     paths: dict[str, list[InputPath]] = {}
     for path in inputs:
         paths.setdefault(path.source, []).append(path)
-    # A source has one port or, for a module with two tributaries, two; a switch can lead it to any number in turn.
+    # A source has one port or, for a module with two tributaries, two; a switch or hand leads it to any number in turn.
     pairs = (sorted(lit, key=lambda path: path.port) for lit in paths.values() if len(lit) == 2)
     return dict(sorted((first.port, second.port) for first, second in pairs if not are_alternatives(first, second)))
 

@@ -17,13 +17,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.measure.operator import Fibre
 from calibration.measure.probe import Probe
 from calibration.model.observations import Observations, late_powers
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 Real = NDArray[np.float64]
-Kind = Literal["settings", "launched", "fibre", "tuned"]
+Kind = Literal["settings", "launched", "fibre", "tuned", "resistances", "laser", "meter"]
 
 DARK = -1
 """Source number of settings without light."""
@@ -34,11 +35,13 @@ class LogbookEntry:
     """A request to the bench and its answer.
 
     Attributes:
-        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(settings, monitors)``, NaN if
-            saturated. ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``.
-            ``fibre``: external meters at the present setting; the answer is port and dBm, shape ``(ports, 2)``.
-            ``tuned``: tuning of a source; the answer is its reported frequency in Hz, shape ``(1, 1)``.
-        source: Port of the source, or :data:`DARK`.
+        kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(n, M)``, NaN if saturated.
+            ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``. ``fibre``: external
+            meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
+            the answer is its reported frequency in Hz, shape ``(1, 1)``. ``resistances``: heaters at the present
+            setting; the answer is in ohms, shape ``(1, 2E)``. ``laser`` and ``meter``: plugging of the fibre that is
+            moved by hand; the answer is its port, shape ``(1, 1)``.
+        source: Port of the source, or :data:`DARK`; for a plugging, the requested port.
         currents_ma: Heater currents of a batch of settings, shape ``(settings, heaters)``; empty for other requests.
         answer: Answer of the bench.
         at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
@@ -266,6 +269,8 @@ class Logbook:
         self.light_db: Mapping[int, float] = {}
         self._launched_dbm: dict[int, float] = {}
         self._to_tune: dict[int, float] = {}
+        self._plugged: dict[Fibre, int] = {}
+        self._fibres_known = False
         self.entries: list[LogbookEntry] = []
         self._n_readings = 0
 
@@ -331,6 +336,34 @@ class Logbook:
         nothing = np.zeros((0, 2 * self.mesh.n_pucs))
         return float(self._answered("tuned", port, nothing, ask, frequency_hz)[0, 0])
 
+    def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
+        """Have a fibre that is moved by hand plugged into a port.
+
+        Raises:
+            CalibrationError: As :meth:`measure`, or nobody is there to move the fibre.
+        """
+
+        def ask() -> NDArray[np.float64]:
+            self._lit_known = self._there = False
+            self._keep_fibres()
+            self.probe.plug(fibre, port, reason)
+            return np.array([[float(port)]])
+
+        self._answered(fibre, port, np.zeros((0, 2 * self.mesh.n_pucs)), ask)
+        self._plugged[fibre] = port
+
+    def assume_plugged(self, fibre: Fibre, port: int) -> None:
+        """Take a fibre that is moved by hand to be at a port."""
+        self._plugged[fibre] = port
+        self.probe.assume_plugged(fibre, port)
+
+    def _keep_fibres(self) -> None:
+        """Before the first new request of a resumed run, tell the probe where the interrupted run left the fibres."""
+        if not self._fibres_known:
+            for fibre, port in self._plugged.items():
+                self.probe.assume_plugged(fibre, port)
+            self._fibres_known = True
+
     def launched_dbm(self, port: int) -> float:
         """Return the first launch power that a source reported, as power in the fibre at the facet.
 
@@ -357,14 +390,38 @@ class Logbook:
         nothing = np.zeros((0, 2 * self.mesh.n_pucs))
 
         def ask() -> NDArray[np.float64]:
-            if self._applied is not None and not self._there:
-                self._light_up()  # the present setting comes from the interrupted run, so the bench must be set to it
-                self.probe.measure(self._applied[1])
-                self._there = True
+            self._return_to_setting()
             seen = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
             return seen - [0.0, self.light_db.get(self._source(), 0.0)]
 
         return {int(port): float(dbm) for port, dbm in self._answered("fibre", self._source(), nothing, ask)}
+
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+        return self.probe.measures_resistances
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting in ohms; NaN where unknown.
+
+        Raises:
+            CalibrationError: As :meth:`measure`.
+        """
+        nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+
+        def ask() -> NDArray[np.float64]:
+            self._return_to_setting()
+            return self.probe.heater_resistances_ohm()[None]
+
+        resistances: NDArray[np.float64] = self._answered("resistances", self._source(), nothing, ask)[0]
+        return resistances
+
+    def _return_to_setting(self) -> None:
+        """Set the bench to the present setting, if that comes from the interrupted run."""
+        if self._applied is not None and not self._there:
+            self._light_up()
+            self.probe.measure(self._applied[1])
+            self._there = True
 
     def elapsed_s(self) -> float:
         """Return the time of the run so far by the clock of the bench, including the interrupted part."""
@@ -472,6 +529,7 @@ class Logbook:
 
     def _light(self, port: int | None) -> None:
         self._lit_known = False
+        self._keep_fibres()
         for other in sorted(self._to_tune):
             self.probe.tune(other, self._to_tune[other])
         self._to_tune.clear()
@@ -510,8 +568,29 @@ class Logbook:
         source = np.repeat([batch.source for batch in batches], lengths).astype(np.int64)
         detuning = np.repeat(self._detunings_hz(), lengths)
         late = late_powers(currents, times_s(self.entries), self.times.waited_s)
-        taken = Observations(currents, source, monitors, reading, np.isnan(reading), detuning, late)
+        saturated = np.isnan(reading) & ~np.repeat(self._without_meter(), lengths, axis=0)
+        taken = Observations(currents, source, monitors, reading, saturated, detuning, late)
         return taken[slice(first, last)]
+
+    def _without_meter(self) -> NDArray[np.bool_]:
+        """Return for every batch of settings which monitors had no meter, because it was moved elsewhere by hand."""
+        monitors = self.probe.monitors
+        batches = [entry for entry in self.entries if entry.kind == "settings"]
+        moved = {entry.source for entry in self.entries if entry.kind == "meter"}
+        seen = [np.isfinite(batch.answer).any(axis=0) for batch in batches]
+        missing = np.zeros((len(batches), len(monitors)), dtype=np.bool_)
+        if not moved:
+            return missing
+        # A port that the meter has not reached yet has no reading at all.
+        never = ~np.any(seen, axis=0) if seen else np.ones(len(monitors), dtype=np.bool_)
+        column, now = np.isin(monitors, sorted(moved)) | never, -1
+        rows = iter(missing)
+        for entry in self.entries:
+            if entry.kind == "meter":
+                now = entry.source
+            elif entry.kind == "settings":
+                next(rows)[:] = column & (np.array(monitors) != now)
+        return missing
 
     def _detunings_hz(self) -> list[float]:
         """Return the frequency offset of every batch of settings from the first tuned frequency of its source."""

@@ -87,7 +87,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     logbook.light_only_port(None)
     dark = np.array([logbook.measure(np.zeros(heaters)) for _ in range(_READINGS)])
     floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
-    level_ma = _dark_level_ma(dark, floor_ma)
+    level_ma = dark_level_ma(dark, floor_ma)
     seen = np.zeros((len(ports), len(probe.monitors)))
     # In a mesh without reflections no source reaches the monitors of its own side; darkness there is not a fault.
     within = np.array([any(probe.mesh.reaches(source, port) for source in ports) for port in probe.monitors])
@@ -172,7 +172,7 @@ def _dead(
     )
 
 
-def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
+def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
     """Return the mean dark reading of every monitor, ``(monitors,)``; 0 if it is not significant or is clipped."""
     mean = np.nan_to_num(np.nanmean(np.where(np.isfinite(dark).any(axis=0), dark, 0.0), axis=0))
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
@@ -260,13 +260,16 @@ def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseMod
 def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float], list[Real]]:
     """Return all readings of the reference setting in time order, keyed by source and tuned frequency.
 
-    For a source that was not tuned, the frequency in the key is 0. The frequency tuned last is the last key.
+    For a source that was not tuned, the frequency in the key is 0. The frequency tuned last is the last key. After a
+    fibre was moved by hand, only later readings of the source count.
     """
     readings: dict[tuple[int, float], list[Real]] = {}
     tuned_hz: dict[int, float] = {}
     for entry in entries:
         if entry.kind == "tuned":
             tuned_hz[entry.source] = entry.asked_hz
+        if entry.kind in ("laser", "meter"):
+            readings.clear()
         single = entry.kind == "settings" and entry.source != DARK and len(entry.currents_ma) == 1
         if single and not entry.currents_ma.any():
             key = entry.source, tuned_hz.get(entry.source, 0.0)

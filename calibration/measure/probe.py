@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.measure.operator import Fibre
 from calibration.model.device_under_test import DeviceUnderTest
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import MeshTopology
@@ -47,6 +48,21 @@ class Probe(Protocol):
 
     def light_only_port(self, port: int | None) -> None:
         """Switch on the source at one port and all others off, or all sources off."""
+
+    def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
+        """Have a fibre that is moved by hand plugged into a port, with heaters and sources off.
+
+        Args:
+            fibre: The fibre of the laser or of the meter.
+            port: Port of the mesh.
+            reason: Why a port is requested again.
+
+        Raises:
+            CalibrationError: Nobody is there to move the fibre.
+        """
+
+    def assume_plugged(self, fibre: Fibre, port: int) -> None:
+        """Take a fibre that is moved by hand to be at a port, as an interrupted run left it."""
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
         """Return the lowest and highest frequency of a source; ``None`` if it is not tunable."""
@@ -87,6 +103,13 @@ class Probe(Protocol):
 
         Ports without a meter and ports that are too dark are missing.
         """
+
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting, shape ``(2 n_pucs,)``; NaN where unknown."""
 
     def elapsed_s(self) -> float:
         """Return the time since the probe was opened, by the clock of the bench."""
@@ -132,10 +155,15 @@ def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) 
     """Raise an error, before any measurement, if the bench cannot be calibrated at the given wavelengths.
 
     Raises:
-        ConfigError: No source is tunable.
+        ConfigError: No source is tunable, or fibres are moved by hand.
         LimitError: A wavelength is out of the range of a source.
     """
     # This check comes before the alignment of the light, which takes a while.
+    if wavelengths_nm and (device.sources_by_hand or device.monitors_by_hand):
+        raise ConfigError(
+            "further wavelengths are not supported with fibres that are moved by hand",
+            hint="Calibrate at one wavelength, or use a switch instead of moving the fibres.",
+        )
     if wavelengths_nm and not device.tunable_hz:
         raise ConfigError(
             "further wavelengths require a tunable source, but this bench has none",

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from calibration.model.gauge import has_visible_phase
 from calibration.model.nominal_heaters import NominalHeaters
-from lumion_hw.mesh.layout.cells import NO_CHANNEL
-from lumion_hw.mesh.layout.topology import MeshTopology
 
 MONITOR_SPREAD_DB = 0.15
 """Spread of photodiode responsivities on one chip (assumption)."""
@@ -37,14 +31,6 @@ class Device:
     heater_channels: tuple[int, ...]
     wavelength_nm: float
 
-    def driven_heaters(self, mesh: MeshTopology) -> NDArray[np.bool_]:
-        """Return the heaters that a calibration drives, shape ``(2 n_pucs,)``.
-
-        They have a drive channel, and their phase changes the power at a port. Others stay off.
-        """
-        has_channel: NDArray[np.bool_] = np.array(self.heater_channels) != NO_CHANNEL
-        return has_channel & has_visible_phase(mesh)
-
 
 @dataclass(frozen=True)
 class DeviceUnderTest(Device):
@@ -59,6 +45,8 @@ class DeviceUnderTest(Device):
         source_spread_hz: Spread of the source frequencies if each source is a separate laser; 0 for one laser.
         tunable_hz: By port, the lowest and highest frequency of tunable sources.
         seconds: By port of a source, the second port that it feeds at the same time.
+        sources_by_hand: Ports of the laser that is moved by hand.
+        monitors_by_hand: Ports of the meter that is moved by hand.
         settle_s: Wait after every setting in s; ``None`` for the default wait.
         heater_tau_s: Thermal time constant of the heaters, if measured.
         emulated_chip: Name of the chip, if it is emulated in this process.
@@ -72,6 +60,8 @@ class DeviceUnderTest(Device):
     source_spread_hz: float = 0.0
     tunable_hz: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     seconds: Mapping[int, int] = field(default_factory=dict)
+    sources_by_hand: tuple[int, ...] = ()
+    monitors_by_hand: tuple[int, ...] = ()
     settle_s: float | None = None
     heater_tau_s: float | None = None
     emulated_chip: str | None = None

@@ -7,11 +7,13 @@ incidence matrix G. Only loop phases remain observable: sums of joint phases alo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.lit_part import lit_part
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 _MAX_ROUNDS = 50
@@ -63,20 +65,61 @@ def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
     return directions
 
 
-def has_visible_phase(mesh: MeshTopology) -> NDArray[np.bool_]:
+def lit_loop_basis(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]) -> NDArray[np.int64]:
+    """Return the loops through waveguides with light, a basis as :func:`loop_basis`; shape ``(loops, joints)``."""
+    lit = lit_part(mesh, sources, monitors).joints
+    if lit.all():
+        return loop_basis(mesh)
+    loops = _left_null_lattice(signed_incidence(mesh)[lit])
+    basis = np.zeros((len(loops), len(lit)), dtype=np.int64)
+    basis[:, lit] = loops
+    return basis
+
+
+@lru_cache(maxsize=16)
+def lit_joint_directions(
+    mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
+) -> tuple[NDArray[np.float64], int]:
+    """Return directions as :func:`visible_joint_directions`, and how many of them light from the sources shows.
+
+    The first directions are loops through waveguides with light on its way to a monitor; no reading depends on the
+    others.
+    """
+    every, lit = visible_joint_directions(mesh), lit_part(mesh, sources, monitors).joints
+    if lit.all():
+        return every, every.shape[1]
+    shown = lit_loop_basis(mesh, sources, monitors).T.astype(np.float64)
+    shown = np.linalg.qr(shown)[0] if shown.shape[1] else shown
+    hidden = np.linalg.svd(every - shown @ (shown.T @ every), full_matrices=False)[0]
+    directions = np.hstack([shown, hidden[:, : every.shape[1] - shown.shape[1]]])
+    directions.setflags(write=False)
+    return directions, shown.shape[1]
+
+
+def has_visible_phase(
+    mesh: MeshTopology, sources: Sequence[int] | None = None, monitors: Sequence[int] | None = None
+) -> NDArray[np.bool_]:
     """Return for every arm whether its phase changes the power at a port, shape ``(2 n_pucs,)``.
 
     The phase of an arm without interference belongs to a waveguide. It is invisible where light that enters at one
     port only never interferes with light of another path, as in the phase shifters at the inputs and outputs of an
     interferometer.
+
+    Args:
+        mesh: The mesh.
+        sources: Ports where light enters; by default all.
+        monitors: Ports with a monitor; by default all.
     """
-    visible = np.repeat(mesh.interferes, 2)
+    ports = range(mesh.n_ports)
+    inputs, outputs = (tuple(ports if given is None else given) for given in (sources, monitors))
+    visible = np.repeat(mesh.interferes & lit_part(mesh, inputs, outputs).pucs, 2)
     if visible.all():
         return visible
     joint_at = np.full(4 * mesh.n_pucs, -1, dtype=np.int64)
     joint_at[mesh.joints] = np.arange(len(mesh.joints))[:, None]
-    shows = np.linalg.norm(visible_joint_directions(mesh), axis=1) > _INVISIBLE
-    for arm in np.flatnonzero(~visible):
+    directions, count = lit_joint_directions(mesh, inputs, outputs)
+    shows = np.linalg.norm(directions[:, :count], axis=1) > _INVISIBLE
+    for arm in np.flatnonzero(np.repeat(~mesh.interferes, 2)):
         joint = joint_at[4 * (arm // 2) + 2 + arm % 2]
         visible[arm] = joint >= 0 and shows[joint]
     return visible

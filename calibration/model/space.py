@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.gauge import visible_joint_directions
+from calibration.model.gauge import lit_joint_directions
+from calibration.model.lit_part import lit_part
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import ROWS, Physics
 from lumion_hw.errors import ConfigError
@@ -54,7 +55,9 @@ class ParameterSpace:
         self.mesh, self.sources, self.monitors = mesh, sources, monitors
         self.physics = physics or Physics()
         self.seconds = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
-        self.directions = visible_joint_directions(mesh)
+        self.entries = (*sources, *self.seconds.values())
+        self.lit = lit_part(mesh, self.entries, tuple(monitors))
+        self.directions, self.n_lit_loops = lit_joint_directions(mesh, self.entries, tuple(monitors))
         sizes = dict.fromkeys(_PER_PUC, mesh.n_pucs)
         sizes |= dict.fromkeys(LAW_TERMS, 2 * mesh.n_pucs)
         sizes |= {"loops": self.directions.shape[1], "source_db": len(sources)}
@@ -165,21 +168,24 @@ class ParameterSpace:
     def free(self, names: Iterable[str]) -> NDArray[np.bool_]:
         """Return which parameters of the given groups a fit can determine, shape ``(size,)``.
 
-        Cells without couplers have no coupler angles, and the phases of their arms are part of the loop phases. Arms
+        Parts of the mesh whose light reaches no monitor are left out. Cells without couplers have no coupler angles,
+        and the phases of their arms are part of the loop phases. Arms
         without a heater have no heater law.
 
         Raises:
             ConfigError: A group does not exist.
         """
         chosen, mesh = self.mask(names), self.mesh
-        exists = {
+        exists: dict[str, NDArray[np.bool_]] = {
             "passive_phase_rad": mesh.interferes,
-            "coupler_common_rad": mesh.has_coupler.any(axis=0),
-            "coupler_difference_rad": mesh.has_coupler.all(axis=0),
+            "loss_db": np.ones(mesh.n_pucs, dtype=np.bool_),
+            "coupler_common_rad": np.any(mesh.has_coupler, axis=0),
+            "coupler_difference_rad": np.all(mesh.has_coupler, axis=0),
             **dict.fromkeys((*LAW_TERMS, "heat_factor"), mesh.has_heater),
         }
         for name, elements in exists.items():
-            chosen[self.groups[name]] &= elements
+            chosen[self.groups[name]] &= elements & np.repeat(self.lit.pucs, len(elements) // self.mesh.n_pucs)
+        chosen[self.groups["loops"].start + self.n_lit_loops : self.groups["loops"].stop] = False
         return chosen
 
     def group(self, name: str) -> slice:

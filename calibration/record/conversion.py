@@ -21,6 +21,7 @@ from lumion_hw.mesh.programming.chip import ChipParameters
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.record.calibration_record import (
     CROSSTALK_PAIRS,
+    HEATER_RESISTANCES,
     CalibrationRecord,
     Conditions,
     CouplerEntry,
@@ -63,6 +64,8 @@ class Origin(Device):
         heater_residual_sigma: By heater, the rms residual of its sweeps in units of noise.
         monitor_dark_ma: Monitor readings without light, by port; 0 if not given.
         monitor_floor_ma: Additive noise of monitor readings; ``None`` if unknown.
+        heater_resistances: Measured resistances, rows of heater, current in mA and resistance in Ω; ``None`` if not
+            measured.
         conditions: Conditions of the calibration.
         faults: Faults, one sentence each.
         defects: Faults as data.
@@ -85,6 +88,7 @@ class Origin(Device):
     heater_residual_sigma: Mapping[int, float] = field(default_factory=dict)
     monitor_dark_ma: Mapping[int, float] = field(default_factory=dict)
     monitor_floor_ma: float | None = None
+    heater_resistances: Real | None = None
     conditions: Conditions = field(default_factory=Conditions)
     faults: tuple[str, ...] = ()
     defects: tuple[Defect, ...] = ()
@@ -124,6 +128,8 @@ def build_record(
         arrays = {COVARIANCE_FACTOR: root_of(covariance).astype(np.float32), LOOP_DIRECTIONS: space.directions}
     if CROSSTALK_PAIRS in parameters.extra_physics:
         arrays[CROSSTALK_PAIRS] = parameters.extra_physics[CROSSTALK_PAIRS].astype(np.float32)
+    if origin.heater_resistances is not None:
+        arrays[HEATER_RESISTANCES] = origin.heater_resistances
     return CalibrationRecord(
         device_serial=origin.serial,
         device_model=origin.model,
@@ -231,6 +237,7 @@ def origin_from_record(record: CalibrationRecord) -> Origin:
             if one.output_loss_db is not None
         },
         heater_residual_sigma=residuals,
+        heater_resistances=record.arrays.get(HEATER_RESISTANCES),
         conditions=record.conditions,
         faults=record.faults,
         defects=record.defects,
@@ -317,7 +324,8 @@ class _Writer:
         )
 
     def joints(self) -> JointsEntry:
-        sigma = self._sigma[self._space.groups["loops"]]
+        # Loops without light have no error and no meaning.
+        sigma = self._sigma[self._space.groups["loops"]][: self._space.n_lit_loops]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)
 

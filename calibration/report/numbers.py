@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.diagnose.element_faults import UNSEEN_PUC
+from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.model.gauge import has_visible_phase
 from calibration.report.uncertainty import (
     crosstalk_sigma_mrad,
+    lit_loops,
     loop_factor,
     passive_sigma_mrad,
     set_by_prior,
@@ -158,7 +159,7 @@ def _rms(values: Mapping[int, float]) -> float | None:
 def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
     sigma = passive_sigma_mrad(record)
     worst = max(sigma, key=lambda puc: sigma[puc], default=None)
-    factor, n_loops = loop_factor(record), 0 if record.covariance is None else _size(record, "loops")
+    factor, n_loops = loop_factor(record), int(lit_loops(record).sum())
     loops = None if factor is None or not n_loops else 1e3 * float(np.sqrt((factor**2).sum() / n_loops))
     named = "standard error from the fit; the true error is known on an emulator only"
     return [
@@ -187,10 +188,6 @@ def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> I
 
 # Ratio above which the report shows both standard errors.
 _COMMON_PHASE_THRESHOLD = 1.1
-
-
-def _size(record: CalibrationRecord, group: str) -> int:
-    return dict(record.covariance.groups).get(group, 0) if record.covariance else 0
 
 
 def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
@@ -262,8 +259,11 @@ def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:
     heaters = sum(heater.law is not None for entry in record.pucs for heater in (entry.upper, entry.lower))
     # PUCs without light, and heaters whose phase no power shows, are not part of the goal.
     unseen = {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
+    unseen |= {puc for puc, entry in enumerate(record.pucs) if entry.note == LEFT_OUT}
     count = len(record.pucs) - len(unseen)
-    driven = has_visible_phase(record.mesh) & (np.array(record.heater_channels) != NO_CHANNEL)
+    inputs = [entry.port for entry in record.ports if entry.source_dbm is not None]
+    visible = has_visible_phase(record.mesh, inputs, record.monitor_ports)
+    driven = visible & (np.array(record.heater_channels) != NO_CHANNEL)
     n_heaters = sum(heater // 2 not in unseen for heater in np.flatnonzero(driven).tolist())
     rank = None if covariance is None else float(covariance.rank)
     expected = None if covariance is None else float(covariance.expected_rank)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.diagnose.element_faults import UNSEEN_PUC
+from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.record.export import tables
 from calibration.report import numbers, uncertainty
 from calibration.report.headline import headline
@@ -254,7 +254,8 @@ def _phase_map(material: Material) -> Iterator[Block]:
 
 
 def _unlit(record: CalibrationRecord) -> set[int]:
-    return {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
+    left_out = {puc for puc, entry in enumerate(record.pucs) if entry.note == LEFT_OUT}
+    return left_out | {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
 
 
 def _losses(material: Material) -> Iterator[Block]:

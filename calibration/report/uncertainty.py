@@ -61,9 +61,9 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
     if factor is None or directions is None or place is None:
         return None
     basis = np.asarray(directions, dtype=np.float64)
-    # The same phase on every joint, in loop coordinates.
-    common = basis.sum(axis=0)
     loops = np.asarray(factor[place], dtype=np.float64)
+    # The same phase on every joint, in coordinates of the loops with light.
+    common = np.where(loops.any(axis=1), basis.sum(axis=0), 0.0)
     length = float(common @ common)
     if length > 0.0:
         loops = loops - np.outer(common, common @ loops) / length
@@ -79,10 +79,28 @@ def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     factor = loop_factor(record)
     if factor is None:
         return {}
-    sigma = 1e3 * np.linalg.norm(cell_loops(record.mesh) @ factor, axis=1)
+    cells = cell_loops(record.mesh)
+    sigma = 1e3 * np.linalg.norm(cells @ factor, axis=1)
     stated_rad = record.joints.loop_sigma_rad if record.joints else None
     rounding = 1e3 * _ROUNDING * (stated_rad or 1.0)
-    return {cell: float(value) for cell, value in enumerate(sigma) if value > rounding}
+    is_dark = np.abs(cells @ _dark_directions(record)).max(axis=1, initial=0.0) > _ROUNDING
+    return {cell: float(value) for cell, value in enumerate(sigma) if value > rounding and not is_dark[cell]}
+
+
+def lit_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
+    """Return which loop parameters of a record have a standard error; the others are loops that no light shows."""
+    factor = record.arrays.get(COVARIANCE_FACTOR)
+    place = None if record.covariance is None else record.covariance.rows_of("loops")
+    if factor is None or place is None:
+        return np.zeros(0, dtype=np.bool_)
+    known: NDArray[np.bool_] = np.linalg.norm(np.asarray(factor[place], dtype=np.float64), axis=1) > 0.0
+    return known
+
+
+def _dark_directions(record: CalibrationRecord) -> Real:
+    """Return the joint-phase directions that no light shows, shape ``(joints, n)``."""
+    dark: Real = np.asarray(record.arrays[LOOP_DIRECTIONS], dtype=np.float64)[:, ~lit_loops(record)]
+    return dark
 
 
 def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:

@@ -36,7 +36,7 @@ from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.port_survey import Survey, take_survey
 from calibration.model.device_under_test import PUC_LOSS_DB
-from calibration.model.gauge import has_visible_phase
+from calibration.model.gauge import has_visible_phase, visible_joint_directions
 from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
@@ -44,6 +44,7 @@ from calibration.model.observations import Observations, select_monitors
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from calibration.model.work import MAX_SEARCH_WORK, usual_work
+from calibration.run.by_hand import MIN_READINGS, READINGS_PER_PHASE, HandMeasurement, HandMeasurements
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import Defect
@@ -141,6 +142,8 @@ class Bootstrap:
         seconds: Second ports of sources, as in :class:`calibration.model.space.ParameterSpace`.
         progress: Function called after every step.
         found: Function called after every sweep with the heater and its fitted law.
+        sources_by_hand: Ports of the laser that is moved by hand.
+        monitors_by_hand: Ports of the meter that is moved by hand.
     """
 
     def __init__(
@@ -154,6 +157,8 @@ class Bootstrap:
         progress: Progress = lambda stage, done, total: None,
         found: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
         seconds: Mapping[int, int] | None = None,
+        sources_by_hand: Sequence[int] = (),
+        monitors_by_hand: Sequence[int] = (),
     ) -> None:
         self._logbook, self._mesh = logbook, logbook.probe.mesh
         self._expected, self._nominal = expected, monitor_ma_per_mw
@@ -165,8 +170,13 @@ class Bootstrap:
         self._seconds = dict(seconds or {})
         self._light = MeanLight.of(self._mesh).dual_input_ports(self._seconds)
         self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
-        self._driven = has_visible_phase(self._mesh) & (np.array(self._channels) != NO_CHANNEL)
+        sources = (*logbook.sources, *self._seconds.values())
+        has_channel = np.array(self._channels) != NO_CHANNEL
+        self._driven = has_visible_phase(self._mesh, sources, logbook.monitors) & has_channel
         self._found = found
+        self._by_hand = tuple(sources_by_hand), tuple(monitors_by_hand)
+        self.by_hand: HandMeasurement | None = None
+        """Readings of the tour, if fibres are moved by hand."""
         self.heaters: dict[int, HeaterFit] = {}
         """Sweep results by heater so far; still available after an interruption."""
 
@@ -176,6 +186,8 @@ class Bootstrap:
         Raises:
             CalibrationError: No source or no monitor works.
         """
+        if any(self._by_hand):
+            return self._run_by_hand()
         self._progress("survey", 0, 1)
         with self._logbook.stage("survey"):
             survey = take_survey(self._logbook, self._rng, self._driven)
@@ -221,6 +233,39 @@ class Bootstrap:
         parameters = self._start(nominal, found)
         warnings = _search_warnings(found, trusted)
         return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, warnings)
+
+    def _run_by_hand(self) -> Start:
+        """Measure along the tour of the fibres that are moved by hand, and search for the phases."""
+        logbook = self._logbook
+        tour = HandMeasurements(
+            logbook, self._light, self._expected, self._driven, *self._by_hand, self._plan.sweeps, self._rng,
+            self._progress, self._found,
+        )  # fmt: skip
+        with logbook.stage("visits"):
+            self.by_hand = taken = tour.run(self.heaters, self._plan.random_settings or settings_by_hand(
+                self._mesh, self._driven, len(logbook.probe.monitors) if not self._by_hand[1] else 1
+            ))  # fmt: skip
+        heaters = tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
+        survey, everything = taken.survey, logbook.observations()
+        taken.random = [number for number in taken.random if everything.currents_ma[number].any()]
+        sweeps = select_monitors(everything[np.array(taken.sweeps)], survey.monitors, survey.dark_ma)
+        random, deaths = _without_failed_monitors(everything[np.array(taken.random)], survey)
+        nominal = self.nominal(survey.sources, survey.monitors)
+        # A moved meter gives one reading per setting, so a step of the search needs more settings.
+        plan = self._plan.search
+        plan = replace(plan, portion=max(plan.portion, plan.portion * len(survey.monitors) // 2))
+        with logbook.stage("search"):
+            guess, found = self._search(survey, random, nominal, plan, max_work=self._most_searched(survey))
+        trusted = found.unexplained < plan.plausible
+        defects = (
+            *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in deaths),
+            *heater_defects(heaters, self._channels, self._mesh, self._driven),
+            *saturation_defects(random),
+        )
+        return Start(
+            self._start(nominal, found), survey, heaters, guess, found, sweeps, random, trusted, defects,
+            _search_warnings(found, trusted),
+        )  # fmt: skip
 
     def again(self, start: Start) -> Start:
         """Search again from other random loop phases, with the same readings, and return the new start point."""
@@ -378,6 +423,19 @@ def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool =
     phases = mesh.n_pucs + len(mesh.joints)
     each = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
     return max(-(-each * phases // monitors), _MIN_SETTINGS)
+
+
+def settings_by_hand(mesh: MeshTopology, driven: NDArray[np.bool_], monitors: int) -> int:
+    """Return the number of random settings of a tour.
+
+    Args:
+        mesh: The mesh.
+        driven: Shape ``(2E,)``; heaters that are driven.
+        monitors: Number of readings per setting.
+    """
+    driven_pucs = int(np.count_nonzero(driven.reshape(mesh.n_pucs, -1).any(axis=1)))
+    phases = driven_pucs + int(visible_joint_directions(mesh).shape[1])
+    return max(-(-READINGS_PER_PHASE * phases // monitors), MIN_READINGS // min(monitors, 3))
 
 
 def _without_failed_monitors(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:

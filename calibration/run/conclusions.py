@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from calibration.diagnose.element_faults import UNCERTAIN_LAW, defects_from_fit, mark_unseen_pucs, without_duplicates
+from calibration.diagnose.element_faults import (
+    LEFT_OUT,
+    UNCERTAIN_LAW,
+    defects_from_fit,
+    mark_unseen_pucs,
+    without_duplicates,
+)
 from calibration.fit.diagnosed_fit import DiagnosedFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -19,7 +25,8 @@ from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, Defect
 NOT_REACHED = "not reached before the run ended"
 """Reason for an unknown PUC in the record of an interrupted run."""
 _STUCK = "no heater has any effect on the light, and its split ratio is unknown"
-_UNSEEN = "no light passes it on the way to a monitor"
+UNSEEN = "no light passes it on the way to a monitor"
+"""Reason for an unknown PUC that no light reaches."""
 # Relative information below which no reading depends on a parameter; rounding errors are smaller.
 _UNOBSERVABLE = 1e-12
 _KNOWN_RAD = 0.2
@@ -75,13 +82,14 @@ def find_worst_misfits(
     return tuple(f"{space.describe(int(index))}: χ² per reading {misfit[index]:.3g}" for index in worst)
 
 
-def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, str]:
+def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace, left_out: Collection[int] = ()) -> dict[int, str]:
     """Return the PUCs whose passive phase is unknown, each with the reason. The phase of a stuck PUC may be known."""
     variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
     pucs = np.flatnonzero(space.mesh.interferes).tolist()
     stuck = [puc for puc in pucs if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
-    return unknown | dict.fromkeys(unseen_pucs(diagnosed, space), _UNSEEN)
+    unknown |= dict.fromkeys(unseen_pucs(diagnosed, space), UNSEEN)
+    return unknown | dict.fromkeys(left_out, LEFT_OUT)
 
 
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:
@@ -90,7 +98,9 @@ def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ..
     felt = np.full(space.size, np.inf)
     felt[diagnosed.fit.free] = np.diag(diagnosed.fit.information)
     losses = felt[space.group("loss_db")]
-    return tuple(np.flatnonzero(losses <= _UNOBSERVABLE * np.median(losses)).tolist())
+    seen = losses[space.lit.pucs & np.isfinite(losses)]
+    is_dark = ~space.lit.pucs | (losses <= _UNOBSERVABLE * (np.median(seen) if len(seen) else 0.0))
+    return tuple(np.flatnonzero(is_dark).tolist())
 
 
 def stuck_at(defect: Defect) -> str:

@@ -6,17 +6,21 @@ depends on these phases: by 10 % if there are at least 50 settings (docs/calibra
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.diagnose.element_faults import how_to_see
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
 from calibration.measure.design import DESIGN_GROUPS, IncrementalSettings
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
+from calibration.measure.hand_tour import Responses, plan_tour
 from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
 from calibration.model.gauge import has_visible_phase
@@ -26,7 +30,8 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, default_prior, modulo_a_turn
-from calibration.run.bootstrap import BootstrapPlan, first_settings
+from calibration.run.bootstrap import BootstrapPlan, first_settings, settings_by_hand
+from calibration.run.by_hand import MIN_RANDOM
 from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
 from calibration.run.verification import SETTINGS
 from lumion_hw.bench.file.devices import HeaterDriverModel
@@ -91,6 +96,8 @@ class DryRun:
         sigma_rad: Predicted rms standard error by parameter group; in rad, for losses in dB.
         bound: Cramér-Rao bound of the planned settings.
         shortfall: Why the goal will be missed; empty if it will be reached.
+        pluggings: Number of times that somebody plugs in a fibre that is moved by hand.
+        left_out: A sentence for each PUC that no light passes on the way to a monitor.
     """
 
     stages: tuple[StagePlan, ...]
@@ -102,6 +109,8 @@ class DryRun:
     sigma_rad: dict[str, float]
     bound: Bound
     shortfall: str
+    pluggings: int = 0
+    left_out: tuple[str, ...] = ()
 
     @property
     def settings(self) -> int:
@@ -190,6 +199,8 @@ class _Nominal:
     settle_s: float | None
     puc_loss_db: float
     driven: NDArray[np.bool_]
+    sources_by_hand: tuple[int, ...]
+    monitors_by_hand: tuple[int, ...]
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
@@ -236,7 +247,10 @@ class _Nominal:
             np.array(second_db),
             model.mesh_section.settle_s,
             typical.puc_loss_db,
-            has_visible_phase(mesh) & (np.array(model.mesh_section.channels()) != NO_CHANNEL),
+            has_visible_phase(mesh, (*ports, *seconds.values()), monitors)
+            & (np.array(model.mesh_section.channels()) != NO_CHANNEL),
+            tuple(path.port for path in inputs if path.by_hand),
+            tuple(out.port for out in wiring.outputs if out.by_hand and out.port in monitors and not model.monitors()),
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
@@ -297,6 +311,9 @@ class _RunPlanner:
         )
 
     def run(self) -> DryRun:
+        nominal = self._nominal
+        if nominal.sources_by_hand or nominal.monitors_by_hand:
+            return self._run_by_hand()
         survey, sweeps, *after = self.fixed_stages()
         before = [survey, sweeps]
         # Several sources are assumed to be separate lasers, because the file does not say.
@@ -314,24 +331,56 @@ class _RunPlanner:
         left = self._goal.settings - sum(stage.settings for stage in (*before, *after))
         chosen, why = self._chosen(fit, left_s, left)
         whole = self._fit(random + chosen, "last fit")
+        return self._result((*before, self._stage("chosen settings", chosen), *after), whole, why)
+
+    def _run_by_hand(self) -> DryRun:
+        """Plan the tour of the fibres that are moved by hand."""
+        nominal = self._nominal
+        responses = Responses(
+            self._mesh, nominal.sources, nominal.monitors, nominal.heaters, nominal.driven, self._max_ma, self._rng
+        )
+        tour = plan_tour(responses, nominal.sources_by_hand, nominal.monitors_by_hand)
+        n_read = 1 if nominal.monitors_by_hand else len(nominal.monitors)
+        settings = settings_by_hand(self._mesh, nominal.driven, n_read)
+        counts = settings * responses.shares(tour, nominal.monitors_by_hand)
+        walk, parts = self._walk(BootstrapPlan().off_share), list[Observations]()
+        for visit, count in zip(tour.visits, counts.tolist(), strict=True):
+            currents = walk.random(max(int(count), MIN_RANDOM), self._rng).currents_ma
+            currents = np.concatenate([responses.currents_ma, currents])
+            part = walk.with_light(currents, np.full(len(currents), visit.source))
+            part.reading_ma[:] = np.nan
+            part.reading_ma[:, responses.columns(visit, nominal.monitors_by_hand)] = 0.0
+            parts.append(part)
+        random = functools.reduce(operator.add, parts)
+        survey, sweeps, _, verification = self.fixed_stages()
+        stages = (survey, sweeps, self._stage("random settings", random), verification)
+        _check_heat(stages, nominal.device.total_power_mw)
+        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=tour.pluggings)
+
+    def _result(self, stages: tuple[StagePlan, ...], whole: FitResult, why: str) -> DryRun:
+        """Return the plan with the expected accuracy of its last fit; ``why`` tells why no settings follow."""
+        device = self._nominal.device
         known = Knowledge.of(self._model.space, whole, self._goal.sigma_rad)
         bound = Bound(self._model.space, whole.free, whole.information, whole.prior_information)
         space, sigma = self._model.space, known.sigma
         return DryRun(
-            stages=(*before, self._stage("chosen settings", chosen), *after),
+            stages=stages,
             sources=self._nominal.sources,
             monitors=self._nominal.monitors,
             peak_ma=float(max(self._max_ma.max(), np.sqrt(self._swept_ma2()))),
             limit_ma=device.heater_max_ma,
-            limit_mw=limit_mw,
-            sigma_rad={
-                name: float(np.sqrt(np.mean(sigma[space.group(name)] ** 2)))
-                for name in DESIGN_GROUPS
-                if name in space.groups
-            },
+            limit_mw=device.total_power_mw,
+            sigma_rad={name: _rms(sigma[space.group(name)]) for name in DESIGN_GROUPS if name in space.groups},
             bound=bound,
             shortfall=shortfall(space, known, whole, self._goal.sigma_rad, why),
+            left_out=tuple(self._left_out(int(puc)) for puc in np.flatnonzero(~space.lit.pucs)),
         )
+
+    def _left_out(self, puc: int) -> str:
+        """Return why a PUC without light is left out, and what to do, as a sentence."""
+        sources = (*self._nominal.sources, *self._nominal.seconds.values())
+        advice = how_to_see(self._mesh, puc, sources, self._nominal.monitors)
+        return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
 
     def _walk(self, off_share: float) -> IncrementalSettings:
         nominal = self._nominal
@@ -420,3 +469,9 @@ class _RunPlanner:
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma[self._nominal.driven] ** 2)) if self._n_driven else 0.0
         return StagePlan(name, settings, 2 * sources, settings * self._full_s, self._peak_mw(mean_ma2))
+
+
+def _rms(sigma: Real) -> float:
+    """Return the root mean square of the standard errors of free parameters; fixed ones have 0."""
+    free = sigma[sigma > 0.0]
+    return float(np.sqrt(np.mean(free**2))) if len(free) else 0.0

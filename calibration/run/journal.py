@@ -30,7 +30,7 @@ VERSION = 1
 _SYNC_EVERY_S = 1.0
 _MAX_BYTES = 4096 * MEGABYTE
 _BY_PORT = ("dead", "stated_hz")
-_ENTRY_KINDS = ("settings", "launched", "fibre", "tuned")
+_ENTRY_KINDS = ("settings", "launched", "fibre", "tuned", "resistances", "laser", "meter")
 
 
 def now_utc() -> str:

@@ -18,13 +18,16 @@ import numpy as np
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import DARK, LogbookEntry
+from calibration.measure.operator import OnPlug, PlugRequest
 from calibration.measure.port_survey import ReferenceChange, noise_of, reference_change, reference_readings
 from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
 from calibration.model.device_under_test import DeviceUnderTest
 from calibration.record.conditions import ConditionsWatch
+from calibration.record.joining import join_records
 from calibration.record.raw_data import save_raw
 from calibration.run.bootstrap import Progress
 from calibration.run.journal import JournalHeader, RunJournal, now_utc
+from calibration.run.parts import MeshPart
 from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration, Residual
 from lumion_hw.bench.bench import Bench
@@ -36,6 +39,7 @@ from lumion_hw.mesh.record.canonical import content_hash
 from lumion_hw.polarization import Aligner
 from lumion_hw.storage import load_record, save_record
 
+_PLUG = "plugging requested"
 _LAST_SETTINGS = 3
 _LOOKS = 4
 _TEMPERATURE_LOST = "temperature lost"
@@ -97,7 +101,7 @@ def _plain(plan: Any) -> Any:
     if isinstance(plan, DeviceUnderTest):  # older journals must still match
         del plain["heater_tau_s"]  # its effect is in settle_s
         del plain["emulated_chip"]  # a field of the header
-        for name in ("seconds", "settle_s"):
+        for name in ("seconds", "settle_s", "sources_by_hand", "monitors_by_hand"):
             if not plain[name]:
                 del plain[name]
     return plain
@@ -154,6 +158,9 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
     if noise is None:
         return LightConditions()
     changes, power_db = [], {}
+    for entry in entries:
+        if entry.kind in ("laser", "meter"):
+            probe.assume_plugged(entry.kind, entry.source)
     tuned_hz = {entry.source: entry.asked_hz for entry in entries if entry.kind == "tuned"}
     for source, frequency_hz in sorted(tuned_hz.items()):
         probe.tune(source, frequency_hz)
@@ -203,6 +210,9 @@ def calibrate(
     judge: Callable[[CalibrationRecord], Sequence[str]] = lambda record: (),
     over: Over = "own",
     residual: Residual = lambda name, value: None,
+    on_plug: OnPlug | None = None,
+    part: MeshPart | None = None,
+    join: CalibrationRecord | None = None,
 ) -> CalibrationRecord:
     """Calibrate the mesh of a bench and save the record, with its raw readings and its journal next to it.
 
@@ -224,6 +234,10 @@ def calibrate(
             program.
         residual: Function called with name and value of each stage's misfit as soon as it is known:
             ``heater_sweeps_rms_sigma``, and those of :class:`~calibration.run.procedure.Calibration`.
+        on_plug: Function called when a fibre has to be moved by hand (key ``by_hand`` of the bench file), which returns
+            after the move. Without it, the run stops there with an error; after the move, ``resume`` continues it.
+        part: Part of the mesh to calibrate; by default the whole mesh.
+        join: Record that keeps all other PUCs; the result is joined to it.
 
     Raises:
         CalibrationError: There is no light, or the journal is damaged or belongs to another device, plan, seed or
@@ -236,7 +250,9 @@ def calibrate(
     """
     path = Path(path)
     check_target(path, "the calibration record", over)
-    probe, begun = BenchProbe(bench, aligner), None
+    probe, begun = BenchProbe(bench, aligner, on_plug), None
+    if part is not None:
+        probe.use_only(part.sources, part.monitors)
     check_wavelengths(
         wavelengths_nm, probe.device_under_test()
     )  # before the alignment of the light, which takes a while
@@ -248,6 +264,7 @@ def calibrate(
             dead, reported_frequencies_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, residual, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
+            run.left_out = frozenset(range(probe.mesh.n_pucs)) - set(part.pucs) if part else frozenset()
             _connect_journal(
                 bench,
                 run,
@@ -257,11 +274,19 @@ def calibrate(
             )
             before = [str(note["lost"]) for note in book.notes if note.get("kind") == _TEMPERATURE_LOST]
             probe.keep_temperature_lock_losses(before, lambda lost: book.note(_TEMPERATURE_LOST, lost=lost))
+            probe.keep_plug_requests(
+                lambda request: book.note(
+                    _PLUG, fibre=request.fibre, device=request.device, port=request.port, after=len(run.logbook.entries)
+                ),
+                _pending_request(book) if resume else None,
+            )
             # From here on an error leaves an incomplete record.
             begun = run
             record = _finished(
                 run.run(), run, book, path, command, lambda record: (*judge(record), *probe.measurement_warnings())
             )
+            if join is not None:
+                record = join_records(join, record, part.pucs if part else range(probe.mesh.n_pucs))
             save_record(record, path, over)
             book.note("finished", record=record.content_sha256)
         except BaseException as error:
@@ -272,6 +297,12 @@ def calibrate(
         path.with_suffix(".incomplete.json").unlink(missing_ok=True)
     bench.events.add("calibrated", record=str(path), faults=list(record.faults), quality=record.quality)
     return record
+
+
+def _pending_request(book: RunJournal) -> PlugRequest | None:
+    """Return the request to the operator with which an interrupted run stopped; ``None`` if it stopped elsewhere."""
+    asked = [note for note in book.notes if note.get("kind") == _PLUG and note.get("after") == len(book.entries)]
+    return PlugRequest(asked[-1]["fibre"], asked[-1]["device"], asked[-1]["port"]) if asked else None
 
 
 def _aligned(
@@ -332,7 +363,8 @@ def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: J
     """
     if resume:
         check_same(book.header, header)
-        light = check_light(run.logbook.probe, book.entries)
+        # After a fibre was moved, there is no earlier light to compare with.
+        light = LightConditions() if _pending_request(book) else check_light(run.logbook.probe, book.entries)
         changed_db = {str(each.source): round(each.power_db, 4) for each in light.changes}
         corrected_db = {str(port): round(power_db, 4) for port, power_db in light.power_db.items()}
         book.note("resumed", changed_db=changed_db, corrected_db=corrected_db)

@@ -21,8 +21,9 @@ from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedRea
 from calibration.fit.global_fit import MAX_ROUNDS, FitResult, Round
 from calibration.fit.phase_search import SearchPlan, is_same_valley_from_other_search
 from calibration.fit.stated_errors import MAX_ERROR_FACTOR
-from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
+from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db, losses_from_levels_db
 from calibration.measure.heater_fringe import HeaterFit
+from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
 from calibration.measure.port_survey import MIN_CONTRAST, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
@@ -37,10 +38,11 @@ from calibration.model.work import EXPLANATIONS, FitWork
 from calibration.record.conversion import Origin, build_record
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
+from calibration.run.by_hand import HandMeasurement
 from calibration.run.conclusions import NOT_REACHED, collect_defects, collect_warnings, stuck_at, unknown_pucs
 from calibration.run.freed_memory import keep_freed_memory
-from calibration.run.planning import AdaptiveMeasurement, Goal, light_change_s
-from calibration.run.verification import SETTINGS, TOLERANCE_DB, verify, verify_at
+from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, light_change_s, shortfall
+from calibration.run.verification import SETTINGS, TOLERANCE_DB, Verification, verify, verify_at, verify_readings
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.errors import LumionError
 from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, NOT_CERTIFIED, CalibrationRecord, Conditions, Defect
@@ -76,6 +78,7 @@ class Calibration:
         conditions: Function that returns the conditions of the bench, called at the start and at the end.
         residual: Function called with name and value of a stage's misfit whenever it changes:
             ``search_unexplained_share``, ``global_fit_chi2_per_reading`` after every round, ``held_out_..._db``.
+        left_out: PUCs that are not part of this calibration; they get no light.
     """
 
     probe: Probe
@@ -89,6 +92,7 @@ class Calibration:
     wavelengths_nm: Sequence[float] = ()
     conditions: Callable[[], Conditions] = Conditions
     residual: Residual = lambda name, value: None
+    left_out: frozenset[int] = frozenset()
     faults: list[str] = field(default_factory=list)
     quality: dict[str, float] = field(default_factory=dict)
 
@@ -109,10 +113,13 @@ class Calibration:
             self.progress,
             self.found,
             self.device.seconds,
+            self.device.sources_by_hand,
+            self.device.monitors_by_hand,
         )
         self._start: Start | None = None
         self._diagnosed: DiagnosedFit | None = None
         self._fibres: dict[int, tuple[float, float]] = {}
+        self._resistances: NDArray[np.float64] | None = None
         self._launched_dbm: dict[int, float] = {}
         self._reference_nm = self.device.wavelength_nm
         self._reported_hz: dict[int, float] = {}
@@ -165,7 +172,8 @@ class Calibration:
             self._start, self._diagnosed = start, diagnosed
 
         first = first_fit(self._bootstrap, self._start, self._diagnosis, found, self._work)
-        start, diagnosed = self._measure_on(*first)
+        by_hand = self._bootstrap.by_hand
+        start, diagnosed = self._measure_on(*first) if by_hand is None else self._measured_by_hand(*first)
         diagnosed = self._diagnosis(start).stated(diagnosed)
         found(start, diagnosed)
         noise = start.survey.noise
@@ -177,11 +185,15 @@ class Calibration:
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
         if diagnosed.exchanged:  # with a wrong channel map no programmed state would be the intended one
             return
+        if by_hand is not None:
+            self._conclude_tour(by_hand, start, diagnosed)
+            return
         for number, source in enumerate(start.survey.sources, start=1):
             self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
             self.progress("sources", number, len(start.survey.sources))
+        self._resistances = measure_resistances(self.logbook, 0.5 * self._reach_ma())
         self._fibres = fibre_losses_db(
             self.logbook,
             self._model(start),
@@ -193,6 +205,29 @@ class Calibration:
             self._extend(start, diagnosed.fit)
         self._verify()
         self._measure_reference_again(start)
+
+    def _measured_by_hand(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
+        """Report the accuracy of a tour; further settings would need another tour."""
+        space, goal_rad = self._model(start).space, self.goal.sigma_rad
+        known = Knowledge.of(space, diagnosed.fit, goal_rad)
+        self.quality |= {"phase_sigma_rad": known.rms_rad(space), "phase_sigma_wanted_rad": goal_rad}
+        why = "fibres that are moved by hand visit each port once"
+        if diagnosed.certified and (missed := shortfall(space, known, diagnosed.fit, goal_rad, why)):
+            self.faults.append(missed)
+        return start, diagnosed
+
+    def _conclude_tour(self, taken: HandMeasurement, start: Start, diagnosed: DiagnosedFit) -> None:
+        """Find fibre losses and verify the record with settings that the tour has measured for this purpose."""
+        for source in start.survey.sources:
+            self._launched_dbm[source] = self.logbook.launched_dbm(source)
+        everything = self.logbook.observations()
+        numbers = np.array([reading.setting for reading in taken.fibres])
+        few = select_monitors(everything[numbers], start.survey.monitors, start.survey.dark_ma)
+        levels = [reading.level_dbm for reading in taken.fibres]
+        self._fibres = losses_from_levels_db(self._model(start), diagnosed.parameters, few, levels)
+        held_out = np.array(taken.held_out)
+        self._judge_verification(verify_readings(self.logbook, self.record(), everything[held_out]), held_out)
+        self._report_reference_changes(start)
 
     def _tune(self) -> None:
         """Tune all tunable sources to the reference wavelength.
@@ -300,6 +335,9 @@ class Calibration:
             self.progress(stage, min(next(rounds), MAX_ROUNDS), MAX_ROUNDS)
 
         whole = select_monitors(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
+        taken_s, by_hand = times_s(self.logbook.entries), self._bootstrap.by_hand
+        if by_hand is not None:  # its random settings are not the last ones
+            whole, taken_s = start.random, taken_s[by_hand.random]
         return FaultDiagnosis(
             model,
             prior,
@@ -309,9 +347,10 @@ class Calibration:
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
             replace(self._likelihood(start), field_error=0.0),
-            TimedReadings(whole, times_s(self.logbook.entries)),
+            TimedReadings(whole, taken_s),
             done,
             tried.append,
+            follows_drift=by_hand is None,
         )
 
     def _verify(self) -> None:
@@ -320,15 +359,7 @@ class Calibration:
         found = verify(
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
         )
-        self.quality |= found.figures()
-        for name, value in found.figures().items():
-            if name.endswith("_db"):
-                self.residual(name, value)
-        # Drift after the fit makes every prediction wrong and is reported as drift; the record itself may be right.
-        widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
-        if found.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(first):
-            self.faults.append(f"{NOT_CERTIFIED}{found.words()}")
-            self.quality["fit_certified"] = 0.0
+        self._judge_verification(found, np.arange(first, len(self.logbook)))
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
             there = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
@@ -336,25 +367,41 @@ class Calibration:
                 self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": there.rms_db}
                 self.quality["unseen_wavelength_excess_db"] = there.excess_db
 
-    def _is_verification_wrong(self, first: int) -> bool:
+    def _judge_verification(self, found: Verification, settings: NDArray[np.int64]) -> None:
+        """Store the figures of a verification; withdraw the certificate if its settings deviate too much."""
+        self.quality |= found.figures()
+        for name, value in found.figures().items():
+            if name.endswith("_db"):
+                self.residual(name, value)
+        # Drift after the fit makes every prediction wrong and is reported as drift; the record itself may be right.
+        widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
+        if found.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(settings):
+            self.faults.append(f"{NOT_CERTIFIED}{found.words()}")
+            self.quality["fit_certified"] = 0.0
+
+    def _is_verification_wrong(self, settings: NDArray[np.int64]) -> bool:
         """Return whether the readings of the verification deviate by more than the reported drift explains."""
         start, diagnosed = self._start, self._diagnosed
         if start is None or diagnosed is None or diagnosed.trajectories is None:
             return True
         model = self._model(start)
-        taken = select_monitors(self.logbook.observations(first), start.survey.monitors, start.survey.dark_ma)
+        taken = select_monitors(self.logbook.observations()[settings], start.survey.monitors, start.survey.dark_ma)
         lit = np.isin(taken.source, start.survey.sources)
-        taken, when_s = taken[lit], times_s(self.logbook.entries)[first:][lit]
+        taken, when_s = taken[lit], times_s(self.logbook.entries)[settings][lit]
         drift = measure_drift(model, diagnosed.parameters, taken, when_s, start.survey.noise, self._reach_ma())
         excess = excess_db(drift, model, diagnosed.parameters, taken, start.survey.noise)
         self.quality["held_out_excess_followed_db"] = excess
         return excess > TOLERANCE_DB
 
     def _measure_reference_again(self, start: Start) -> None:
-        """Measure the reference setting once more, and report changes since the start of the run."""
+        """Measure the reference setting once more, and report its changes."""
         for source in start.survey.sources:
             self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
+        self._report_reference_changes(start)
+
+    def _report_reference_changes(self, start: Start) -> None:
+        """Report changes of the reference setting during the run."""
         noise = start.survey.noise
         # Changes from drift or from failed monitors are reported separately.
         dead = {defect.number for defect in self._defects() if defect.kind in (DEAD_MONITOR, FAINT_MONITOR)}
@@ -402,7 +449,7 @@ class Calibration:
         unknown = dict.fromkeys(range(self.probe.mesh.n_pucs), NOT_REACHED)
         if start is not None and diagnosed is not None:
             warnings = collect_warnings(start, diagnosed, self._model(start), self._likelihood(start))
-            unknown = unknown_pucs(diagnosed, self._model(start).space)
+            unknown = unknown_pucs(diagnosed, self._model(start).space, self.left_out)
         return Origin(
             serial=device.serial,
             model=device.model,
@@ -419,6 +466,7 @@ class Calibration:
             output_loss_db=self._fibres,
             monitor_dark_ma=self._start.survey.dark_ma if self._start else {},
             monitor_floor_ma=self._start.survey.noise.floor_ma if self._start else None,
+            heater_resistances=self._resistances,
             heater_residual_sigma={heater: fit.residual_sigma for heater, fit in heaters.items()},
             faults=(*self.faults, *(defect.evidence for defect in defects), *warnings),
             conditions=self._present_conditions(),
@@ -437,6 +485,7 @@ class Calibration:
         found = start.defects
         if diagnosed is not None:
             found = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
+        found = tuple(each for each in found if each.element != "puc" or each.number not in self.left_out)
         if start.survey.is_dim:
             found = relabel_in_low_light(found, start.survey.contrast, MIN_CONTRAST, channels)
         return found

@@ -1,9 +1,10 @@
 """Check and renewal of a bench's record after some time (docs/calibration.md, 6).
 
-Three groups of settings are measured, in about two seconds of hardware time. The first group is the reference setting
-(all heaters off) with every source. The second is a few pure states: every PUC in bar or cross, as in routing. These
-two show whether the record still predicts readings within its errors. The third group, random settings, renews the
-record. The pure states are not used for the renewal, so they also check the renewed record.
+At most two settings per heater are measured, in about two seconds of hardware time. The first group is the reference
+setting (all heaters off) with every source. The second is a few pure states: every PUC in bar or cross, as in routing.
+These two show whether the record still predicts readings within its errors. The third group, random settings, shows
+what has changed, and mends that in the record. The pure states are not used for this, so they also check the renewed
+record. If the controller measures the resistance of the heaters, one more setting compares it with the record.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.drift import DriftModel, Health, Posterior, Renewal, check_health, prior_after_time, renew
+from calibration.diagnose.element_faults import LEFT_OUT
+from calibration.fit.ageing import LARGEST_CHANGE, Kind, MendedFit, find_changes
+from calibration.fit.drift import DriftModel, Health, Posterior, check_health, prior_after_time
 from calibration.measure.design import Designer, IncrementalSettings
+from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import Probe
 from calibration.model.gauge import gauge_fixed_difference, wrapped
@@ -33,11 +37,12 @@ from calibration.record.conversion import (
     parameters_from_record,
 )
 from calibration.run.blas_threads import on_one_blas_thread
+from calibration.run.conclusions import UNSEEN
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.programming.inverse import heater_currents_ma
 from lumion_hw.mesh.programming.prediction import LOOP_DIRECTIONS
-from lumion_hw.mesh.record.calibration_record import CalibrationRecord, Conditions
+from lumion_hw.mesh.record.calibration_record import HEATER_RESISTANCES, CalibrationRecord, Conditions
 
 Real = NDArray[np.float64]
 
@@ -76,7 +81,10 @@ class RecordPosterior:
                 "powers",
                 hint="Calibrate again.",
             )
-        unknown = [puc for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None]
+        left_out = (UNSEEN, LEFT_OUT)
+        unknown = [
+            puc for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None and one.note not in left_out
+        ]
         if unknown:
             raise CalibrationError(
                 f"this calibration record cannot be renewed, because it has no passive phases of PUCs {unknown}",
@@ -117,10 +125,13 @@ SECONDS = 2.0
 """Hardware time of the random settings. With 72 PUCs and eight sources, this allows 30 settings that change all heaters
 (phases to 3.6 mrad), or 100 that change 18 heaters each (1.8 mrad; 1.2 mrad if each is the best of eight
 candidates)."""
-WANTED_RAD = 1e-3
 _TRIES = 8
-# Settings per source before the source changes.
+# Most settings per source before the source changes.
 _STAY = 12
+SETTINGS_PER_HEATER = 2
+"""Most settings of a check per heater, all groups together."""
+# Random settings have half of their heaters on, because gains change the light of warm heaters only.
+_OFF_SHARE = 0.5
 # Groups that drift; settings are chosen for these.
 _DESIGNED = ("passive_phase_rad", "loops", "rho2", "source_db", "second_db", "monitor_db")
 _VERIFICATION = 8
@@ -164,7 +175,6 @@ class DriftRun:
         days: Time since the record was made, in days.
         seed: Seed of the settings.
         hardware_s: Maximum hardware time of the random settings.
-        wanted_rad: Standard error of phases at which the random settings stop.
         drift: Assumed drift.
         progress: Function called after every setting.
     """
@@ -174,7 +184,6 @@ class DriftRun:
     days: float
     seed: int = 0
     hardware_s: float = SECONDS
-    wanted_rad: float = WANTED_RAD
     drift: DriftModel = field(default_factory=DriftModel)
     progress: Progress = lambda stage, done, total: None
 
@@ -190,10 +199,18 @@ class DriftRun:
             )
         self._model = MeshModel(
             space.mesh, space.sources, space.monitors, self.record.heater_ohm, seconds=space.seconds,
-            channels=self.record.heater_channels,
+            channels=self.record.heater_channels, reference_hz=self.record.reference_hz, physics=space.physics,
         )  # fmt: skip
         self._rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xD21F]))
         self._held_out = 0
+        laws = [heater.law for entry in self.record.pucs for heater in (entry.upper, entry.lower)]
+        self._max_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
+        self._resistances: Real | None = None
+
+    @property
+    def max_settings(self) -> int:
+        """Largest number of settings of the check: two per heater, and the reference setting with every source."""
+        return max(SETTINGS_PER_HEATER * int((self._max_ma > 0.0).sum()), 2 * len(self._sources))
 
     @on_one_blas_thread
     def check(self) -> Health:
@@ -210,35 +227,63 @@ class DriftRun:
         return self._health(self.last, 0)
 
     @on_one_blas_thread
-    def renew(self) -> Renewal:
-        """Measure the random settings and renew the record; the heaters are off afterwards.
+    def renew(self) -> MendedFit:
+        """Measure the random settings, find what has changed and mend it; the heaters are off afterwards.
 
         Raises:
             LumionError: A device failed; heaters and light are off.
         """
+        change = self._resistance_change()
         plan = self._random_settings()
         first = len(self.logbook)
         self._measure("random settings", list(zip(plan.source.tolist(), plan.currents_ma, strict=True)))
         # The renewal uses the reference settings as well; the pure states are reserved for the check.
         reference = self.seen(0, min(len(self._sources), self._held_out))
         fitted = reference + self.seen(first, len(self.logbook))
-        return renew(self._model, self._likelihood(fitted), self.last, self.days, self.drift)
+        return find_changes(self._model, self._likelihood(fitted), self.last, self.days, self.drift, change)
+
+    def _resistance_change(self) -> Real | None:
+        """Measure the resistances at the currents of the record; return their relative change, shape ``(2E,)``.
+
+        NaN for heaters without a recorded value; ``None`` if the controller measures none, or the record has none.
+        """
+        known = self.record.arrays.get(HEATER_RESISTANCES)
+        if known is None or not len(known) or not self.probe.measures_resistances:
+            return None
+        heaters, at_ma, ohm = known[:, 0].astype(np.int64), known[:, 1], known[:, 2]
+        currents = np.zeros(len(self._max_ma))
+        currents[heaters] = at_ma
+        try:
+            self.logbook.light_only_port(self._sources[-1])
+            seen = measure_resistances(self.logbook, currents)
+        finally:
+            self.logbook.switch_everything_off()
+        if seen is None:
+            return None
+        self._resistances = seen
+        now = np.full(len(currents), np.nan)
+        now[seen[:, 0].astype(np.int64)] = seen[:, 2]
+        before = np.full(len(currents), np.nan)
+        before[heaters] = ohm
+        change: Real = now / before - 1.0
+        return change
 
     def _random_settings(self) -> Observations:
-        laws = [heater.law for entry in self.record.pucs for heater in (entry.upper, entry.lower)]
-        max_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
-        walk = IncrementalSettings(max_ma, self._sources, self._model.space.monitors, settings_per_source=_STAY)
+        """Return the settings with the most information about drift, without readings."""
+        left = self.max_settings - len(self.logbook)
+        stay = max(1, min(_STAY, left // len(self._sources)))
+        walk = IncrementalSettings(
+            self._max_ma, self._sources, self._model.space.monitors, settings_per_source=stay, off_share=_OFF_SHARE
+        )
         prior = prior_after_time(self._model.space, self.last, self.drift, self.days)
         free = self._model.space.mask(_DESIGNED) & self.last.free
         designer = Designer(self._model, self.last.parameters, self._noise(), prior, free)
-        return designer.choose(walk, self.hardware_s, self.wanted_rad, self._rng, _TRIES).plan
+        return designer.choose(walk, self.hardware_s, 0.0, self._rng, _TRIES, max_settings=left).plan
 
-    def judge(self, renewal: Renewal) -> Health:
+    def judge(self, renewal: MendedFit) -> Health:
         """Compare the measured pure states with a renewed calibration, which did not use them."""
-        fit = renewal.fit
-        return self._health(
-            RecordPosterior(fit.parameters, fit.vector, fit.free, renewal.covariance), len(self._sources)
-        )
+        mended = RecordPosterior(renewal.parameters, renewal.vector, self.last.free, renewal.covariance)
+        return self._health(mended, len(self._sources))
 
     def seen(self, first: int, last: int) -> Observations:
         """Return the measured settings, with readings only of those monitors that the record contains."""
@@ -246,9 +291,9 @@ class DriftRun:
         dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
         return select_monitors(self.logbook.observations(first, last), ports, dark_ma)
 
-    def change(self, renewal: Renewal) -> RecordChange:
+    def change(self, renewal: MendedFit) -> RecordChange:
         """Return the changes of the mesh since the record was made."""
-        before, after = self.last.parameters, renewal.fit.parameters
+        before, after = self.last.parameters, renewal.parameters
         mesh = self.probe.mesh
         passive = wrapped(after.passive_phase_rad - before.passive_phase_rad)
         loops = gauge_fixed_difference(mesh, after.joint_phase_rad - before.joint_phase_rad)
@@ -267,7 +312,7 @@ class DriftRun:
         )
 
     def result(
-        self, renewal: Renewal, faults: tuple[str, ...] = (), conditions: Conditions | None = None
+        self, renewal: MendedFit, faults: tuple[str, ...] = (), conditions: Conditions | None = None
     ) -> CalibrationRecord:
         """Return the renewed record, which refers to the old one.
 
@@ -277,15 +322,19 @@ class DriftRun:
         from lumion_hw import __version__
 
         record, effort = self.record, self.logbook.effort
+        moved: dict[Kind, set[int]] = {kind: set() for kind in LARGEST_CHANGE}
+        for change in renewal.moved:
+            moved[change.kind].add(change.number)
         origin = origin_from_record(record)
         now = replace(
             origin,
-            launched_dbm={**origin.launched_dbm} | {port: self.probe.launched_dbm(port) for port in self._sources},
+            launched_dbm={**origin.launched_dbm} | {port: self.probe.launched_dbm(port) for port in moved["source"]},
             conditions=record.conditions if conditions is None else conditions,
             faults=(*record.faults, *faults),
+            heater_resistances=self._resistances if moved["resistance"] else origin.heater_resistances,
             quality=record.quality
             | {
-                "fit_chi2_per_dof": renewal.fit.chi2_per_dof,
+                "fit_chi2_per_dof": renewal.chi2_per_dof,
                 "fit_certified": float(renewal.holds and not faults),
                 "settings": float(effort.settings),
                 "source_changes": float(effort.source_changes),
@@ -295,15 +344,15 @@ class DriftRun:
             provenance=record.provenance
             | {"software": f"lumion-hw {__version__}", "seed": str(self.seed), "renewed_from": record.record_id},
         )
-        child = build_record(self._model.space, renewal.fit.parameters, now, renewal.covariance)
-        return as_child_record(record, child)
+        child = build_record(self._model.space, renewal.parameters, now, renewal.covariance)
+        return as_child_record(record, _with_unchanged_entries(record, child, moved))
 
     def _pure_states(self) -> list[tuple[int, Real]]:
         """Return a few settings with every PUC in bar or cross, as used by routing, for the sources in turn."""
         blocked = {puc for puc, _ in self.record.unusable_states()}
         settings: list[tuple[int, Real]] = []
         for draw in range(_VERIFICATION * _DRAWS):
-            if len(settings) == _VERIFICATION:
+            if len(settings) == min(_VERIFICATION, self.max_settings // 6):
                 break
             bar = self._rng.random(self.probe.mesh.n_pucs) < 0.5
             states: dict[int, State] = {p: ("bar" if bar[p] else "cross") for p in range(len(bar)) if p not in blocked}
@@ -335,6 +384,23 @@ class DriftRun:
 
     def _likelihood(self, observations: Observations) -> Likelihood:
         return Likelihood(observations, self._noise(), drift=_WITHIN_RUN)
+
+
+def _with_unchanged_entries(
+    record: CalibrationRecord, child: CalibrationRecord, moved: Mapping[Kind, set[int]]
+) -> CalibrationRecord:
+    """Return a renewed record in which everything that has not moved is as in the old record, to the last digit."""
+    heaters = moved["gain"] | moved["resistance"] | moved["heater"]
+    changed = moved["offset"] | {heater // 2 for heater in heaters}
+    ports = moved["source"] | moved["monitor"]
+    return replace(
+        child,
+        pucs=tuple(child.pucs[puc] if puc in changed else old for puc, old in enumerate(record.pucs)),
+        ports=tuple(child.port(old.port) if old.port in ports else old for old in record.ports),
+        joints=child.joints if moved["loop"] else record.joints,
+        arrays=child.arrays if any(moved.values()) else record.arrays,
+        covariance=child.covariance if any(moved.values()) else record.covariance,
+    )
 
 
 def _rms(values: Real) -> float:

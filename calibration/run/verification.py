@@ -230,6 +230,26 @@ def verify(
     return _judged(probe, record, plan, taken.reading_ma, detuning_hz)
 
 
+def verify_readings(probe: Probe, record: CalibrationRecord, taken: Observations) -> Verification:
+    """Compare readings of random settings that no fit used with the prediction of a record.
+
+    Args:
+        probe: Access to the mesh.
+        record: The record to verify.
+        taken: The settings and readings of all monitors.
+    """
+    record = _with_levels(record, probe)
+    lit = [entry.port for entry in record.ports if entry.source_dbm is not None]
+    taken = taken[np.isin(taken.source, lit)]
+    if not len(taken):
+        return Verification(())
+    plan = [
+        _VerificationStep("random", int(source), currents, None if taken.late is None else taken.late[index])
+        for index, (source, currents) in enumerate(zip(taken.source, taken.currents_ma, strict=True))
+    ]
+    return _judged(probe, record, plan, taken.reading_ma, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
     """One setting of the verification; after measurement it includes the slow heat left by earlier settings."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LIST_FAULTS, BusyError, CalibrationError, ConfigError, NotSupportedError, VerifyError
-from lumion_hw.interfaces import Generation, MeshController, SweepPlan
+from lumion_hw.interfaces import Generation, MeasuresOutputs, MeshController, SweepPlan
 from lumion_hw.mesh.layout.cells import NO_CHANNEL
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import EMULATED_CHIP, CalibrationRecord
@@ -26,6 +26,11 @@ _DEFAULT_WAIT_TAUS = 10.0
 """Default wait, in measured time constants: after it no phase changes by more than 0.5 mrad."""
 _TAU_TOLERANCE = 0.1
 """Relative tolerance when a wait is checked, because measured time constants have an error of a few percent."""
+
+
+_MIN_RESISTANCE_MA = 0.2
+"""Smallest current at which a resistance is measured: below it, offsets of the readings are larger than the heater's
+voltage."""
 
 
 @dataclass
@@ -237,6 +242,26 @@ class MeshAccess:
     def read_back_ma(self) -> NDArray[np.float64]:
         """Return the heater currents reported by the controller (set or measured), in mA, shape ``(2 n_pucs,)``."""
         return self._heater_currents(self.controller.read_back())
+
+    @property
+    def measures_resistances(self) -> bool:
+        """Whether the controller measures the resistance of the heaters."""
+        return isinstance(self.controller, MeasuresOutputs)
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        """Return the resistance of every heater at the present setting in ohms, shape ``(2 n_pucs,)``.
+
+        It is the measured voltage over the measured current; NaN for heaters that are off, and for all heaters if the
+        controller measures no voltages.
+        """
+        if not isinstance(self.controller, MeasuresOutputs):
+            return np.full(len(self.heater_channels), np.nan)
+        readings = self.controller.read_channels()
+        current_ma = self._heater_currents(readings.current_ma)
+        is_on = current_ma > _MIN_RESISTANCE_MA
+        voltage_v = self._heater_currents(readings.voltage_v)
+        resistance: NDArray[np.float64] = np.where(is_on, 1e3 * voltage_v / np.where(is_on, current_ma, 1.0), np.nan)
+        return resistance
 
     def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
         """Verify that the controller drives the given currents, so that :meth:`confirmed_currents_ma` accepts them.

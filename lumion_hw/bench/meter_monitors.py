@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ class MeterMonitors:
     Attributes:
         ports: Port of each monitor, in the order of the outputs.
         responsivity_a_per_w: Nominal photocurrent per optical power on the chip, in A/W.
+        moved_to: Port at which the fibre of a meter that is moved by hand is now; ``None`` if it is unknown.
     """
 
     def __init__(
@@ -43,10 +45,13 @@ class MeterMonitors:
         self._add_losses = add_losses
         self._meters = {str(out.meter): meters.get(str(out.meter)) for out in self._outputs}
         self.ports = tuple(out.port for out in self._outputs)
+        self.moved_to: int | None = None
         self.responsivity_a_per_w = _RESPONSIVITY_A_PER_W * 10.0 ** (-access_loss_db / 10.0)
 
     def photocurrent_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
         """Read every meter ``n_avg`` times; return mean photocurrents in mA, shape ``(n_outputs,)``, 0 if too dark.
+
+        Ports without a meter, because its fibre is moved by hand and is now elsewhere, have NaN.
 
         Raises:
             OutOfRangeError: A meter is overloaded, or a device in its fibre blocks the light.
@@ -67,7 +72,12 @@ class MeterMonitors:
                     "this power meter is a monitor of the mesh, but was not opened", device=name, hint=hint
                 )
             readings |= {(name, reading.channel): reading for reading in meter.read_all()}
-        return [_power_w(readings[out.meter, out.meter_channel], str(out.meter)) for out in self._outputs]
+        return [
+            math.nan
+            if out.by_hand and out.port != self.moved_to
+            else _power_w(readings[out.meter, out.meter_channel], str(out.meter))
+            for out in self._outputs
+        ]
 
 
 def _facet_ma_per_w(out: OutputPath) -> float:

@@ -127,6 +127,7 @@ class EmulatedBench:
             self.rng("world noise"),
             self.slow_drift,
             self.rng("photodiode offsets"),
+            self.rng("pluggings"),
         )
         self.warm = warm
         self._trigger_inputs: dict[str, list[Callable[[NDArray[np.float64]], None]]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -251,6 +251,26 @@ class LightWatcher(Protocol):
 
     def close(self) -> None:
         """Stop watching for light; idempotent."""
+
+
+class OutputReadings(Protocol):
+    """Voltages and currents at the outputs of a controller."""
+
+    @property
+    def voltage_v(self) -> NDArray[np.float64]:
+        """Voltage of each channel in V, shape ``(n_heaters,)``."""
+
+    @property
+    def current_ma(self) -> NDArray[np.float64]:
+        """Current of each channel in mA, shape ``(n_heaters,)``."""
+
+
+@runtime_checkable
+class MeasuresOutputs(Protocol):
+    """A mesh controller that measures voltage and current of its outputs, and so the resistance of its heaters."""
+
+    def read_channels(self) -> OutputReadings:
+        """Return voltage and current of all channels, as measured."""
 
 
 class MeshController(Protocol):

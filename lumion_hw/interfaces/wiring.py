@@ -68,6 +68,7 @@ class InputPath:
         inline_losses_db: Loss of each device in ``through`` at its present setting, in dB; for an amplifier,
             ``gain_db`` minus its measured gain. Part of ``loss_db``. Empty until the devices have been read: see
             :func:`lumion_hw.bench.fibre_devices.wiring_with_device_losses`.
+        by_hand: Whether somebody moves the fibre of the laser by hand between its input paths.
     """
 
     transponder: str | None
@@ -82,6 +83,7 @@ class InputPath:
     noise_figure_db: float = 5.0
     through: tuple[InlineDevice, ...] = ()
     inline_losses_db: tuple[float, ...] = ()
+    by_hand: bool = False
 
     @property
     def source(self) -> str:
@@ -109,6 +111,7 @@ class OutputPath:
         through: Devices that the light passes before the splitter, the one next to the mesh first.
         inline_losses_db: Loss of each device in ``through``, as in :class:`InputPath`.
         taps: Further branches of the splitter, besides that of ``meter``.
+        by_hand: Whether somebody moves the fibre of ``meter`` by hand between its output paths.
     """
 
     port: int
@@ -121,6 +124,7 @@ class OutputPath:
     through: tuple[InlineDevice, ...] = ()
     taps: tuple[MeterTap, ...] = ()
     inline_losses_db: tuple[float, ...] = ()
+    by_hand: bool = False
 
     @property
     def receiver_fraction(self) -> float:

@@ -119,6 +119,11 @@ class SimulatedBench:
         )
         return exact
 
+    measures_resistances = False
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        return np.full(2 * self.mesh.n_pucs, np.nan)
+
     def fibre_dbm(self) -> dict[int, float]:
         return {}
 

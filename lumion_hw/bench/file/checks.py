@@ -123,7 +123,7 @@ class Uses:
 
 @dataclass
 class PartedUses:
-    """Register of resources that several fibres may share if an optical switch connects one of them at a time.
+    """Register of resources that several fibres may share if a switch or a hand connects one of them at a time.
 
     Attributes:
         users: For each resource, the fibres that use it and the path in the file where each does so.
@@ -132,10 +132,10 @@ class PartedUses:
     users: dict[object, list[tuple[Path, Mapping[Any, Any]]]] = field(default_factory=dict)
 
     def claim(self, resource: object, path: Path, fibre: Mapping[Any, Any], label: str) -> Iterator[Check]:
-        """Yield a problem if another fibre already uses the resource and no switch selects between the two fibres."""
+        """Yield a problem if another fibre already uses the resource and nothing selects between the two fibres."""
         users = self.users.setdefault(resource, [])
         for earlier, other in users:
-            if not _are_switched(fibre, other):
+            if not (_are_switched(fibre, other) or (_is_by_hand(fibre) and _is_by_hand(other))):
                 message = f"expected {label} to be used once, but it is also used by {path_text(earlier)}"
                 yield Check(path, message, earlier)
                 break
@@ -149,6 +149,11 @@ def _are_switched(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> bool:
         for fibre in (first, second)
     ]
     return any(a[0] == b[0] and (a[1] == b[1]) != (a[2] == b[2]) for a in switches[0] for b in switches[1])
+
+
+def _is_by_hand(fibre: Mapping[Any, Any]) -> bool:
+    """Return whether a fibre of the wiring, or its meter, is moved by hand."""
+    return fibre.get("by_hand") is True or mapping(fibre.get("tap")).get("by_hand") is True
 
 
 def _inline_devices(fibre: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
@@ -337,7 +342,7 @@ def _ports(bench: BenchData) -> Iterator[Check]:
         if 0 <= port < mesh.n_ports and port not in mesh.fibre_ports:
             ports = _ranges(mesh.fibre_ports)
             yield Check(path, f"expected a port with a fibre ({ports}), found port {port}, which has none")
-        yield from uses.claim(port, path, fibre, f"port {port}")
+        yield from uses.claim(port, path, {"through": fibre.get("through")}, f"port {port}")
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -485,6 +490,52 @@ def _taps(bench: BenchData) -> Iterator[Check]:
             yield from _meter_channel(bench, uses, (*path, "channel"), end, fibre)
 
 
+def _by_hand(bench: BenchData) -> Iterator[Check]:
+    """Check the fibres that are moved by hand: all inputs of a laser or none, and nothing else in such a fibre."""
+    for base, fibre in bench.inputs:
+        if fibre.get("by_hand") is True:
+            yield from _alone_in_fibre(base, fibre, ("transponder", "polarization", "polarimeter", "through"))
+    for base, fibre in bench.outputs:
+        if _is_by_hand(fibre):
+            yield from _alone_in_fibre(base, fibre, ("transponder", "through", "taps"))
+    for fibres, name_of in ((bench.inputs, _laser_name), (bench.outputs, _meter_name)):
+        first: dict[object, tuple[bool, Path]] = {}
+        for base, fibre in fibres:
+            if (name := name_of(fibre)) is None:
+                continue
+            moved, earlier = first.setdefault(name[0], (_is_by_hand(fibre), base))
+            if moved != _is_by_hand(fibre):
+                where = base if moved else earlier
+                message = f"expected by_hand: true as at the other ports of {name[1]}, found none"
+                yield Check(where, message, earlier if moved else base)
+    moved_lasers = dict.fromkeys(str(f.get("laser")) for _, f in bench.inputs if f.get("by_hand") is True)
+    moved_meters = dict.fromkeys(name[1] for _, f in bench.outputs if _is_by_hand(f) and (name := _meter_name(f)))
+    for what, names, section in (("laser", moved_lasers, "inputs"), ("meter channel", moved_meters, "outputs")):
+        if len(names) > 1:
+            message = f"expected one {what} that is moved by hand, found {len(names)}: {', '.join(names)}"
+            yield Check(("wiring", section), message)
+
+
+def _alone_in_fibre(base: Path, fibre: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[Check]:
+    for key in keys:
+        if fibre.get(key):
+            message = f"expected no {key} in a fibre that is moved by hand (by_hand: true), found one"
+            yield Check((*base, key), message, on_key=True)
+
+
+def _laser_name(fibre: Mapping[Any, Any]) -> tuple[object, str] | None:
+    laser = fibre.get("laser")
+    return (laser, f"laser {laser!r}") if isinstance(laser, str) else None
+
+
+def _meter_name(fibre: Mapping[Any, Any]) -> tuple[object, str] | None:
+    tap = mapping(fibre.get("tap"))
+    meter, channel = tap.get("meter"), tap.get("channel")
+    if not isinstance(meter, str) or not is_index(channel):
+        return None
+    return (meter, channel), f"channel {channel} of {meter!r}"
+
+
 def _fractions(base: Path, ends: Sequence[Mapping[Any, Any]], has_receiver: bool) -> Iterator[Check]:
     fractions = [value for end in ends if isinstance(value := end.get("fraction", 1.0), int | float)]
     total = sum(fractions)
@@ -610,6 +661,7 @@ _CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (
     _fibres,
     _devices_in_fibres,
     _taps,
+    _by_hand,
     _servers,
     _fabric,
 )

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from lumion_hw.bench.file.checks import cross_check, path_text
 from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.emulation import EmulationModel
-from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, Whole
+from lumion_hw.bench.file.fields import Flag, Name, Number, StrictModel, Version, Whole
 from lumion_hw.bench.file.known_kinds import KindRegistry, UnusableKindError, kind_named, kind_names
 from lumion_hw.bench.file.layout import default_heater_channels, layout_fields, topology_of
 from lumion_hw.errors import ConfigError
@@ -160,6 +160,7 @@ class InputModel(StrictModel):
         description="Output of a polarization splitter-rotator; give one input for each tributary.",
     )
     through: tuple[LightPartModel, ...] = Field((), description=_THROUGH)
+    by_hand: Flag = Field(False, description="Whether the laser's fibre is moved by hand between its inputs.")
 
 
 class TapModel(StrictModel):
@@ -173,6 +174,7 @@ class TapModel(StrictModel):
         le=1.0,
         description="Fraction of the power for the meter; below 1 if a module gets the rest.",
     )
+    by_hand: Flag = Field(False, description="Whether the meter's fibre is moved by hand between the outputs.")
 
 
 class FurtherTapModel(StrictModel):
@@ -384,6 +386,7 @@ class BenchModel(StrictModel):
                     polarimeter_tap=path.polarimeter_tap,
                     laser=path.laser,
                     through=tuple(part.to_part() for part in path.through),
+                    by_hand=path.by_hand,
                 )
                 for path in self.wiring.inputs
             ),
@@ -398,6 +401,7 @@ class BenchModel(StrictModel):
                     tributary=path.tributary,
                     through=tuple(part.to_part() for part in path.through),
                     taps=tuple(tap.to_tap() for tap in path.taps),
+                    by_hand=path.tap is not None and path.tap.by_hand,
                 )
                 for path in self.wiring.outputs
             ),

@@ -127,13 +127,19 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
     names = model.modules or tuple(f"Q8iv-{first + k:04X}" for k in range(1, -(-bench.n_channels // 8) + 1))
     modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (each.partition("-") for each in names)]
     loads = [OPEN] * sum(module.n_channels for module in modules)
-    if name == bench.spec.controller:
-        truth = bench.world.truth
-        for heater, channel in enumerate(bench.spec.heater_channels):
-            if channel == NO_CHANNEL:
-                continue
-            ohm, rise = float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater])
-            loads[channel] = HeaterLoad(ohm, rise)
+    truth = bench.world.truth
+
+    def heater_loads() -> dict[int, HeaterLoad]:
+        """Return the present load of every channel with a heater."""
+        wired = enumerate(bench.spec.heater_channels) if name == bench.spec.controller else ()
+        return {
+            channel: HeaterLoad(float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater]))
+            for heater, channel in wired
+            if channel != NO_CHANNEL
+        }
+
+    for channel, load in heater_loads().items():
+        loads[channel] = load
     chain = QontrolChain(
         name,
         bench.clock,
@@ -144,6 +150,12 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
         profile=ChainProfile(reply_mode=ReplyMode.USB1, baud=BAUD),
     )
     bench.world.before_reading.append(chain.advance)
+
+    def age(_: float) -> None:
+        for channel, load in heater_loads().items():
+            chain.age_load(channel, load)
+
+    bench.slow_drift.on_change.append(age)
     return chain
 
 

@@ -1,10 +1,13 @@
-"""``lumion-calibrate drift``: check whether a calibration record is still valid, and renew it quickly."""
+"""``lumion-calibrate drift``: check whether a calibration record is still valid, and mend what has changed."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
+import statistics
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +21,9 @@ from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 
 if TYPE_CHECKING:
-    from calibration.fit.drift import Health, Renewal
-    from calibration.run.renewal import DriftRun, RecordChange
+    from calibration.fit.ageing import Change, Kind, MendedFit
+    from calibration.fit.drift import Health
+    from calibration.run.renewal import DriftRun
     from lumion_hw.bench.bench import Bench
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
     from lumion_hw.mesh.record.validity import Policy
@@ -100,8 +104,10 @@ def drift(
 ) -> int:
     """Check whether RECORD is still valid for BENCH, and write a renewed record with RECORD as its parent.
 
-    RECORD itself is never changed. The exit code is 3 if RECORD is no longer valid (--check-only), or if the change is
-    too large for a renewal from a few settings; the error then lists the PUCs with the worst fit.
+    At most two settings per heater show whether passive phases, heater gains or resistances, loops or light have
+    changed. Only changed values differ in the renewed record. RECORD itself is never changed. The exit code is 3 if
+    RECORD is no longer valid (--check-only), or if the chip has changed too much for a check; the error then lists the
+    PUCs with the worst fit.
     """
     from calibration.measure.bench_probe import BenchProbe
     from calibration.measure.probe import tune_to_record
@@ -143,8 +149,9 @@ def drift(
         faults = () if failure is None else (failure.message,)
         write(run, run.result(renewal, faults, watch()), target)
     document |= {"renewed": str(target), "health_after": health_document(after)} | dataclasses.asdict(change)
-    document |= {"chi2_per_dof": renewal.fit.chi2_per_dof, "worst_pucs": list(renewal.worst_pucs)} | cost_document(run)
-    text = f"{health_text(health)}\n{change_text(change, after, run)}\nRecord: {target}"
+    document |= {"chi2_per_dof": renewal.chi2_per_dof, "worst_pucs": list(renewal.worst_pucs)} | cost_document(run)
+    document["changes"] = [dataclasses.asdict(change) for change in renewal.moved]
+    text = f"{health_text(health)}\n{changes_text(renewal.changes)}\n{result_text(after, run)}\nRecord: {target}"
     return conclude(document, text, failure, as_json)
 
 
@@ -181,14 +188,54 @@ def health_text(health: Health) -> str:
     )
 
 
-def change_text(change: RecordChange, after: Health, run: DriftRun) -> str:
-    """Return the drift of the calibrated parameters as text."""
+def changes_text(changes: Sequence[Change]) -> str:
+    """Return what has changed and what has not as text, one line for each kind of element."""
+    lines = []
+    for kind, (title, element, unit, factor) in _KINDS.items():
+        of_kind = [change for change in changes if change.kind == kind]
+        moved = sorted((change for change in of_kind if change.moved), key=lambda change: -abs(change.value))
+        if not of_kind:
+            continue
+        if not moved:
+            sigma = statistics.median(change.sigma for change in of_kind)
+            lines.append(f"{title}: unchanged (standard error {factor * sigma:.2g} {unit})")
+            continue
+        named = [
+            f"{element(change.number)} {factor * change.value:+.{digits(factor * change.sigma)}f} ± "
+            f"{factor * change.sigma:.2g} {unit}"
+            for change in moved[:_MAX_NAMED]
+        ]
+        more = f", and {len(moved) - len(named)} more" if len(moved) > len(named) else ""
+        lines.append(f"{title}: {len(moved)} of {len(of_kind)} changed: {', '.join(named)}{more}")
+    return "\n".join(lines)
+
+
+def digits(sigma: float) -> int:
+    """Return the number of decimal places at which a value with this standard error is printed."""
+    return max(0, 1 - math.floor(math.log10(sigma))) if 0.0 < sigma < 10.0 else 0
+
+
+def _heater(number: int) -> str:
+    return f"PUC {number // 2} {('upper', 'lower')[number % 2]} arm"
+
+
+_MAX_NAMED = 4
+_KINDS: Mapping[Kind, tuple[str, Callable[[int], str], str, float]] = {
+    "offset": ("Passive phases", "PUC {}".format, "mrad", 1e3),
+    "loop": ("Loop phases", "loop {}".format, "mrad", 1e3),
+    "gain": ("Heater gains (phase per power)", _heater, "%", 100.0),
+    "resistance": ("Heater resistances", _heater, "%", 100.0),
+    "heater": ("Heaters (gain or resistance; this controller measures no voltages)", _heater, "%", 100.0),
+    "source": ("Light into the mesh", "port {}".format, "dB", 1.0),
+    "monitor": ("Monitors", "port {}".format, "dB", 1.0),
+}
+"""Title, name of an element, unit, and factor from stored to printed values, by kind of change."""
+
+
+def result_text(after: Health, run: DriftRun) -> str:
+    """Return the check of the renewed record and the effort as text."""
     effort = run.logbook.effort
     return (
-        f"Passive phases changed by {1e3 * change.passive_rms_rad:.1f} mrad rms, most at PUC {change.worst_puc} "
-        f"({1e3 * change.passive_worst_rad:+.1f} mrad); loops by {1e3 * change.loops_rms_rad:.1f} mrad rms; chip "
-        f"{1e3 * change.temperature_k:+.0f} mK; heaters {1e6 * change.resistance_rms:.0f} ppm rms; light "
-        f"{change.source_rms_db:.2f} dB rms\n"
         f"Renewed record: χ² {after.chi2_per_reading:.3g} per reading on settings not used in the renewal\n"
         f"{effort.settings} settings, {effort.hardware_s:.1f} s of hardware time"
     )
@@ -209,12 +256,13 @@ def _invalid_record_error(health: Health, path: Path) -> LumionError | None:
     )
 
 
-def _large_change_error(renewal: Renewal, after: Health, target: Path) -> CalibrationError | None:
+def _large_change_error(renewal: MendedFit, after: Health, target: Path) -> CalibrationError | None:
+    """Return an error if the mesh has changed too much for a renewal, otherwise ``None``."""
     if renewal.holds and after.holds:
         return None
     pucs = ", ".join(map(str, renewal.worst_pucs))
     return CalibrationError(
-        f"the change is too large for a renewal (χ² {renewal.fit.chi2_per_dof:.3g} per degree of freedom, "
+        f"the chip has changed too much for a check (χ² {renewal.chi2_per_dof:.3g} per degree of freedom, "
         f"{after.chi2_per_reading:.3g} on settings not used in the renewal); a part may have failed. The worst fit is "
         f"at readings that depend on PUCs {pucs}",
         hint=f"Do not use {target}; it is marked as faulty. Check the heaters of these PUCs, and calibrate again.",

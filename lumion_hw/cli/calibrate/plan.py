@@ -79,6 +79,7 @@ def _document(bench_file: str, result: DryRun, target_rad: float) -> dict[str, A
         "stages": [stage.__dict__ for stage in result.stages],
         "settings": result.settings,
         "source_changes": result.source_changes,
+        "pluggings": result.pluggings,
         "hardware_s": result.hardware_s,
         "peak_heater_mw": result.peak_mw,
         "limit_heater_mw": result.limit_mw,
@@ -90,6 +91,7 @@ def _document(bench_file: str, result: DryRun, target_rad: float) -> dict[str, A
         "predicted_sigma": result.sigma_rad,
         "rank": bound.rank,
         "free_parameters": bound.n_free,
+        "left_out": list(result.left_out),
         "unseen": list(bound.unseen()),
         "set_by_prior": by_prior,
     }
@@ -112,6 +114,8 @@ def _text(document: dict[str, Any]) -> str:
         f"sources: {document['sources']}",
         f"monitors: {document['monitors']}",
         "the hardware time does not include the time for switching between sources",
+        *([f"pluggings by hand: {document['pluggings']}"] if document["pluggings"] else []),
+        *document["left_out"],
         "",
         f"target: {1e3 * document['wanted_sigma_rad']:.3g} mrad",
         f"predicted standard errors, rms: passive phases {1e3 * sigma['passive_phase_rad']:.2g} mrad, "

@@ -102,6 +102,11 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
         (_INPUT, Argument("shift_hz", "jump", -1e13, 1e13, "Hz")),
     ),
     ScriptedFault(
+        "plug",
+        "somebody plugs a fibre that is moved by hand into a port, whether or not a calibration asks for this port",
+        (Argument("device", "laser or meter", accepts=(lambda name: isinstance(name, str), "a device name")), _PORT),
+    ),
+    ScriptedFault(
         "turn_polarization",
         "the fibre of a module is moved: its polarization rotates, by default to the orthogonal state",
         (
@@ -301,6 +306,11 @@ class BenchFaults:
         for path, chain in zip(self._world.wiring.inputs, self._world.chains, strict=True):
             if path.port == port:
                 chain.frequency_hz += shift_hz
+
+    def plug(self, device: str, port: int) -> None:
+        """Plug the fibre of a laser or meter, which is moved by hand, into a port; it leaves its former port."""
+        self._checked("plug", device=device, port=port)
+        self._world.plug(device, port)
 
     def _from_now(self, trajectory: Trajectory) -> Trajectory:
         begin_s = self._schedule.now_s()

@@ -119,8 +119,14 @@ class PhysicsParameters:
     resistance_drift_per_root_day: float = _key(  # assumed
         0.0, "Relative random walk of each heater's resistance; 1e-4 to 1e-3 is usual.", high=0.1
     )
+    gain_drift_per_root_day: float = _key(  # assumed
+        0.0, "Relative random walk of each heater's phase per power.", high=0.1
+    )
     phase_drift_rad_per_root_day: float = _key(  # assumed
         0.0, "Random walk of each passive phase, of PUCs and joints.", high=10.0
+    )
+    plugging_sigma_db: float = _key(  # fibre-array and lensed-fibre couplings repeat to some tenths of a dB (assumed)
+        0.5, "Standard deviation of the coupling of a fibre that is plugged in by hand, dB.", high=10.0
     )
     tm_rejection_db: float = _key(  # extinction of TM in splitter-rotators (AIP Advances 10, 125214)
         25.0, "Extra loss of TM light at each mesh port, dB.", high=80.0

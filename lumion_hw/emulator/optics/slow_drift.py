@@ -24,7 +24,7 @@ _MIN_CHANGE_K = 1e-3
 _TEMPERATURE_TIME_S = 3_600.0
 """Correlation time of the remaining temperature error, which follows the room temperature (assumed)."""
 _AGEING_TIME_S = 30.0 * DAY_S
-"""Correlation time of the drifts of resistances and waveguide phases, which are bounded (assumed)."""
+"""Correlation time of heaters and waveguide phases: their drift is bounded (assumed)."""
 
 
 class _OrnsteinUhlenbeck:
@@ -78,7 +78,7 @@ class SlowDrift:
     ) -> None:
         self._truth, self._now_s = truth, now_s
         self._fresh_ohm, self._fresh_rad = truth.heater_ohm.copy(), truth.passive_phase.copy()
-        self._fresh_joints_rad = truth.joint_phase.copy()
+        self._fresh_joints_rad, self._fresh_p_pi_mw = truth.joint_phase.copy(), truth.p_pi_mw.copy()
         # For short times, a random walk of this size per root day equals the process with this spread.
         sigma_per_root_day = math.sqrt(0.5 * _AGEING_TIME_S / DAY_S)
         sizes = len(truth.heater_ohm), len(truth.passive_phase), len(truth.joint_phase)
@@ -92,8 +92,16 @@ class SlowDrift:
         self._joints = _OrnsteinUhlenbeck(
             sizes[2], sigma_per_root_day * physics.phase_drift_rad_per_root_day, _AGEING_TIME_S, rng
         )
+        self._gain = _OrnsteinUhlenbeck(
+            sizes[0], sigma_per_root_day * physics.gain_drift_per_root_day, _AGEING_TIME_S, rng
+        )
         self._is_static = not any(
-            (physics.temperature_sigma_k, physics.resistance_drift_per_root_day, physics.phase_drift_rad_per_root_day)
+            (
+                physics.temperature_sigma_k,
+                physics.resistance_drift_per_root_day,
+                physics.gain_drift_per_root_day,
+                physics.phase_drift_rad_per_root_day,
+            )
         )
         self.temperature_k = 0.0
         self.held_k: Callable[[], float] | None = None
@@ -121,6 +129,7 @@ class SlowDrift:
         truth.heater_ohm = self._fresh_ohm * (1.0 + self._resistance.advance(elapsed_s))
         truth.passive_phase = self._fresh_rad + self._passive.advance(elapsed_s)
         truth.joint_phase = self._fresh_joints_rad + self._joints.advance(elapsed_s)
+        truth.p_pi_mw = self._fresh_p_pi_mw / (1.0 + self._gain.advance(elapsed_s))
         for listener in self.on_change:
             listener(self.temperature_k)
         return True

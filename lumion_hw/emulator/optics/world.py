@@ -25,6 +25,7 @@ from lumion_hw.emulator.optics.heat import Heat
 from lumion_hw.emulator.optics.inline_devices import AMPLIFIED_BAND_HZ, OSNR_BAND_HZ, Beam, InlineDevices
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.loops import Loops
+from lumion_hw.emulator.optics.moved_fibres import MovedFibres
 from lumion_hw.emulator.optics.physics_parameters import PhysicsParameters
 from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
@@ -90,6 +91,7 @@ class OpticalWorld:
         rng: Random numbers for monitor noise and fibre drift.
         slow_drift: Slow change of the mesh parameters; none by default.
         offsets_rng: Random numbers for the drift of the photodiode offsets.
+        pluggings_rng: Random numbers for the coupling of every plugging by hand.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class OpticalWorld:
         rng: np.random.Generator,
         slow_drift: SlowDrift | None = None,
         offsets_rng: np.random.Generator | None = None,
+        pluggings_rng: np.random.Generator | None = None,
     ) -> None:
         self.mesh = mesh
         self.wiring = wiring
@@ -125,6 +128,8 @@ class OpticalWorld:
         self._photodiodes = PhotodiodeArray(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
         self._inputs_by_source = _inputs_by_source(wiring)
         self._tapped_fibres = _tapped_fibres(wiring)
+        self._moved = MovedFibres(wiring, physics.plugging_sigma_db, pluggings_rng or np.random.default_rng(0))
+        self._emitted_w: dict[str, float] = {}
         self.inline_devices = InlineDevices()
         self._loops = Loops(wiring.loops)
         self._fibre_sources = {fibre.source: _FibreSource(0.0, reference_hz) for fibre in wiring.fibres}
@@ -161,10 +166,24 @@ class OpticalWorld:
         self._launch(source, power_w)
 
     def _launch(self, source: str, power_w: float) -> None:
+        self._emitted_w[source] = power_w
         for index in self._inputs_by_source.get(source, ()):
-            self._launched_w[index] = power_w
+            self._launched_w[index] = power_w if self._moved.is_plugged(self.wiring.inputs[index]) else 0.0
         if source in self._fibre_sources:
             self._fibre_sources[source].power_w = power_w
+
+    def plug(self, device: str, port: int) -> None:
+        """Plug the fibre of a laser or meter, which is moved by hand, into a port; it leaves its former port.
+
+        Every plugging has another coupling.
+
+        Raises:
+            ConfigError: The bench file has no fibre of this device that is moved by hand to this port.
+        """
+        self.about_to_change()
+        self._moved.plug(device, port)
+        if device in self._emitted_w:
+            self._launch(device, self._emitted_w[device])
 
     def set_source(self, laser: str, power_w: float, wavelength_nm: float) -> None:
         """Set the power and wavelength that a tunable laser launches."""
@@ -487,7 +506,11 @@ class OpticalWorld:
 
     def _tapped_beams(self, instrument: str, channel: int) -> list[Beam]:
         taps = self._tapped_fibres.get((instrument, channel), ())
-        return [self._beam_before_splitter(path).times(fraction) for path, fraction in taps]
+        return [
+            self._beam_before_splitter(path).times(fraction * 10.0 ** (self._moved.coupling_db(path) / 10.0))
+            for path, fraction in taps
+            if self._moved.is_plugged(path)
+        ]
 
     def spectrum(self, analyzer: str, channel: int = 1) -> tuple[list[SpectralLine], float]:
         """Return the light at a spectrum analyser: one line per source, and the amplifier noise in W/Hz."""
@@ -555,6 +578,7 @@ class OpticalWorld:
         """Return the TE power in the mesh per launched TE power, for one input."""
         path = self.wiring.inputs[index]
         loss_db = path.loss_db + self.truth.access_loss_db[path.port] - self._booster_db(path)
+        loss_db -= self._moved.coupling_db(path)
         return float(10.0 ** (-loss_db / 10.0))
 
     def _booster_db(self, path: InputPath) -> float:
@@ -573,6 +597,7 @@ class OpticalWorld:
         inputs_state = (
             (*self._coherent, *(chain.state() for chain in self.chains)),
             tuple(jones.tobytes() for jones in self._controller_jones),
+            self._moved.pluggings,
         )
         if chip_state != self._chip_state:
             self._fields.clear()

@@ -68,6 +68,8 @@ HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_fil
 CROSSTALK_PAIRS = "crosstalk_pairs"
 """Name of the array with crosstalk of single pairs of heater and waveguide, in addition to the function of distance
 (kernel): phase of E PUCs' arms and of J joints per heat of each heater, shape ``(2E + J, 2E)``, in rad/mW."""
+HEATER_RESISTANCES = "heater_resistances"
+"""Name of the array with measured resistances: rows of heater, current in mA and resistance in ohms."""
 EMULATED_CHIP = "emulated_chip"
 """Provenance key that holds the name of the emulated chip, if the record was made on one."""
 _STATES: tuple[State, State] = ("bar", "cross")
@@ -108,8 +110,9 @@ class CalibrationRecord:
         defects: Faults found, as data.
         raw: File with the raw readings.
         mesh_document: Mesh as written by :meth:`MeshTopology.to_dict`, for layouts without a label.
-        physics: Physical effects fitted in addition to the standard chip model; written only if there are any.
-        arrays: Large arrays by name, stored in the side file: ``covariance_factor``, ``crosstalk_pairs``.
+        physics: Effects fitted in addition to the standard chip model; written only if there are any.
+        arrays: Large arrays by name, stored in the side file: ``covariance_factor``, ``crosstalk_pairs``,
+            ``heater_resistances`` (rows of heater, current in mA and resistance in ohms).
     """
 
     device_serial: str

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
-from calibration.fit.drift import DriftModel, prior_after_time, renew
+from calibration.fit.ageing import find_changes
+from calibration.fit.drift import DriftModel, prior_after_time
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
+from calibration.model.parameters import MeshParameters
 from calibration.model.priors import default_prior
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.layout.hexagonal import HexMesh
@@ -45,9 +46,9 @@ def _fitted(small: SimulatedMesh, model: MeshModel) -> FitResult:
     return GlobalFit(model, _readings(small, 150), default_prior(model.space, start)).run(start)
 
 
-def _errors_mrad(small: SimulatedMesh, fit: FitResult) -> tuple[float, float]:
-    passive = wrapped(fit.parameters.passive_phase_rad - small.truth.passive_phase)
-    loops = loop_rms_rad(SMALL, fit.parameters.joint_phase_rad - small.truth.joint_phase)
+def _errors_mrad(small: SimulatedMesh, found: MeshParameters) -> tuple[float, float]:
+    passive = wrapped(found.passive_phase_rad - small.truth.passive_phase)
+    loops = loop_rms_rad(SMALL, found.joint_phase_rad - small.truth.joint_phase)
     return 1e3 * float(np.sqrt(np.mean(passive**2))), 1e3 * loops
 
 
@@ -63,11 +64,12 @@ def _drift(small: SimulatedMesh) -> None:
 def test_thirty_settings_renew_a_calibration(small: SimulatedMesh, model: MeshModel) -> None:
     last = _fitted(small, model)
     _drift(small)
-    before = _errors_mrad(small, last)
-    renewal = renew(model, _readings(small, 30), last, days=1.0)
-    groups, variance = model.space.groups, np.diag(renewal.fit.covariance())
-    assert renewal.holds
-    for error, off, name in zip(_errors_mrad(small, renewal.fit), before, ("passive_phase_rad", "loops"), strict=True):
+    before = _errors_mrad(small, last.parameters)
+    mended = find_changes(model, _readings(small, 30), last, days=1.0)
+    groups, variance = model.space.groups, np.diag(mended.covariance)
+    assert mended.holds
+    after = _errors_mrad(small, mended.parameters)
+    for error, off, name in zip(after, before, ("passive_phase_rad", "loops"), strict=True):
         assert off > 10
         assert error < 4
         assert error < 2e3 * np.sqrt(variance[groups[name]].mean())
@@ -82,27 +84,54 @@ def test_a_drift_of_another_kind_is_said_and_mostly_where() -> None:
         last = _fitted(small, model)
         _drift(small)
         small.truth.stuck_current_ma[10] = 0.0
-        renewal = renew(model, _readings(small, 30), last, days=1.0)
-        assert not renewal.holds
-        named += 5 in renewal.worst_pucs
+        mended = find_changes(model, _readings(small, 30), last, days=1.0)
+        heaters = [change.number for change in mended.moved if change.kind == "heater" and abs(change.value) > 0.1]
+        assert not mended.holds or heaters == [10]
+        named += 5 in mended.worst_pucs or heaters == [10]
     assert named >= 4
 
 
-def test_a_fit_that_gives_up_before_it_frees_all_leaves_the_rest_as_uncertain_as_it_was(
-    small: SimulatedMesh, model: MeshModel, monkeypatch: pytest.MonkeyPatch
+def test_one_phase_and_one_heater_that_changed_are_found_and_nothing_else_is(
+    small: SimulatedMesh, model: MeshModel
 ) -> None:
     last = _fitted(small, model)
-    taken = _readings(small, 30)
-    nonsense = replace(taken.observations, reading_ma=np.roll(taken.observations.reading_ma, 1, axis=0))
-    monkeypatch.setattr("calibration.fit.drift.GlobalFit", partial(GlobalFit, give_up=lambda _: True))
-    renewal = renew(model, replace(taken, observations=nonsense), last, days=1.0)
-    assert not renewal.holds
-    held, known = last.free & ~renewal.fit.free, np.diag(renewal.covariance)
-    assert held.any()
-    widened = np.diag(last.covariance() + DriftModel().covariance(model.space, last.vector, 1.0))
-    assert (known[held] > 0.0).all()
-    assert (known[held] <= (1.0 + 1e-6) * widened[held]).all()
-    assert not known[~last.free].any()
+    small.truth.passive_phase = small.truth.passive_phase + 0.1 * (np.arange(SMALL.n_pucs) == 3)
+    small.truth.heater_ohm = small.truth.heater_ohm * (1.0 + 0.02 * (np.arange(2 * SMALL.n_pucs) == 9))
+    mended = find_changes(model, _readings(small, 40), last, days=1.0)
+    found = {(change.kind, change.number): change for change in mended.moved}
+    assert set(found) == {("offset", 3), ("heater", 9)}
+    offset, heater = found["offset", 3], found["heater", 9]
+    assert offset.value == pytest.approx(0.1, abs=4.0 * offset.sigma)
+    assert heater.value == pytest.approx(0.02, abs=1e-3)  # as a gain; 0.0206 for a resistance that rises with heat
+    # All others keep value and error, to the last bit.
+    passive = model.space.group("passive_phase_rad")
+    others = np.arange(passive.start, passive.stop) != passive.start + 3
+    np.testing.assert_array_equal(mended.vector[passive][others], last.vector[passive][others])
+    np.testing.assert_allclose(
+        np.diag(mended.covariance)[passive][others], np.diag(last.covariance())[passive][others], rtol=1e-9
+    )
+
+
+def test_where_nothing_changed_nothing_is_changed(small: SimulatedMesh, model: MeshModel) -> None:
+    last = _fitted(small, model)
+    mended = find_changes(model, _readings(small, 40), last, days=1.0)
+    assert mended.moved == ()
+    assert mended.holds
+    np.testing.assert_array_equal(mended.vector, last.vector)
+    np.testing.assert_array_equal(mended.covariance, last.covariance())
+
+
+def test_a_measured_resistance_separates_it_from_the_gain(small: SimulatedMesh, model: MeshModel) -> None:
+    """The heater law in light changes alike; the voltage tells which of the two it was."""
+    last = _fitted(small, model)
+    rise = 0.02 * (np.arange(2 * SMALL.n_pucs) == 9)
+    before_ohm, before_mw = small.truth.heater_ohm, small.truth.p_pi_mw
+    small.truth.heater_ohm = before_ohm * (1.0 + rise)
+    resistive = find_changes(model, _readings(small, 40), last, 1.0, resistance_change=rise)
+    small.truth.heater_ohm, small.truth.p_pi_mw = before_ohm, before_mw / (1.0 + rise)
+    thermal = find_changes(model, _readings(small, 40), last, 1.0, resistance_change=0.0 * rise)
+    assert [(change.kind, change.number) for change in resistive.moved] == [("resistance", 9)]
+    assert [(change.kind, change.number) for change in thermal.moved] == [("gain", 9)]
 
 
 def test_without_time_only_light_and_temperature_are_uncertain(small: SimulatedMesh, model: MeshModel) -> None:

@@ -115,6 +115,11 @@ class Meters(SimulatedBench):
         self.driven_ma = float(currents_ma[0])
         return super().measure(currents_ma)
 
+    measures_resistances = False
+
+    def heater_resistances_ohm(self) -> np.ndarray:
+        return np.full(2 * self.mesh.n_pucs, np.nan)
+
     def fibre_dbm(self) -> dict[int, float]:
         return {3: -self.driven_ma}
 

@@ -94,6 +94,11 @@ class SolverProbe:
             port: level_dbm + 10 * np.log10(max(power[port], 1e-30)) - loss for port, loss in self.output_db.items()
         }
 
+    measures_resistances = False
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        return np.full(2 * self.mesh.n_pucs, np.nan)
+
     def elapsed_s(self) -> float:
         return float(len(self.settings))
 

@@ -82,7 +82,7 @@ def test_after_a_day_a_record_no_longer_holds_and_is_renewed_in_two_seconds(
         child = run.result(renewal)
         before, _ = passive_errors(bench, record)
         error, normalised = passive_errors(bench, child)
-        assert loop_error_rad(bench, renewal.fit.parameters) < 2e-3
+        assert loop_error_rad(bench, renewal.parameters) < 2e-3
         warmed_k = bench.emulated.slow_drift.temperature_k
     assert renewal.holds
     assert run.judge(renewal).holds
@@ -293,7 +293,7 @@ def test_on_the_prototype_a_day_is_renewed_to_a_milliradian_and_the_standard_err
             renewal = run.renew()
             child = run.result(renewal)
             error, over_sigma = passive_errors(bench, child)
-            assert loop_error_rad(bench, renewal.fit.parameters) < 1.5e-3
+            assert loop_error_rad(bench, renewal.parameters) < 1.5e-3
         assert renewal.holds
         assert run.judge(renewal).holds
         assert math.sqrt(np.mean(error**2)) < 1.5e-3

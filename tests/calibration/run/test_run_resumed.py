@@ -75,6 +75,11 @@ class KeyedBench(SimulatedBench):
             self.driven = setting
         return np.array(rows)
 
+    measures_resistances = False
+
+    def heater_resistances_ohm(self) -> NDArray[np.float64]:
+        return np.full(2 * self.mesh.n_pucs, np.nan)
+
     def fibre_dbm(self) -> dict[int, float]:
         self._step()
         assert self.driven is not None

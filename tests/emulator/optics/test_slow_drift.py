@@ -43,6 +43,17 @@ def test_resistances_walk_by_their_spread_in_a_day_and_twice_that_in_four() -> N
         assert np.std(seen) == pytest.approx(spread, rel=0.1)
 
 
+def test_gains_walk_by_their_spread_and_resistances_stay() -> None:
+    seen = []
+    for seed in range(20):
+        drift, truth = drifting(VirtualClock(), seed, aged_s=DAY_S, gain_drift_per_root_day=1e-3)
+        fresh_mw = truth.p_pi_mw
+        assert drift.follow()
+        seen += (fresh_mw / truth.p_pi_mw - 1.0).tolist()
+        np.testing.assert_array_equal(truth.heater_ohm, 1000.0)
+    assert np.std(seen) == pytest.approx(1e-3, rel=0.12)
+
+
 def test_the_temperature_stays_about_its_set_point_and_turns_every_puc_by_six_tenths_per_kelvin() -> None:
     clock = VirtualClock()
     drift, truth = drifting(clock, temperature_sigma_k=0.1)

@@ -324,6 +324,15 @@ class QontrolChain(Switchable):
         module.settle_output(local, self._time)
         self._drive()
 
+    def age_load(self, channel: int, load: HeaterLoad) -> None:
+        """Change the load of a channel by ageing; a failed load stays failed until :meth:`repair_load`."""
+        if channel in self._working_loads:
+            self._working_loads[channel] = load
+            return
+        module, local = self._find_channel(channel)
+        module.channels[local].load = load
+        module.settle_output(local, self._time)
+
     @property
     def n_present(self) -> int:
         """Number of modules in the chain."""

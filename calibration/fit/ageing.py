@@ -1,0 +1,433 @@
+"""What has changed in a mesh since its record was made: offsets, gains, resistances or light levels.
+
+A few new readings are fitted with the covariance of the record as prior, widened by every possible change. The result
+is then explained by as few changes as possible: single elements, or all elements of one kind with a common spread. Each
+explanation must raise the evidence (the probability of the readings with all other changes integrated out) clearly,
+counting the number of alternatives. Everything else counts as unchanged and keeps its recorded value.
+
+Light alone shows only the product of gain (phase per power) and resistance, because heaters are driven by currents. A
+controller that measures voltages tells the two apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.drift import MAX_CHI2, DriftModel, Posterior
+from calibration.fit.global_fit import FitResult, GlobalFit
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.normal_equations import mean_squared_residual
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import Prior
+from calibration.model.space import LAW_TERMS, ParameterSpace
+
+Real = NDArray[np.float64]
+
+Kind = Literal["offset", "loop", "gain", "resistance", "heater", "source", "monitor"]
+"""Kind of a change: passive phase of a PUC, phase of a loop, phase per power of a heater (gain), its resistance, either
+of the two where only light is measured, power of a source, sensitivity of a monitor."""
+
+LARGEST_CHANGE: dict[Kind, float] = {
+    "offset": 0.5, "loop": 0.5, "gain": 0.1, "resistance": 0.1, "heater": 0.1, "source": 3.0, "monitor": 1.0
+}  # fmt: skip
+"""Largest usual change (one sigma): rad for phases, relative for heaters, dB for light (assumed)."""
+# Common spreads to try for all elements of a kind, as a share of the largest usual change.
+_SPREADS = np.geomspace(3e-3, 1.0, 8)
+_MIN_EVIDENCE = 4.0
+"""Smallest increase of the log evidence that counts as a change (assumed): odds of 50 to 1."""
+RESISTANCE_SIGMA = 5e-4
+"""Relative standard error of a change of resistance, by noise of voltage and current readings (Qontrol, assumed)."""
+_WORST = 5
+# Relative information below which a combination of parameters counts as unobservable.
+_ROUNDING = 1e-13
+_MAX_ROUNDS = 10
+# An element of a kind that drifts together has moved by itself if it is so many standard errors away.
+_CLEAR_SIGMA = 4.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """Change of one element since the record was made.
+
+    Attributes:
+        kind: Kind of the change.
+        number: Number of the PUC or heater (2·PUC + arm), the loop, or the port.
+        value: Best estimate of the change: rad for phases, relative for heaters, dB for light.
+        sigma: Standard error of the change, record included.
+        moved: Whether the element has changed; otherwise the record keeps its value.
+    """
+
+    kind: Kind
+    number: int
+    value: float
+    sigma: float
+    moved: bool
+
+
+@dataclass(frozen=True, eq=False)
+class MendedFit:
+    """Result of a check: all changes, and the mended parameters.
+
+    Attributes:
+        changes: Changes of all elements.
+        parameters: Parameters of the mesh; those of unchanged elements are the recorded ones.
+        vector: The parameters as a vector.
+        covariance: Shape ``(size, size)``; covariance of all parameters; unchanged elements keep theirs.
+        chi2_per_dof: χ² per degree of freedom if everything may have changed.
+        holds: Whether the changes explain the readings.
+        worst_pucs: PUCs with the largest misfit, the worst first.
+    """
+
+    changes: tuple[Change, ...]
+    parameters: MeshParameters
+    vector: Real
+    covariance: Real
+    chi2_per_dof: float
+    holds: bool
+    worst_pucs: tuple[int, ...]
+
+    @property
+    def moved(self) -> tuple[Change, ...]:
+        """The elements that have changed."""
+        return tuple(change for change in self.changes if change.moved)
+
+
+@dataclass(frozen=True, eq=False)
+class PossibleChanges:
+    """Changes that a check looks for, as directions in parameter space.
+
+    Attributes:
+        kinds: Kind of every change.
+        numbers: Number of its element.
+        directions: Change of the parameters per unit of every change, shape ``(size, K)``.
+        doubts: Standard error of the directions, shape ``(size, K)``.
+        measured: Change that another instrument has measured, shape ``(K,)``; NaN without a measurement.
+    """
+
+    kinds: tuple[Kind, ...]
+    numbers: tuple[int, ...]
+    directions: Real
+    doubts: Real
+    measured: Real
+
+    @property
+    def widths(self) -> Real:
+        """Largest usual change of every element, shape ``(K,)``."""
+        return np.array([LARGEST_CHANGE[kind] for kind in self.kinds])
+
+    @property
+    def measured_information(self) -> Real:
+        """Information of other instruments about every change, shape ``(K,)``; 0 without a measurement."""
+        return np.where(np.isfinite(self.measured), RESISTANCE_SIGMA**-2, 0.0)
+
+    @classmethod
+    def of(
+        cls, space: ParameterSpace, vector: Real, free: NDArray[np.bool_], resistance_change: Real | None = None
+    ) -> PossibleChanges:
+        """Return all changes of a mesh that the record knows well enough.
+
+        Args:
+            space: Layout of the parameters.
+            vector: Parameters of the record, shape ``(size,)``.
+            free: Parameters with a standard error, shape ``(size,)``.
+            resistance_change: Measured relative change of every resistance, shape ``(2E,)``; NaN where unknown.
+        """
+        kinds: list[Kind] = []
+        numbers: list[int] = []
+        directions: list[Real] = []
+        doubts: list[Real] = []
+        measured: list[float] = []
+        certain = np.zeros(space.size)
+
+        def add(kind: Kind, number: int, direction: Real, value: float = np.nan, doubt: Real = certain) -> None:
+            kinds.append(kind)
+            numbers.append(number)
+            directions.append(direction)
+            doubts.append(doubt)
+            measured.append(value)
+
+        def single(kind: Kind, group: str, names: Sequence[int]) -> None:
+            place = space.group(group)
+            for index, name in zip(range(place.start, place.stop), names, strict=True):
+                if free[index]:
+                    add(kind, name, np.eye(1, space.size, index)[0])
+
+        single("offset", "passive_phase_rad", range(space.mesh.n_pucs))
+        single("loop", "loops", range(space.directions.shape[1]))
+        single("source", "source_db", space.sources)
+        single("source", "second_db", tuple(space.seconds.values()))
+        single("monitor", "monitor_db", space.monitors)
+        for heater in range(2 * space.mesh.n_pucs):
+            terms = [space.group(name).start + heater for name in LAW_TERMS]
+            if not free[terms[0]]:
+                continue
+            gain = np.zeros(space.size)
+            gain[terms] = vector[terms]
+            change = np.nan if resistance_change is None else float(resistance_change[heater])
+            # P = I²·R0·(1 + γ·P): a larger resistance counts twice in the second term of the law and so on.
+            if np.isnan(change):
+                doubt = gain * 0.0
+                doubt[terms] = vector[terms] * np.array([0.0, 0.5, 1.0])
+                add("heater", heater, gain + doubt, doubt=doubt)  # midway between gain and resistance
+                continue
+            ohmic = np.zeros(space.size)
+            ohmic[terms] = vector[terms] * np.array([1.0, 2.0, 3.0])
+            heat = space.group("heat_factor").start + heater
+            if free[heat]:
+                ohmic[heat] = vector[heat]
+            add("gain", heater, gain)
+            add("resistance", heater, ohmic, change)
+        return cls(tuple(kinds), tuple(numbers), np.array(directions).T, np.array(doubts).T, np.array(measured))
+
+
+def find_changes(
+    model: MeshModel,
+    likelihood: Likelihood,
+    last: Posterior,
+    days: float,
+    drift: DriftModel | None = None,
+    resistance_change: Real | None = None,
+) -> MendedFit:
+    """Find what has changed since the last fit, and mend only that.
+
+    Args:
+        model: Model of the mesh.
+        likelihood: The new readings.
+        last: The last fit, or a record.
+        days: Time since then.
+        drift: Assumed drift, which gives the spread of common changes first.
+        resistance_change: Measured relative change of every resistance, shape ``(2E,)``; NaN where unknown.
+    """
+    drift = drift or DriftModel()
+    free = last.free
+    possible = PossibleChanges.of(model.space, last.vector, free, resistance_change)
+    covariance = last.covariance()
+    wide = possible.directions * possible.widths
+    aged = covariance + wide @ wide.T + np.diag(np.diag(drift.covariance(model.space, last.vector, days)))
+    everything = GlobalFit(model, likelihood, _prior(last.vector, aged, free), free).run(last.parameters)
+    known = covariance[np.ix_(free, free)]
+    statistics = _Statistics.of(everything, last, known, aged[np.ix_(free, free)], possible)
+    variances = _Explanation(statistics, possible).search()
+    changes = statistics.changes(possible, variances)
+    values = np.array([change.value if change.moved else 0.0 for change in changes])
+    vector = last.vector + possible.directions @ values
+    parameters = last.parameters
+    if variances.any():
+        parameters = model.space.unpack(vector)
+        doubt = possible.doubts[free] * values
+        covariance[np.ix_(free, free)] = statistics.mended(possible, variances, known, free) + doubt @ doubt.T
+    misfit = mean_squared_residual(model, parameters, likelihood)
+    heaters = misfit[model.space.group("rho2")].reshape(-1, 2).max(axis=1)
+    by_puc = np.maximum(misfit[model.space.group("passive_phase_rad")], heaters)
+    return MendedFit(
+        changes,
+        parameters,
+        vector,
+        covariance,
+        everything.chi2_per_dof,
+        everything.certified and everything.chi2_per_dof < MAX_CHI2,
+        tuple(np.argsort(-by_puc)[:_WORST].tolist()),
+    )
+
+
+def _prior(mean: Real, covariance: Real, free: NDArray[np.bool_]) -> Prior:
+    """Return the prior of the free parameters with a given covariance, shape ``(size, size)``."""
+    block = covariance[np.ix_(free, free)]
+    spread = np.sqrt(np.diag(block))
+    precision = np.zeros_like(covariance)
+    # Scaled to a unit diagonal first: variances in Hz² and rad² in one matrix would cost all digits.
+    precision[np.ix_(free, free)] = np.linalg.inv(block / np.outer(spread, spread)) / np.outer(spread, spread)
+    return Prior(mean, np.full(len(mean), np.inf), precision)
+
+
+@dataclass(frozen=True, eq=False)
+class _Statistics:
+    """What the readings say about every change, with the errors of the record integrated out.
+
+    With F = R·Rᵀ the information of the readings and Σ the covariance of the record, M = (1/F + Σ)⁻¹ is R·W·Rᵀ with
+    W = (1 + Rᵀ·Σ·R)⁻¹, which keeps all digits.
+
+    Attributes:
+        information: Shape ``(K, K)``; Tᵀ·M·T for the directions T of the changes, and that of other instruments.
+        slope: Information times the best change, shape ``(K,)``.
+        root: Rᵀ, shape ``(n, P)``, for the P free parameters.
+        weight: W, shape ``(n, n)``.
+    """
+
+    information: Real
+    slope: Real
+    root: Real
+    weight: Real
+
+    @classmethod
+    def of(cls, fit: FitResult, last: Posterior, known: Real, aged: Real, possible: PossibleChanges) -> _Statistics:
+        """Return the statistics of a fit.
+
+        Args:
+            fit: Fit in which everything may change.
+            last: The record.
+            known: Covariance of the free parameters of the record, shape ``(P, P)``.
+            aged: The prior covariance of the fit, shape ``(P, P)``.
+            possible: All changes.
+        """
+        free = last.free
+        spread = np.sqrt(np.diag(aged))
+        fitted = fit.free[free]
+        readings = np.zeros((len(fitted), len(fitted)))
+        readings[np.ix_(fitted, fitted)] = fit.information
+        readings *= np.outer(spread, spread)
+        moved = (fit.vector - last.vector)[free] / spread
+        # At the optimum the slope of the readings balances that of the prior.
+        slope = np.linalg.solve(aged / np.outer(spread, spread), moved) + readings @ moved
+        squares, directions = np.linalg.eigh(readings)
+        kept = squares > squares.max(initial=0.0) * _ROUNDING
+        excess = max(fit.chi2_per_dof, 1.0)
+        root = (directions[:, kept] * np.sqrt(squares[kept] / excess)).T / spread
+        seen = directions[:, kept].T @ slope / np.sqrt(squares[kept] * excess)
+        weight = np.linalg.inv(np.eye(len(root)) + root @ known @ root.T)
+        by_change = root @ possible.directions[free]
+        information, about = by_change.T @ weight @ by_change, by_change.T @ (weight @ seen)
+        information += np.diag(possible.measured_information)
+        about += possible.measured_information * np.nan_to_num(possible.measured)
+        return cls(information, about, root, weight)
+
+    def mended(self, possible: PossibleChanges, variances: Real, known: Real, free: NDArray[np.bool_]) -> Real:
+        """Return the covariance of the free parameters after the changes with a variance were added to the record.
+
+        Unchanged parameters keep their block of the record's covariance ``known``, shape ``(P, P)``.
+        """
+        on = variances > 0.0
+        directions = possible.directions[np.ix_(free, on)]
+        estimate = directions @ np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
+        by_change = self.weight @ self.root @ directions
+        # Error = u - T·S·Tᵀ·M·(u + noise) for the error u of the record: a sum of squares, so never negative.
+        kept = np.eye(len(known)) - estimate @ (by_change.T @ self.root)
+        noise = by_change.T @ by_change + np.diag(possible.measured_information[on] + 1.0 / variances[on])
+        covariance: Real = kept @ known @ kept.T + estimate @ noise @ estimate.T
+        return covariance
+
+    def evidence(self, variances: Real) -> float:
+        """Return the log evidence of changes with the given prior variances, relative to no change."""
+        on = variances > 0.0
+        if not on.any():
+            return 0.0
+        root = np.sqrt(variances[on])
+        matrix = np.eye(int(on.sum())) + self.information[np.ix_(on, on)] * np.outer(root, root)
+        along = self.slope[on] * root
+        return 0.5 * float(along @ np.linalg.solve(matrix, along)) - 0.5 * float(np.linalg.slogdet(matrix)[1])
+
+    def gains(self, variances: Real, widths: Real) -> Real:
+        """Return the log evidence that each element, changing by its width, adds to the given changes."""
+        slope, information = self._conditional(variances)
+        seen = information * widths**2
+        gains: Real = 0.5 * slope**2 * widths**2 / (1.0 + seen) - 0.5 * np.log1p(np.maximum(seen, 0.0))
+        return gains
+
+    def _conditional(self, variances: Real) -> tuple[Real, Real]:
+        """Return slope and information of every element, with the given changes integrated out."""
+        on = variances > 0.0
+        across = self.information[:, on]
+        inner = np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
+        slope = self.slope - across @ (inner @ self.slope[on])
+        information = np.diag(self.information) - np.einsum("ij,jk,ik->i", across, inner, across)
+        return slope, np.maximum(information, 0.0)
+
+    def estimates(self, variances: Real) -> tuple[Real, Real]:
+        """Return best value and standard error of the changes with a variance, 0 for all others; each ``(K,)``."""
+        on = variances > 0.0
+        covariance = np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
+        value, sigma = np.zeros(len(variances)), np.zeros(len(variances))
+        value[on], sigma[on] = covariance @ self.slope[on], np.sqrt(np.diag(covariance))
+        return value, sigma
+
+    def changes(self, possible: PossibleChanges, variances: Real) -> tuple[Change, ...]:
+        """Return value and error of all changes, where only those with a variance have moved."""
+        on = variances > 0.0
+        value, sigma = self.estimates(variances)
+        # An element that has not moved is described by what it would be if it were the only further change.
+        slope, information = self._conditional(variances)
+        precision = information + possible.widths**-2.0
+        value[~on], sigma[~on] = (slope / precision)[~on], precision[~on] ** -0.5
+        rows = zip(possible.kinds, possible.numbers, value.tolist(), sigma.tolist(), on.tolist(), strict=True)
+        return tuple(Change(*row) for row in rows)
+
+
+class _Explanation:
+    """Search for the fewest changes that explain the readings.
+
+    Args:
+        statistics: What the readings say.
+        possible: All changes.
+
+    Attributes:
+        variances: Prior variance of every change, 0 for unchanged elements; shape ``(K,)``.
+    """
+
+    def __init__(self, statistics: _Statistics, possible: PossibleChanges) -> None:
+        self._statistics, self._widths = statistics, possible.widths
+        kinds = np.array(possible.kinds)
+        self._groups = [kinds == kind for kind in dict.fromkeys(possible.kinds)]
+        self._single_price = _MIN_EVIDENCE + float(np.log(len(kinds)))
+        self._group_price = _MIN_EVIDENCE + float(np.log(len(self._groups) * len(_SPREADS)))
+        self.variances = np.zeros(len(kinds))
+
+    def search(self) -> Real:
+        """Add changes while they raise the evidence, drop those that later ones made superfluous; return variances."""
+        for _ in range(_MAX_ROUNDS):
+            before = self.variances > 0.0
+            while self._add():
+                pass
+            self._split_groups()
+            self._drop()
+            if np.array_equal(before, self.variances > 0.0):
+                break
+        return self.variances
+
+    def _add(self) -> bool:
+        """Add the element or the kind of elements with the largest evidence; return whether there was one."""
+        gains = self._statistics.gains(self.variances, self._widths)
+        best = int(np.where(self.variances > 0.0, -np.inf, gains).argmax())
+        single = self.variances.copy()
+        single[best] = self._widths[best] ** 2
+        options = [(self._evidence(single) - self._single_price, single)]
+        for group in self._groups:
+            if not (self.variances[group] > 0.0).all():
+                for share in _SPREADS:
+                    together = np.where(group, (share * self._widths) ** 2, self.variances)
+                    options.append((self._evidence(together) - self._group_price, together))
+        value, chosen = max(options, key=lambda option: option[0])
+        if value <= self._evidence(self.variances):
+            return False
+        self.variances = chosen
+        return True
+
+    def _split_groups(self) -> None:
+        """Replace a kind that moves together by its clearly moved elements if these explain the readings as well."""
+        for group in self._groups:
+            if not (self.variances[group] > 0.0).all():
+                continue
+            value, sigma = self._statistics.estimates(self.variances)
+            clear = group & (np.abs(value) > _CLEAR_SIGMA * sigma)
+            apart = np.where(group, np.where(clear, self._widths**2, 0.0), self.variances)
+            price = self._single_price * int(clear.sum()) - self._group_price
+            if self._evidence(apart) - price > self._evidence(self.variances):
+                self.variances = apart
+
+    def _drop(self) -> None:
+        """Drop single elements that the readings no longer demand."""
+        for element in np.flatnonzero(self.variances > 0.0).tolist():
+            if any(group[element] and (self.variances[group] > 0.0).all() for group in self._groups):
+                continue
+            without = self.variances.copy()
+            without[element] = 0.0
+            if self._evidence(without) > self._evidence(self.variances) - self._single_price:
+                self.variances = without
+
+    def _evidence(self, variances: Real) -> float:
+        return self._statistics.evidence(variances)

@@ -1,0 +1,285 @@
+"""Tour of the fibres that are moved by hand: which ports they visit, in which order, and how a wrong port is found.
+
+A plugging takes an operator, so the tour plugs each fibre into each of its ports once, and everything that is wanted at
+a position is measured there. If laser and meter both move, the laser stays at one port while the meter visits all
+outputs; then the meter stays while the laser visits the other inputs. Each plugging therefore has its own power level
+in the fit: that of its source or of its monitor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.measure.operator import Fibre
+from calibration.model.device_under_test import PUC_LOSS_DB
+from calibration.model.mesh_model import MeshModel
+from calibration.model.nominal_heaters import NominalHeaters
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from lumion_hw.mesh.layout.topology import MeshTopology
+
+Real = NDArray[np.float64]
+
+# Chips with random phases that predict how strongly each heater changes the light between two ports.
+_CHIPS = 8
+_BACKGROUNDS = 4
+_MAX_HEATERS = 32
+# Relative response below which a heater is not seen at a port: crosstalk from a neighbour's heat, or noise.
+VISIBLE = 0.03
+_LEAST_RESPONSE = 0.02
+# Variance of the logarithm of a response beyond that of the predicted chips.
+_RESPONSE_VARIANCE = 0.15
+# Difference of two scores (squared deviations in standard errors) from which one port counts as more likely.
+_DECISIVE = 16.0
+# Mean reading, in units of its noise, from which a port counts as lit.
+_LIT_SIGMA = 10.0
+# Relative difference of two patterns of readings below which they belong to the same port.
+_SAME_PATTERN = 0.05
+
+
+@dataclass(frozen=True)
+class Visit:
+    """Stay of the moved fibres at their ports.
+
+    Attributes:
+        source: Port that gets the light.
+        meter: Port of the meter that is moved by hand; ``None`` if no meter is moved.
+        moves: Fibres to plug in before, with their ports.
+    """
+
+    source: int
+    meter: int | None
+    moves: tuple[tuple[Fibre, int], ...]
+
+
+@dataclass(frozen=True)
+class HandTour:
+    """Order of all visits.
+
+    Attributes:
+        visits: The visits.
+    """
+
+    visits: tuple[Visit, ...]
+
+    @property
+    def pluggings(self) -> int:
+        """Number of times that an operator plugs in a fibre."""
+        return sum(len(visit.moves) for visit in self.visits)
+
+
+class Responses:
+    """Settings that show at which ports the fibres are, and the responses of heaters expected at every pair of ports.
+
+    Args:
+        mesh: The mesh.
+        sources: Ports of the sources.
+        monitors: Ports of the monitors.
+        heaters: Expected heaters.
+        driven: Shape ``(2E,)``; heaters to drive.
+        max_ma: Shape ``(2E,)``; largest current of every heater.
+        rng: Random generator for chips and backgrounds.
+    """
+
+    def __init__(
+        self,
+        mesh: MeshTopology,
+        sources: tuple[int, ...],
+        monitors: tuple[int, ...],
+        heaters: NominalHeaters,
+        driven: NDArray[np.bool_],
+        max_ma: Real,
+        rng: np.random.Generator,
+    ) -> None:
+        self.sources, self.monitors = sources, monitors
+        self._mesh, self._heaters, self._max_ma = mesh, heaters, max_ma
+        every = np.flatnonzero(driven)
+        squares = max_ma**2 * rng.random((_BACKGROUNDS, len(max_ma)))
+        all_responses = self._predicted(self._settings_ma(squares, every), len(every), rng)
+        # Mean over chips of the relative response of every driven heater, shape (H, S, M).
+        self.strength = np.zeros((len(driven), len(sources), len(monitors)))
+        self.strength[every] = all_responses.mean(axis=0)
+        # Heaters whose visibility differs most from port to port tell the ports apart.
+        spread = np.log(np.maximum(self.strength[every], _LEAST_RESPONSE)).reshape(len(every), -1).std(axis=1)
+        chosen = np.sort(np.argsort(-spread, kind="stable")[:_MAX_HEATERS])
+        self._toggled = every[chosen]
+        self.currents_ma = self._settings_ma(squares, self._toggled)
+        logs = np.log(np.maximum(all_responses[:, chosen], _LEAST_RESPONSE))
+        self._mean, self._variance = logs.mean(axis=0), logs.var(axis=0) + _RESPONSE_VARIANCE
+
+    def _settings_ma(self, squares_ma2: Real, heaters: NDArray[np.int64]) -> Real:
+        """Return settings: every background, then the same with each of the heaters moved by about half a turn."""
+        half_ma2 = np.pi / float(np.mean(self._heaters.rho2_range))
+        settings = []
+        for square in squares_ma2:
+            settings.append(square)
+            for heater in heaters.tolist():
+                moved = square.copy()
+                up = square[heater] + half_ma2 <= self._max_ma[heater] ** 2
+                moved[heater] = square[heater] + half_ma2 if up else max(square[heater] - half_ma2, 0.0)
+                settings.append(moved)
+        currents_ma: Real = np.sqrt(np.array(settings))
+        return currents_ma
+
+    def _predicted(self, currents_ma: Real, count: int, rng: np.random.Generator) -> Real:
+        """Return the responses of heaters on chips with random phases, shape ``(C, H, S, M)``."""
+        mesh, heaters = self._mesh, self._heaters
+        model = MeshModel(mesh, self.sources, self.monitors, heaters.ohm)
+        n_sources = len(self.sources)
+        nothing = np.zeros((n_sources * len(currents_ma), len(self.monitors)))
+        settings = Observations(
+            np.tile(currents_ma, (n_sources, 1)), np.repeat(self.sources, len(currents_ma)), self.monitors, nothing,
+            nothing > 0.0,
+        )  # fmt: skip
+        laws = np.zeros((2 * mesh.n_pucs, 3))
+        laws[:, 0] = np.mean(heaters.rho2_range)
+        found = []
+        for _ in range(_CHIPS):
+            chip = MeshParameters(
+                passive_phase_rad=rng.uniform(0.0, 2.0 * np.pi, mesh.n_pucs),
+                heater_law=laws,
+                loss_db=PUC_LOSS_DB * mesh.loss_share,
+                coupler_common_rad=np.zeros(mesh.n_pucs),
+                coupler_difference_rad=np.zeros(mesh.n_pucs),
+                joint_phase_rad=rng.uniform(0.0, 2.0 * np.pi, len(mesh.joints)),
+                source_db=np.zeros(n_sources),
+                monitor_ma_per_mw=np.ones(len(self.monitors)),
+                crosstalk_rad_per_mw=heaters.kernel,
+            )
+            readings = model.predict(chip, settings).reshape(n_sources, len(currents_ma), len(self.monitors))
+            found.append(responses(np.moveaxis(readings, 0, 1), count))
+        return np.array(found)
+
+    def columns(self, visit: Visit, monitors_by_hand: Sequence[int]) -> list[int]:
+        """Return the positions of the monitors that are read during a visit."""
+        return [
+            column for column, port in enumerate(self.monitors) if port not in monitors_by_hand or port == visit.meter
+        ]
+
+    def shares(self, tour: HandTour, monitors_by_hand: Sequence[int]) -> Real:
+        """Return the share of the random settings for each visit: in proportion to the number of heaters it shows."""
+        seen = [
+            self.visible(
+                visit.source, [self.monitors[column] for column in self.columns(visit, monitors_by_hand)]
+            ).sum()
+            for visit in tour.visits
+        ]
+        shares: Real = (np.array(seen) + 1.0) / (sum(seen) + len(seen))
+        return shares
+
+    def visible(self, source: int, monitors: Sequence[int]) -> NDArray[np.bool_]:
+        """Return which heaters change the light of a source at one of the given monitors, shape ``(2E,)``."""
+        columns = [self.monitors.index(port) for port in monitors]
+        strongest = self.strength[:, self.sources.index(source)][:, columns].max(axis=1, initial=0.0)
+        seen: NDArray[np.bool_] = strongest > VISIBLE
+        return seen
+
+    def likely_port(
+        self, readings_ma: Real, visit: Visit, candidates: Sequence[tuple[Fibre, int]], floor_ma: float
+    ) -> tuple[Fibre, int] | None:
+        """Return the fibre that seems to be in a wrong port, and this port; ``None`` if the requests may be right.
+
+        Args:
+            readings_ma: Shape ``(n, M)``; readings at :attr:`currents_ma`, NaN at ports without a meter.
+            visit: Requested ports.
+            candidates: Fibres with other ports at which they may be.
+            floor_ma: Noise of a reading.
+        """
+        columns = np.flatnonzero(np.isfinite(readings_ma).all(axis=0))
+        columns = columns[readings_ma[:, columns].mean(axis=0) > _LIT_SIGMA * floor_ma]
+        found = np.log(np.maximum(responses(readings_ma[:, columns], len(self._toggled)), _LEAST_RESPONSE))
+
+        def score(source: int, meter: int | None) -> float:
+            there = columns if meter is None else [self.monitors.index(meter)]
+            mean, variance = (each[:, self.sources.index(source)][:, there] for each in (self._mean, self._variance))
+            return float(((found - mean) ** 2 / variance + np.log(variance)).sum())
+
+        scores = {
+            (fibre, port): score(*((port, visit.meter) if fibre == "laser" else (visit.source, port)))
+            for fibre, port in candidates
+        }
+        best = min(scores, key=scores.__getitem__, default=None)
+        if best is None or score(visit.source, visit.meter) - scores[best] < _DECISIVE:
+            return None
+        return best
+
+
+def responses(readings_ma: Real, count: int) -> Real:
+    """Return by how much each of ``count`` heaters changes readings of shape ``(n, ...)``, relative to their mean."""
+    blocks = readings_ma.reshape(_BACKGROUNDS, 1 + count, *readings_ma.shape[1:])
+    mean = np.maximum(blocks.mean(axis=(0, 1)), 1e-30)
+    change: Real = np.sqrt(np.mean((blocks[:, 1:] - blocks[:, :1]) ** 2, axis=0)) / mean
+    return change
+
+
+def is_same_pattern(one_ma: Real, other_ma: Real) -> bool:
+    """Return whether readings of the same settings, shape ``(n, M)``, are proportional within a few per cent."""
+    both = np.isfinite(one_ma).all(axis=0), np.isfinite(other_ma).all(axis=0)
+    # A moved meter has its readings in the column of its requested port.
+    one, other = one_ma[:, both[0]], other_ma[:, both[1]]
+    if one.shape != other.shape or not one.size or one.sum() <= 0.0 or other.sum() <= 0.0:
+        return False
+    one, other = one / one.mean(), other / other.mean()
+    swing = float(np.sqrt(np.mean((one - one.mean(axis=0)) ** 2)))
+    return float(np.sqrt(np.mean((one - other) ** 2))) < _SAME_PATTERN * swing
+
+
+def plan_tour(responses: Responses, sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]) -> HandTour:
+    """Return the order of visits with the fewest pluggings that shows as many heaters as possible.
+
+    Args:
+        responses: Expected responses of the heaters.
+        sources_by_hand: Ports of the laser that is moved.
+        monitors_by_hand: Ports of the meter that is moved.
+    """
+    sources, fixed = responses.sources, [port for port in responses.monitors if port not in monitors_by_hand]
+    n_seen = {
+        (source, meter): responses.visible(source, [*fixed, meter])
+        for source in sources
+        for meter in (monitors_by_hand or fixed[:1])
+    }
+    if not monitors_by_hand:
+        first = max(sources, key=lambda source: (n_seen[source, fixed[0]].sum(), -source))
+        return _with_moves([(source, None) for source in _from(first, sources)], sources_by_hand, monitors_by_hand)
+    if not sources_by_hand:
+        lit = [sources[:: (-1) ** number] for number in range(len(monitors_by_hand))]
+        order = [(source, meter) for meter, some in zip(monitors_by_hand, lit, strict=True) for source in some]
+        return _with_moves(order, sources_by_hand, monitors_by_hand)
+
+    def seen(corner: tuple[int, int]) -> tuple[int, int]:
+        row = [n_seen[corner[0], meter] for meter in monitors_by_hand]
+        column = [n_seen[source, corner[1]] for source in sources]
+        return int(np.any([*row, *column], axis=0).sum()), int(n_seen[corner].sum())
+
+    source, last = max(n_seen, key=seen)
+    others = [meter for meter in monitors_by_hand if meter != last]
+    first_meter = max(others, key=lambda meter: int(n_seen[source, meter].sum()), default=None)
+    meters = [*_from(first_meter, others), last] if first_meter is not None else [last]
+    order = [(source, meter) for meter in meters]
+    order += [(other, last) for other in _from(source, sources)[1:]]
+    return _with_moves(order, sources_by_hand, monitors_by_hand)
+
+
+def _from(first: int, ports: Sequence[int]) -> list[int]:
+    """Return ports in ascending order, beginning with a given one."""
+    return [first, *(port for port in sorted(ports) if port != first)]
+
+
+def _with_moves(
+    order: Sequence[tuple[int, int | None]], sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]
+) -> HandTour:
+    at: dict[Fibre, int] = {}
+    visits = []
+    for source, meter in order:
+        wanted: Mapping[Fibre, int | None] = {
+            "laser": source if source in sources_by_hand else None,
+            "meter": meter if meter in monitors_by_hand else None,
+        }
+        moves = tuple((fibre, port) for fibre, port in wanted.items() if port is not None and at.get(fibre) != port)
+        at.update(moves)
+        visits.append(Visit(source, meter, moves))
+    return HandTour(tuple(visits))

@@ -1,0 +1,282 @@
+"""All measurements of a calibration with fibres that are moved by hand, in one tour.
+
+At every visit, the first settings show whether the fibres are at the requested ports. Then come sweeps of heaters that
+are not known yet, random settings for the fit, a few settings that no fit uses, and the reference setting again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.measure.design import IncrementalSettings
+from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, FibreReadings
+from calibration.measure.hand_tour import HandTour, Responses, Visit, is_same_pattern, plan_tour
+from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit, HeaterSweep
+from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
+from calibration.measure.logbook import Logbook
+from calibration.measure.operator import Fibre
+from calibration.measure.port_survey import Survey, dark_level_ma, dark_noise_ma, scatter
+from calibration.model.ideal_mesh import MeanLight
+from calibration.model.nominal_heaters import NominalHeaters
+from calibration.model.observations import NoiseModel
+from calibration.run.verification import SETTINGS
+from lumion_hw.errors import CalibrationError
+
+Real = NDArray[np.float64]
+
+READINGS_PER_PHASE = 50
+"""Readings per phase for a standard error below 1 mrad; no settings can be added later without another tour."""
+MIN_READINGS = 2400
+"""Smallest number of readings, for a standard error below 1 mrad on a small mesh."""
+_REACH_RAD = 2.2 * np.pi
+_OFF_SHARE = 0.5
+_LOOKS = 16
+_NOISE_BACKGROUNDS = 2
+_DARK_SIGMA = 10.0
+_MIN_RELATIVE = 1e-4
+MIN_RANDOM = 40
+"""Smallest number of random settings of a visit."""
+_MIN_HELD_OUT = 3
+_MAX_ATTEMPTS = 3
+# Sweeps of a heater at the first visit that shows it, and at every later one.
+_FIRST_VIEWS, _LATER_VIEWS = 4, 2
+
+
+@dataclass
+class HandMeasurement:
+    """Readings of a tour; numbers of settings refer to :meth:`calibration.measure.logbook.Logbook.observations`.
+
+    Attributes:
+        survey: Noise, sources and monitors.
+        sweeps: Settings of heater sweeps.
+        random: Random settings for the fit.
+        held_out: Settings for the verification.
+        fibres: Powers in the output fibres at some of the random settings.
+    """
+
+    survey: Survey
+    sweeps: list[int] = field(default_factory=list)
+    random: list[int] = field(default_factory=list)
+    held_out: list[int] = field(default_factory=list)
+    fibres: list[FibreReadings] = field(default_factory=list)
+
+
+class HandMeasurements:
+    """Measures along a tour; everything is a function of plan, seed and readings.
+
+    Args:
+        logbook: Access to the mesh.
+        light: Mean light of the mesh.
+        expected: Expected heaters.
+        driven: Shape ``(2E,)``; heaters to drive.
+        sources_by_hand: Ports of the laser that is moved by hand.
+        monitors_by_hand: Ports of the meter that is moved by hand.
+        sweeps: Settings of the heater sweeps.
+        rng: Random generator.
+        progress: Function called with stage, steps done and total.
+        found: Function called after every sweep with the heater and its law.
+    """
+
+    def __init__(
+        self,
+        logbook: Logbook,
+        light: MeanLight,
+        expected: NominalHeaters,
+        driven: NDArray[np.bool_],
+        sources_by_hand: Sequence[int],
+        monitors_by_hand: Sequence[int],
+        sweeps: HeaterSweepPlan,
+        rng: np.random.Generator,
+        progress: Callable[[str, int, int], None],
+        found: Callable[[int, HeaterFit], None],
+    ) -> None:
+        self._logbook, self._light, self._expected, self._driven = logbook, light, expected, driven
+        self._by_hand: dict[Fibre, Sequence[int]] = {"laser": sources_by_hand, "meter": monitors_by_hand}
+        self._plan, self._rng, self._progress, self._found = sweeps, rng, progress, found
+        probe = logbook.probe
+        # Before its sweep, a heater counts as the most efficient one, so that no current exceeds the planned phase.
+        nominal_ma = math.sqrt(_REACH_RAD / expected.rho2_range[1])
+        self._nominal_ma = np.where(driven, min(nominal_ma, probe.heater_max_ma), 0.0)
+        self.responses = Responses(
+            probe.mesh, tuple(sorted(probe.sources)), probe.monitors, expected, driven, self._nominal_ma, rng
+        )
+        self.tour: HandTour = plan_tour(self.responses, sources_by_hand, monitors_by_hand)
+        self._swept: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(driven).tolist()}
+        self._patterns: dict[tuple[int, int | None], Real] = {}
+
+    def run(self, heaters: dict[int, HeaterFit], settings: int) -> HandMeasurement:
+        """Measure at all visits; store heater laws in ``heaters``.
+
+        Args:
+            heaters: Receives the law of every heater.
+            settings: Number of random settings of the whole tour.
+
+        Raises:
+            CalibrationError: No light arrives, a fibre stays in a wrong port, or nobody is there to move a fibre.
+        """
+        visits, logbook = self.tour.visits, self._logbook
+        shares = self.responses.shares(self.tour, self._by_hand["meter"])
+        counts = np.maximum((settings * shares).astype(np.int64), MIN_RANDOM)
+        measured: HandMeasurement | None = None
+        for number, visit in enumerate(visits):
+            self._progress("visits", number, len(visits))
+            for fibre, port in visit.moves:
+                logbook.plug(fibre, port)
+            if measured is None:
+                measured = HandMeasurement(self._survey(visit))
+            noise = measured.survey.noise
+            measured.random += self._arrive(visit, noise.floor_ma)
+            logbook.launched_dbm(visit.source)
+            first = len(logbook)
+            self._sweep(visit, noise, heaters)
+            measured.sweeps += range(first, len(logbook))
+            self._measure_random(visit, measured, heaters, int(counts[number]), len(visits))
+            logbook.measure(np.zeros(len(self._driven)))  # the reference setting again
+        self._progress("visits", len(visits), len(visits))
+        if measured is None:
+            raise CalibrationError("no port gets light", hint="See 'wiring.inputs' in the bench file.")
+        return measured
+
+    def _seen(self, visit: Visit) -> NDArray[np.bool_]:
+        """Return which heaters change the light of a visit, shape ``(2E,)``."""
+        return self.responses.visible(visit.source, self._monitors_at(visit))
+
+    def _monitors_at(self, visit: Visit) -> list[int]:
+        """Return the ports that a meter reads during a visit."""
+        columns = self.responses.columns(visit, self._by_hand["meter"])
+        return [self.responses.monitors[column] for column in columns]
+
+    def _survey(self, visit: Visit) -> Survey:
+        """Measure the noise at the first visit; all sources and monitors count as working."""
+        logbook, probe = self._logbook, self._logbook.probe
+        columns = self.responses.columns(visit, self._by_hand["meter"])
+        off = np.zeros(len(self._driven))
+        logbook.light_only_port(None)
+        dark = np.array([logbook.measure(off) for _ in range(_LOOKS)])[:, columns]
+        floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
+        level_ma = float(np.median(dark_level_ma(dark, floor_ma)))
+        for attempt in range(_MAX_ATTEMPTS):
+            logbook.light_only_port(visit.source)
+            if np.nanmax(logbook.measure(off)[columns]) - level_ma > _DARK_SIGMA * floor_ma:
+                break
+            self._is_dark(visit, attempt)
+        relative: list[float] = []
+        squares = self._nominal_ma**2 * self._rng.random((1 + _NOISE_BACKGROUNDS, len(off)))
+        squares[0] = 0.0
+        for currents in np.sqrt(squares):
+            relative += scatter(np.array([logbook.measure(currents) for _ in range(_LOOKS)])[:, columns], floor_ma)
+        share = float(np.sqrt(np.mean(np.square(relative or [0.0]))))
+        # A meter that moves has one dark level for all ports.
+        dark_ma = dict.fromkeys(probe.monitors, level_ma) if level_ma else {}
+        noise = NoiseModel(max(share, _MIN_RELATIVE), floor_ma)
+        return Survey(noise, tuple(sorted(probe.sources)), probe.monitors, (), dark_ma)
+
+    def _arrive(self, visit: Visit, floor_ma: float) -> range:
+        """Measure the settings that show the ports of the fibres, until they are right; return their numbers.
+
+        Raises:
+            CalibrationError: The ports stay dark or wrong.
+        """
+        logbook, columns = self._logbook, self.responses.columns(visit, self._by_hand["meter"])
+        for attempt in range(_MAX_ATTEMPTS):
+            logbook.light_only_port(visit.source)
+            logbook.measure(np.zeros(len(self._driven)))  # the reference setting
+            first = len(logbook)
+            readings = logbook.measure_many(self.responses.currents_ma)
+            taken = range(first, len(logbook))
+            if np.nanmax(readings[:, columns]) <= _DARK_SIGMA * floor_ma:
+                self._is_dark(visit, attempt)
+                continue
+            wrong = self._wrong_port(visit, readings, floor_ma)
+            if wrong is None:
+                self._patterns[visit.source, visit.meter] = readings
+                return taken
+            fibre, port = wrong
+            asked = visit.source if fibre == "laser" else visit.meter
+            reason = f"The {fibre} seems to be in port {port}, not {asked}."
+            if attempt == _MAX_ATTEMPTS - 1:
+                break
+            logbook.plug(fibre, asked if asked is not None else port, reason)
+        raise CalibrationError(
+            f"{reason} It was requested {_MAX_ATTEMPTS} times",
+            hint="Check the port numbers of the bench file against the chip, then continue with --resume.",
+        )
+
+    def _wrong_port(self, visit: Visit, readings: Real, floor_ma: float) -> tuple[Fibre, int] | None:
+        """Return the fibre that seems to be in a wrong port, and this port; ``None`` if all seem right."""
+        others: list[tuple[Fibre, int]] = []
+        for fibre, asked in visit.moves:
+            stays = visit.meter if fibre == "laser" else visit.source
+            visited = set()
+            # A fibre that was forgotten shows exactly the pattern of its former port.
+            for (source, meter), before in self._patterns.items():
+                port, stayed = (source, meter) if fibre == "laser" else (meter, source)
+                if port is None or port == asked or stayed != stays:
+                    continue
+                if is_same_pattern(before, readings):
+                    return fibre, port
+                visited.add(port)
+            others += [(fibre, port) for port in self._by_hand[fibre] if port != asked and port not in visited]
+        return self.responses.likely_port(readings, visit, others, floor_ma)
+
+    def _is_dark(self, visit: Visit, attempt: int) -> None:
+        """Have the fibres of a visit plugged in again, because no light arrives.
+
+        Raises:
+            CalibrationError: They have been plugged in often enough, or nobody is there to move a fibre.
+        """
+        ports = ", ".join(map(str, self._monitors_at(visit)))
+        dark = f"Light from the laser at port {visit.source} does not reach the meter at port {ports}."
+        if attempt == _MAX_ATTEMPTS - 1:
+            raise CalibrationError(
+                dark.rstrip("."), hint="Check laser, meter, fibres and facets, then continue with --resume."
+            )
+        for fibre, port in visit.moves:
+            self._logbook.plug(fibre, port, dark)
+
+    def _sweep(self, visit: Visit, noise: NoiseModel, heaters: dict[int, HeaterFit]) -> None:
+        """Sweep the heaters that this visit shows and whose laws are not known well enough."""
+        limit, seen = self._plan.turn_sigma_rad, self._seen(visit)
+        pending = [
+            heater
+            for heater in self._swept
+            if seen[heater] and not heaters.get(heater, NOT_SWEPT).turn_sigma_rad < limit
+        ]
+        if not pending:
+            return
+        views = _LATER_VIEWS if any(self._swept[heater] for heater in pending) else _FIRST_VIEWS
+        sweeps = HeaterSweeps(
+            self._logbook, self._light, (visit.source,), noise, self._expected, self._plan, self._rng, self._driven,
+            earlier={heater: self._swept[heater] for heater in pending}, views=views,
+        )  # fmt: skip
+        sweeps.run(heaters, lambda done, total: self._progress("sweeps", done, total), self._found)
+
+    def _measure_random(
+        self, visit: Visit, measured: HandMeasurement, heaters: dict[int, HeaterFit], count: int, n_visits: int
+    ) -> None:
+        """Measure random settings for the fit, the powers in the fibres, and settings for the verification."""
+        logbook, probe = self._logbook, self._logbook.probe
+        max_ma = self._nominal_ma.copy()
+        for heater, fit in heaters.items():
+            if fit.law is not None:
+                max_ma[heater] = fit.law.current_ma(min(_REACH_RAD, fit.law.max_phase_rad))
+        walk = IncrementalSettings(max_ma, (visit.source,), probe.monitors, off_share=_OFF_SHARE)
+        currents = walk.random(count, self._rng).currents_ma
+        first = len(logbook)
+        logbook.light_only_port(visit.source)
+        logbook.measure_many(currents[:-SETTINGS_PER_SOURCE])
+        for setting in currents[-SETTINGS_PER_SOURCE:]:
+            number = len(logbook)
+            logbook.measure(setting)
+            measured.fibres.append(FibreReadings(number, logbook.fibre_dbm()))
+        measured.random += range(first, len(logbook))
+        held_out = max(-(-SETTINGS // n_visits), _MIN_HELD_OUT)
+        first = len(logbook)
+        logbook.measure_many(walk.random(held_out, self._rng).currents_ma)
+        measured.held_out += range(first, len(logbook))
+        self._progress("random settings", len(measured.random), len(measured.random))
