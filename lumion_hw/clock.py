@@ -352,7 +352,6 @@ class _ParallelRun(Generic[T]):
         self._ended_lock.acquire()
 
     def outcomes(self) -> list[Future[T]]:
-        """Run all jobs; return their completed futures, in the order of the jobs."""
         if self._caller_is_job:
             self._start()
             self._caller.waits_for_own_jobs = True
@@ -436,7 +435,6 @@ class _ThreadTicker:
             self._action()
 
     def cancel(self) -> None:
-        """End the thread after its current action."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)

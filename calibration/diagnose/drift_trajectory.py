@@ -264,7 +264,6 @@ def excess_db(
 
 
 def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
-    """Return phase and power of every setting, smoothed over neighbouring settings of the same source."""
     result = []
     for values, sigma, telling in (
         (drift.phase_rad, drift.phase_sigma_rad, _TELLING_RAD),
@@ -311,12 +310,11 @@ def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
 
 
 def _without_small_drift(trajectory: Real, most: float) -> Real:
-    """Return a drift curve, or zeros if the drift is too small to matter."""
     return trajectory if np.ptp(trajectory) > most else np.zeros(len(trajectory))
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Return time and phase of the frequency jump of a source whose phase alone has changed."""
+    """Return time and phase of a frequency jump, by source."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.measures_phase]
@@ -378,7 +376,6 @@ def _temperature(drift: Drift) -> Real:
 
 
 def _smooth(values: Real, taken_s: Real) -> Real:
-    """Return running medians of the values, without averaging over a long pause."""
     half = _WINDOW // 2
     smooth = np.empty(len(values))
     edges = [0, *(np.flatnonzero(np.diff(taken_s) > _APART_S) + 1).tolist(), len(values)]

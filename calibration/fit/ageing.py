@@ -263,14 +263,14 @@ class _Statistics:
 
     @classmethod
     def of(cls, fit: FitResult, last: Posterior, known: Real, aged: Real, possible: PossibleChanges) -> _Statistics:
-        """Return the statistics of a fit.
+        """Return the information of a fit about the possible changes.
 
         Args:
             fit: Fit in which everything may change.
             last: The record.
-            known: Covariance of the free parameters of the record, shape ``(P, P)``.
-            aged: The prior covariance of the fit, shape ``(P, P)``.
-            possible: All changes.
+            known: Covariance of the record, shape ``(P, P)``.
+            aged: Prior covariance of the fit, shape ``(P, P)``.
+            possible: All possible changes.
         """
         free = last.free
         spread = np.sqrt(np.diag(aged))
@@ -326,7 +326,6 @@ class _Statistics:
         return gains
 
     def _conditional(self, variances: Real) -> tuple[Real, Real]:
-        """Return slope and information of every element, with the given changes eliminated."""
         on = variances > 0.0
         across = self.information[:, on]
         inner = np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
@@ -335,7 +334,6 @@ class _Statistics:
         return slope, np.maximum(information, 0.0)
 
     def estimates(self, variances: Real) -> tuple[Real, Real]:
-        """Return value and standard error of the changes with a variance, 0 for all others; each ``(K,)``."""
         on = variances > 0.0
         covariance = np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
         value, sigma = np.zeros(len(variances)), np.zeros(len(variances))
@@ -343,7 +341,6 @@ class _Statistics:
         return value, sigma
 
     def changes(self, possible: PossibleChanges, variances: Real) -> tuple[Change, ...]:
-        """Return value and error of all changes. Only those with a variance count as moved."""
         on = variances > 0.0
         value, sigma = self.estimates(variances)
         # An element that has not moved is described by what it would be if it were the only further change.
@@ -374,7 +371,6 @@ class _Explanation:
         self.variances = np.zeros(len(kinds))
 
     def search(self) -> Real:
-        """Add and drop changes until the evidence is largest; return the variances."""
         for _ in range(_MAX_ROUNDS):
             before = self.variances > 0.0
             while self._add():
@@ -386,7 +382,6 @@ class _Explanation:
         return self.variances
 
     def _add(self) -> bool:
-        """Add the change with the largest evidence; return whether there was one."""
         gains = self._statistics.gains(self.variances, self._widths)
         best = int(np.where(self.variances > 0.0, -np.inf, gains).argmax())
         single = self.variances.copy()
@@ -416,7 +411,6 @@ class _Explanation:
                 self.variances = apart
 
     def _drop(self) -> None:
-        """Drop changes of single elements that are no longer needed."""
         for element in np.flatnonzero(self.variances > 0.0).tolist():
             if any(group[element] and (self.variances[group] > 0.0).all() for group in self._groups):
                 continue

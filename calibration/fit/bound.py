@@ -189,7 +189,6 @@ def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likeli
 
 
 def _remove_single_parameters(rows: Real) -> None:
-    """Remove parameters that are unobservable alone from all other combinations, in place."""
     for _ in range(len(rows) if rows.shape[1] > 1 else 0):
         size = np.sort(np.abs(rows), axis=1)
         single = size[:, -2] <= _NAMED_SHARE * size[:, -1]

@@ -127,7 +127,6 @@ def pair_directions(
 
 
 def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
-    """Return a likelihood with fewer settings, evenly spaced over the run."""
     settings, monitors = likelihood.target_ma.shape
     sizes = (size_of(ROWS[name], model.mesh, len(model.space.sources), monitors) for name in small)
     each = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
@@ -136,7 +135,6 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the errors of P parameters if the law of each heater is wrong by 100 % of its phase, ``(P, 2E)``."""
     errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
     for name in LAW_TERMS:
         place = space.groups[name]

@@ -54,7 +54,6 @@ def needed_rows(
 
 
 def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:
-    """Return the largest factor by which leaving an effect out increases the errors of a group."""
     plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
     grown = 1.0 + (row.excluded_effect**2).sum(axis=1) / np.maximum(plain, 1e-300)
     groups = [mine for name in _JUDGED if (mine := _of(space, name, numbers)).any()]

@@ -107,7 +107,6 @@ class Responses:
         self._mean, self._variance = logs.mean(axis=0), logs.var(axis=0) + _RESPONSE_VARIANCE
 
     def _settings_ma(self, squares_ma2: Real, heaters: NDArray[np.int64]) -> Real:
-        """Return settings: each random background, then the same with one heater changed by about half a turn."""
         half_ma2 = np.pi / float(np.mean(self._heaters.rho2_range))
         settings = []
         for square in squares_ma2:
@@ -121,7 +120,6 @@ class Responses:
         return currents_ma
 
     def _predicted(self, currents_ma: Real, count: int, rng: np.random.Generator) -> Real:
-        """Return the responses of heaters on chips with random phases, shape ``(C, H, S, M)``."""
         mesh, heaters = self._mesh, self._heaters
         model = MeshModel(mesh, self.sources, self.monitors, heaters.ohm)
         n_sources = len(self.sources)
@@ -260,7 +258,6 @@ def plan_tour(responses: Responses, sources_by_hand: Sequence[int], monitors_by_
 
 
 def _from(first: int, ports: Sequence[int]) -> list[int]:
-    """Return ports in ascending order, starting with a given one."""
     return [first, *(port for port in sorted(ports) if port != first)]
 
 

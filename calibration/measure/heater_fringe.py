@@ -217,7 +217,6 @@ def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _Num
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    """Return the sum of squared residuals for given ρ2, κ, D and E."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)
@@ -262,7 +261,6 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
 def _initial_guesses(
     traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
 ) -> list[Real]:
-    """Return start points: the best ρ2 on a grid, with the best D and E of every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2, bending = (
         grid.ravel()
@@ -334,7 +332,6 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
 
 
 def _turn_sigma(found: _Point) -> float:
-    """Return the standard error of the heater phase at one full turn."""
     rho2, bending = found.point[:2]
     square = 2.0 * np.pi / rho2
     slope = np.zeros(len(found.point))

@@ -96,7 +96,6 @@ class LogbookEntry:
 
 
 def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
-    """Raise ``ValueError`` if a stored answer has impossible values or shapes."""
     if not np.isfinite(currents_ma).all():
         raise ValueError("currents_ma holds NaN or infinity")
     if np.isinf(answer).any():
@@ -351,7 +350,6 @@ class Logbook:
         self.probe.assume_plugged(fibre, port)
 
     def _keep_fibres(self) -> None:
-        """Before the first new request of a resumed run, tell the probe where the fibres are."""
         if not self._fibres_known:
             for fibre, port in self._plugged.items():
                 self.probe.assume_plugged(fibre, port)
@@ -410,7 +408,6 @@ class Logbook:
         return resistances
 
     def _return_to_setting(self) -> None:
-        """Set the bench to the present setting if it has not been set in this run."""
         if self._applied is not None and not self._there:
             self._light_up()
             self.probe.measure(self._applied[1])
@@ -463,8 +460,6 @@ class Logbook:
     def _taken(
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the readings of a batch, stored or new; count and store them."""
-
         def ask() -> NDArray[np.float64]:
             self._light_up()
             self._began_s = self.elapsed_s()
@@ -490,7 +485,6 @@ class Logbook:
         ask: Callable[[], NDArray[np.float64]],
         asked_hz: float = 0.0,
     ) -> NDArray[np.float64]:
-        """Return the stored answer to a request, or ask the bench."""
         number = len(self.entries)
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
         if number < len(self._before):
@@ -544,7 +538,6 @@ class Logbook:
         )
 
     def _seconds(self, changed: int, *, moved: bool) -> float:
-        """Return the duration of one setting."""
         still = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
         return float(still) + moved * self.times.input_change_s
 
@@ -566,7 +559,6 @@ class Logbook:
         return taken[slice(first, last)]
 
     def _without_meter(self) -> NDArray[np.bool_]:
-        """Return for every batch which monitors had no meter, because it was elsewhere."""
         monitors = self.probe.monitors
         batches = [entry for entry in self.entries if entry.kind == "settings"]
         moved = {entry.source for entry in self.entries if entry.kind == "meter"}
@@ -586,7 +578,6 @@ class Logbook:
         return missing
 
     def _detunings_hz(self) -> list[float]:
-        """Return for every batch the frequency offset from the first tuned frequency of the source."""
         first_hz: dict[int, float] = {}
         now_hz: dict[int, float] = {}
         result = []

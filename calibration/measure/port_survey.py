@@ -312,7 +312,6 @@ def noise_of(entries: Sequence[LogbookEntry], step_ma: float) -> NoiseModel | No
 
 
 def _repeated(entries: Sequence[LogbookEntry]) -> list[list[LogbookEntry]]:
-    """Return the groups of consecutive entries with equal currents and source."""
     groups: list[list[LogbookEntry]] = []
     for entry in entries:
         if entry.kind == "settings" and len(entry.currents_ma) == 1:

@@ -184,7 +184,6 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice with shorter vectors."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

@@ -193,7 +193,6 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return the part of the derivatives in :meth:`linearise` due to light from one port."""
         # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
         towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
         return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
@@ -205,7 +204,6 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return derivatives of k fields in n settings by E upper arms and J joints, ``(n, k, E + J)``."""
         n, k, n_pucs = len(light), adjoint.shape[1], self.mesh.n_pucs
         # A balanced coupler sends (L - j·R)/√2 into the upper arm, from either end.
         arm, arm_back = light.reshape(n, n_pucs, 2, 2), adjoint.reshape(n, k, n_pucs, 2, 2)

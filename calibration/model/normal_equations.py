@@ -84,7 +84,6 @@ def _portion(
     wanted: NDArray[np.int64],
     discrepancy: float,
 ) -> NormalEquations:
-    """Return the normal equations for some settings and some parameters."""
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
     reading = np.empty(likelihood.target_ma.shape)
     drift_ma = np.zeros((*reading.shape, 2))
@@ -208,7 +207,6 @@ def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likeliho
 def _weighed(
     reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:
-    """Return the weighted residuals of some settings, and the weights of their derivatives."""
     residual = likelihood.residual(reading_ma, discrepancy, settings)
     root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
     return root * residual, root / likelihood.sigma_ma(discrepancy, settings)

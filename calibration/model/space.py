@@ -206,7 +206,6 @@ class ParameterSpace:
         raise IndexError(f"parameter {index} does not exist; there are {self.size}, numbered from 0")
 
     def _ports_of(self, name: str) -> tuple[int, ...]:
-        """Return the ports of a group; empty if its elements are not ports."""
         if name == "second_db":
             return tuple(self.seconds.values())
         if name.startswith("source"):

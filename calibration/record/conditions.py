@@ -108,7 +108,6 @@ class ConditionsWatch:
         )
 
     def _launched_dbm(self) -> float | None:
-        """Return the median launch power of the sources so far, before amplifiers and losses."""
         if self._probe is None:
             return None
         powers = []

@@ -177,7 +177,7 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
 
 
 def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> Iterator[Metric]:
-    """Yield the standard error of loop phases including the phase common to all PUCs, if the latter is large."""
+    """Yield the standard error of loop phases including the phase common to all PUCs, if it is much larger."""
     stated = record.joints.loop_sigma_rad if record.joints else None
     if stated is not None and loops_mrad is not None and 1e3 * stated > _COMMON_PHASE_THRESHOLD * loops_mrad:
         note = "laser frequency and temperature turn all loops together"

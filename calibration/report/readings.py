@@ -128,7 +128,6 @@ class Readings:
         return cls(record, load_raw(path, record.raw))
 
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
-        """Return mesh parameters with the phases of stuck PUCs, with the signs that fit best."""
         if not stuck_rad:
             return parameters
         part = self.taken[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
@@ -279,7 +278,6 @@ def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
 
 
 def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return the first setting of each segment between edges, and the one after its last."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

@@ -97,7 +97,6 @@ def lit_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
 
 
 def _dark_directions(record: CalibrationRecord) -> Real:
-    """Return the combinations of joint phases without light, shape ``(joints, n)``."""
     dark: Real = np.asarray(record.arrays[LOOP_DIRECTIONS], dtype=np.float64)[:, ~lit_loops(record)]
     return dark
 
@@ -122,7 +121,6 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
 
 
 def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
-    """Return the derivative of all arm phases by one parameter of the crosstalk, shape ``(heaters,)``."""
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)
     changed: dict[str, Any] = {name: value + step}

@@ -336,7 +336,6 @@ def _damaged(path: Path, number: int, offset: int) -> CalibrationError:
 
 
 def _has_answers(handle: int, path: Path) -> bool:
-    """Return whether a file contains answers of an interrupted run, or unknown content."""
     if os.fstat(handle).st_size == 0:
         return False
     try:

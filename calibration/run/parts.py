@@ -114,7 +114,6 @@ class LightPaths:
         return MeshPart(tuple(sorted(wanted)), tuple(sorted(sources)), tuple(sorted(monitors, key=self.monitors.index)))
 
     def _impossible(self, puc: int, wanted: frozenset[int]) -> ConfigError:
-        """Return the error that a PUC cannot be calibrated within a part."""
         ways = [self.lit([source], [monitor]) for source in self.sources for monitor in self.monitors]
         outside = sorted((sorted(lit - wanted) for lit in ways if puc in lit), key=len)
         if not outside:

@@ -250,7 +250,6 @@ class _Scanning:
             self._store_point(place, _BY_HOST, self._read(), self._moves.numbers(place))
 
     def _read(self) -> list[Value]:
-        """Read all columns of a scan point. If a device does not answer, try once more, then raise its error."""
         values = self._reader.read()
         if any(isinstance(failure, LinkError) for failure in self._reader.failures.values()):
             values = self._reader.read()
@@ -373,7 +372,6 @@ def _check_resumable(path: Path, stored: LogHeader, now: LogHeader) -> None:
 
 @contextlib.contextmanager
 def _with_resume_hint(journal: LogJournal) -> Iterator[None]:
-    """Add the number of saved points to an error."""
     try:
         yield
     except BaseException as error:

@@ -207,7 +207,6 @@ def _subclass_tree(cls: type[LumionError]) -> list[type[LumionError]]:
 
 
 def _encode_or_text(value: object) -> Any:
-    """Encode an attribute of an error, as text if its type cannot be sent."""
     try:
         return encode(value)
     except TypeError:

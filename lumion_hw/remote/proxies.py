@@ -73,7 +73,6 @@ class RemoteStream(RemoteDevice):
         return self
 
     def __next__(self) -> Any:
-        """Wait for the next reading and return it."""
         if self._is_closed:
             raise StopIteration
         is_over, reading = self.call("__next__")

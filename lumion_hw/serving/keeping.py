@@ -112,7 +112,6 @@ class BenchKeeper:
         self._open_journals(path)
 
     def _open_journals(self, path: AnyPath | None) -> None:
-        """Open the journal of circuits, and restore the connected circuits if there is a record."""
         if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
             return
         journal = CircuitJournal(self._directory, self._bench.model.name, self._bench.mesh.topology.sha256)

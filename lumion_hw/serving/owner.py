@@ -361,7 +361,6 @@ class BenchOwner:
                 self.bench.events.add("heaters not switched off", reason=str(error))
 
     def _check_not_needed(self, device: str, method: str) -> None:
-        """Raise an error if a call would disturb circuits or a job, or if serving has failed."""
         if self.failure is not None:
             raise self.failure
         self._keeper.check_free(device, method)
@@ -440,7 +439,6 @@ class BenchOwner:
 
     @contextlib.contextmanager
     def _change_device(self, device: str, method: str, caller: Caller) -> Iterator[None]:
-        """Log a call that may change a device, and read the settings of the device afterwards."""
         lease = self.lease.served()
         self._note_driven(device, lease.number)
         with self._log_change(f"{device}.{method}()", None, lease.owner or caller.name, lease.number):

@@ -250,7 +250,6 @@ class PvaServer:
         self._post_scalar(f"{LEASE}:owner", self._owner.lease.served().owner, AlarmSeverity.NONE, "", time.time())
 
     def _post_scalar(self, name: str, value: Any, severity: AlarmSeverity, alarm: str, time_s: float) -> None:
-        """Send a scalar if it has changed."""
         with self._guard:
             *content, last_s = self._last.get(name, (0.0,))
             if time_s >= last_s and content != [value, severity, alarm]:
@@ -328,7 +327,6 @@ class PvaServer:
         return self._structure({"result": json_text([str(fault) for fault in cleared])})
 
     def _structure(self, fields: Mapping[str, Any]) -> Any:
-        """Return a PV Access structure of texts and numbers."""
         codes = {str: "s", int: "l", float: "d"}
         spec = [(name, codes[type(value)]) for name, value in fields.items()]
         from p4p import Type, Value
@@ -411,7 +409,6 @@ def _index(point: Point) -> int:
 
 
 def _value_or_nan(point: Point) -> Any:
-    """Return the value to send for a point; if unknown, NaN, ``False`` or an empty array."""
     if point.value is not None:
         return point.value
     return {"flag": False, "array": np.zeros(0)}.get(point.kind, math.nan)

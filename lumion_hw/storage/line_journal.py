@@ -214,7 +214,6 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _entry(line: bytes, name: str) -> dict[str, Any] | None:
-    """Return the entry in a line, or ``None`` if the line is damaged."""
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         return None
