@@ -54,7 +54,6 @@ class Change:
     """Change of one element since the record was made.
 
     Attributes:
-        kind: Kind of the change.
         number: Number of the PUC or heater (2·PUC + arm), the loop, or the port.
         value: Best estimate of the change: rad for phases, relative for heaters, dB for light.
         sigma: Standard error of the change, record included.
@@ -73,8 +72,6 @@ class MendedFit:
     """Result of a check: changes, and corrected parameters.
 
     Attributes:
-        changes: Changes of all elements.
-        parameters: Parameters of the mesh.
         covariance: Shape ``(size, size)``; covariance of all parameters.
         chi2_per_dof: χ² per degree of freedom if everything may have changed.
         holds: Whether the changes explain the readings.
@@ -100,7 +97,6 @@ class PossibleChanges:
     """Possible changes, each as a change of the parameter vector.
 
     Attributes:
-        kinds: Kind of every change.
         numbers: Number of the changed element.
         directions: Change of the parameters per unit of every change, shape ``(size, K)``.
         doubts: Standard error of the directions, shape ``(size, K)``.
@@ -356,7 +352,6 @@ class _Explanation:
 
     Args:
         statistics: Information of the readings.
-        possible: All changes.
 
     Attributes:
         variances: Prior variance of every change, 0 for unchanged elements; shape ``(K,)``.

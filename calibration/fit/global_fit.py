@@ -89,7 +89,6 @@ class FitResult:
     """Result of a fit of P free parameters.
 
     Attributes:
-        parameters: The fitted parameters.
         vector: The fitted parameters as a vector.
         free: Shape ``(size,)``; which parameters were free.
         information: Shape ``(P, P)``; Fisher information of the readings.
@@ -184,9 +183,7 @@ class GlobalFit:
     """Fits a model to readings.
 
     Args:
-        model: Model of the mesh.
         likelihood: Readings with their noise.
-        prior: Prior knowledge.
         free: Names of the parameter groups to fit, or a mask of shape ``(size,)``; others keep their start values.
         done: Function called with every finished :class:`Round`.
         give_up: Called with the model discrepancy (relative field error) after every round; the fit ends if it returns

@@ -216,7 +216,6 @@ class SearchResult:
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light that remains unexplained.
         steps: Number of steps from the last start.
-        starts: Number of starts.
         agreed: Whether two starts ended in the same minimum.
         work: Number of evaluated readings.
     """
@@ -237,12 +236,10 @@ class PhaseSearch:
     """Searches for the phases of E PUCs and J waveguide joints that explain the readings of N settings.
 
     Args:
-        model: Model of the amplitudes.
         observations: Readings of random settings.
         source_number: Shape ``(N,)``; index of the active source.
         arm_rad: Shape ``(N, 2E)``; phases of the arms caused by heat.
         joint_rad: Shape ``(N, J)``; phases of waveguide joints caused by heat.
-        noise: Noise of a reading.
         plan: Parameters of the search.
         rng: Random generator.
     """

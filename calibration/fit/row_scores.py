@@ -45,7 +45,6 @@ class RowScore:
     """Predicted gain of adding one physical effect to a fit of P parameters.
 
     Attributes:
-        name: Name of the effect.
         gain: Gain in log evidence.
         held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
         width: Most likely prior width of the parameters of the effect.
@@ -104,9 +103,6 @@ class Pass:
     """Derivatives of all readings by the parameters of a fit and of small effects, in units of noise.
 
     Args:
-        model: The fitted model.
-        fit: The fit.
-        likelihood: The settings.
         small: Names of effects with few parameters, which follow those of the fit in the vector.
 
     Attributes:

@@ -46,7 +46,6 @@ class BenchProbe:
     """Sets and reads the mesh of an open bench for a calibration.
 
     Args:
-        bench: The bench.
         aligner: Polarization search.
         on_plug: Called when a fibre has to be moved by hand; without it, such a move raises an error.
     """

@@ -55,7 +55,6 @@ class IncrementalSettings:
     Attributes:
         max_ma: Shape ``(heaters,)``; largest current of every heater, 0 for heaters that must stay off.
         sources: Ports that receive light in turn.
-        monitors: Port of every monitor.
         settings_per_source: Number of settings before the source changes.
         changed: Number of heaters changed from setting to setting.
         off_share: Fraction of the heaters that are off.
@@ -128,9 +127,7 @@ class Designer:
     second (A-optimal).
 
     Args:
-        model: Model of the mesh.
         parameters: Best estimate of the mesh.
-        noise: Noise of a reading.
         prior: Prior knowledge, or an earlier fit.
         free: Groups of unknown parameters, or a mask.
         times: Duration of the steps of a setting.

@@ -71,10 +71,6 @@ class Responses:
     """Settings that show where the fibres are, and expected responses of heaters at every pair of ports.
 
     Args:
-        mesh: The mesh.
-        sources: Ports of the sources.
-        monitors: Ports of the monitors.
-        heaters: Expected heaters.
         driven: Shape ``(2E,)``; heaters that may be used.
         max_ma: Shape ``(2E,)``; largest current of every heater.
         rng: Random generator for chips and backgrounds.

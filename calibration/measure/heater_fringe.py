@@ -172,7 +172,6 @@ class _SweepTrace:
     Attributes:
         squares: Shape ``(n,)``; squared currents in units of the published heaters.
         values: Shape ``(n, m)``; readings at n currents, in units of noise, in m columns.
-        detectors: Number of detectors.
         modulation: Rms swing of the detector with the largest swing.
     """
 

@@ -160,7 +160,6 @@ class SwitchedSource:
 
     Args:
         source: The laser or module.
-        path: The input.
         switches: Open switches of the bench, by name.
     """
 

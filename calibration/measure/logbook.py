@@ -235,7 +235,6 @@ class Logbook:
         keep: Called with every new entry; may be replaced at any time.
         light_db: By source, the increase of the power in dB since the interrupted run, by which new readings are
             scaled.
-        stages: Effort of each stage.
         entries: All requests and answers.
     """
 

@@ -50,7 +50,6 @@ class Survey:
     """Result of the survey: working sources and monitors, and the noise of a reading.
 
     Attributes:
-        noise: Noise of a reading.
         sources: Ports whose light reaches a monitor, in ascending order.
         monitors: Ports whose monitors receive light.
         defects: Sources and monitors that do not work.
@@ -215,7 +214,6 @@ class ReferenceChange:
     """Change of the light at the reference setting (all heaters off) during a run.
 
     Attributes:
-        source: Port of the source.
         power_db: Change common to all monitors, in dB.
         shape_sigma: Rms of the remaining change, in standard errors.
     """

@@ -54,7 +54,6 @@ class Heating:
     """Thermal part of the mesh model.
 
     Args:
-        mesh: The mesh.
         heater_ohm: Nominal resistance of a heater.
         channels: Drive channel of every heater; by default channel k drives heater k.
     """

@@ -83,9 +83,7 @@ class AmplitudeModel:
     """Predicts amplitudes |S| between ports for an ideal mesh.
 
     Args:
-        mesh: The mesh.
         sources: Ports where light may enter.
-        monitors: Port of every monitor.
         seconds: Second port of each source with two ports, by its first port; |S| is then the root of the total power.
     """
 

@@ -115,7 +115,6 @@ class WhiteRows:
     """Residuals and derivatives of some settings in units of noise, with drift eliminated.
 
     Attributes:
-        settings: Indices of the settings.
         rows: Shape ``(settings, monitors, P)``; derivatives by P parameters, in single precision.
         misfit: Shape ``(settings, monitors)``; residuals.
         by_phase: Shape ``(settings, monitors, 2E + J)``; derivatives by the phases of 2E arms and J joints.

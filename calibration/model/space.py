@@ -36,9 +36,7 @@ class ParameterSpace:
     ``coupler_slope_rad_per_hz`` (1 each); then the included groups of :mod:`calibration.model.physics`.
 
     Args:
-        mesh: The mesh.
         sources: Ports where light enters, in the order of ``MeshParameters.source_db``.
-        monitors: Port of every monitor.
         seconds: Second port of each source with two ports, by its first port, in the order of
             ``MeshParameters.second_db``.
         physics: Additional physical effects.

@@ -45,8 +45,6 @@ class GroupDifference:
     """Difference of one parameter group between two calibration records.
 
     Attributes:
-        group: Name of the group.
-        unit: Unit of the parameters.
         count: Number of parameters compared.
         rms: Root mean square difference.
         worst: Largest difference (second record minus first).

@@ -54,7 +54,6 @@ class Fringe:
     Attributes:
         heater: Heater number, 2·PUC + arm.
         source: Port of the light.
-        monitor: Port of the monitor.
         current_ma: Shape ``(currents,)``; heater currents.
         reading_ma: Shape ``(currents,)``; readings.
         residual_sigma: Shape ``(currents,)``; reading minus prediction, in standard deviations.
@@ -78,7 +77,6 @@ class Readings:
     """Raw readings of a run with the model of its record.
 
     Args:
-        record: The record.
         taken: Raw readings of the run.
 
     Attributes:

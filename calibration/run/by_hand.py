@@ -74,7 +74,6 @@ class HandMeasurements:
     Args:
         logbook: Access to the mesh.
         light: Mean light of the mesh.
-        expected: Expected heaters.
         driven: Shape ``(2E,)``; heaters that may be used.
         sources_by_hand: Ports of the laser that is moved by hand.
         monitors_by_hand: Ports of the meter that is moved by hand.

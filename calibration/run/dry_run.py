@@ -85,8 +85,6 @@ class DryRun:
     """Plan of a calibration: cost, expected accuracy and limits.
 
     Attributes:
-        sources: Source ports.
-        monitors: Monitored ports.
         peak_ma: Largest current of a heater.
         limit_ma: Current limit of the controller.
         limit_mw: Limit of the total heat in the bench file.

@@ -122,7 +122,6 @@ class RunJournal:
     """A journal open for writing and locked; made by :meth:`begin` or :meth:`resume`.
 
     Attributes:
-        path: The file.
         entries: Requests and answers in the file when it was opened.
         notes: Other events so far.
     """

@@ -54,7 +54,6 @@ class RecordPosterior:
     """Parameters and errors in a record.
 
     Attributes:
-        parameters: Parameters of the record.
         vector: The parameters as a vector.
         free: Parameters with a standard error, shape ``(size,)``.
         matrix: Covariance of all parameters, shape ``(size, size)``.
@@ -171,11 +170,9 @@ class DriftRun:
 
     Attributes:
         probe: Access to the mesh, with polarization aligned.
-        record: The old record.
         days: Age of the record.
         seed: Seed of the settings.
         hardware_s: Maximum hardware time of the random settings.
-        drift: Assumed drift.
         progress: Called after every setting.
     """
 

@@ -43,11 +43,8 @@ class HeldOut:
     Powers are those that leave the mesh: photocurrent over responsivity.
 
     Attributes:
-        setting: Index of the setting.
         kind: Type of setting: ``random`` or ``states``.
         source: Port of the light.
-        port: Port of the monitor.
-        predicted_dbm: Predicted power.
         error_db: Measured minus predicted power, where very small powers are replaced by the smallest one compared.
         noise_db: Standard deviation of ``error_db`` from reading noise.
         error_sigma: ``error_db`` over the standard error of reading and prediction.

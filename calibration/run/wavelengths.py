@@ -170,7 +170,6 @@ class WavelengthExtension:
         likelihood: Supplies noise and drift of readings.
         walk_ma: Shape ``(heaters,)``; largest current of every heater.
         reported_frequencies_hz: Reported frequency of every tunable source at the reference, by port.
-        reference_nm: Reference wavelength.
         seed: Seed of the settings.
         dark_ma: Monitor readings without light, by port; by default 0.
         plan: Number of settings per wavelength.

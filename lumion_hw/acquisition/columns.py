@@ -66,7 +66,6 @@ class Column:
     Attributes:
         name: ``device.quantity``, or ``device.quantity.channel`` for devices with several channels.
         device: Name of the device in the bench file.
-        unit: Unit of the values.
     """
 
     name: str

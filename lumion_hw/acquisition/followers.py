@@ -25,7 +25,6 @@ class SweptSource:
     """A source whose wavelength is swept.
 
     Attributes:
-        axis: Axis of the scan.
         nm: Wavelength at every point of the axis, in nm.
     """
 

@@ -69,7 +69,6 @@ class PreparedScan:
 
     Attributes:
         moves: The swept settings.
-        reader: The readings.
         own: The sweep that an instrument runs by itself; ``None`` if the host sets all points.
         stepped: Reason why the host sets the points although the instrument has a sweep function; empty otherwise.
     """

@@ -175,9 +175,6 @@ def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
 class NamespaceNetwork:
     """Network with one namespace per server, each with a data port (emulated light) and a control port.
 
-    Args:
-        servers: Names of the servers.
-
     Attributes:
         data_addresses: Addresses of the data ports, by server.
         control_addresses: Addresses of the supervisor as seen by the servers, by server.

@@ -57,7 +57,6 @@ class Rehearsal:
     """Result of a rehearsal.
 
     Attributes:
-        trials: Milestones of every trial.
         network: ``tap`` or ``pairs``.
         job: ``torch`` or ``numpy``.
         fell_back: Parts that are not available here, and the reason.

@@ -30,7 +30,6 @@ class RemoteDevice:
 
     Args:
         name: Name on the server: the device name in the bench file, or the handle of a returned object.
-        connection: Connection to the server.
         properties: Values of the properties when the device was opened; they are not updated.
     """
 

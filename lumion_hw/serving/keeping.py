@@ -63,7 +63,6 @@ class BenchKeeper:
     """Maintains the circuits and the fabric of a bench and runs jobs, all in one thread.
 
     Args:
-        bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
         path: File of the calibration record; by default the record of the connected circuits.

@@ -45,7 +45,6 @@ class BenchMetrics(Collector):
     """Prometheus collector that converts the newest state to metrics.
 
     Args:
-        owner: The owner of the bench.
         pages: Counts of the web pages; ``None`` without a page server.
     """
 

@@ -104,7 +104,6 @@ class BenchOwner:
     """Owns a bench: reads the devices, maintains circuits and fabric, runs jobs and publishes states. Thread-safe.
 
     Args:
-        bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
         record: Calibration record of the mesh, if there is one.
@@ -115,7 +114,6 @@ class BenchOwner:
         wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
-        bench: The open bench.
         lease: The lease, which a client needs to change the bench.
         calls: Remote calls of the devices.
         ports: TCP ports of the servers of this bench.

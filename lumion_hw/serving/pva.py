@@ -39,7 +39,6 @@ class PvaServer:
     """Serves a bench on PV Access until it is closed.
 
     Args:
-        owner: The owner of the bench.
         port: TCP port; 0 selects any free port.
         host: Address to listen on.
         allowed: Addresses of other hosts that may connect; required if ``host`` is not loopback.

@@ -55,9 +55,6 @@ class LineJournal:
     Raises:
         ConfigError: The journal has another header, is damaged, or is not writable.
         LumionError: The disk is full.
-
-    Attributes:
-        path: The file.
     """
 
     def __init__(self, path: AnyPath, what: str, header: Mapping[str, Any]) -> None:
