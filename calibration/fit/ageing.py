@@ -35,6 +35,11 @@ LARGEST_CHANGE: dict[Kind, float] = {
     "offset": 0.5, "loop": 0.5, "gain": 0.1, "resistance": 0.1, "heater": 0.1, "source": 3.0, "monitor": 1.0
 }  # fmt: skip
 """Largest usual change (one sigma): rad for phases, relative for heaters, dB for light (assumed)."""
+SMALLEST_CHANGE: dict[Kind, float] = {
+    "offset": 1e-3, "loop": 1e-3, "gain": 5e-4, "resistance": 2e-4, "heater": 5e-4, "source": 0.02, "monitor": 0.005
+}  # fmt: skip
+"""Change (one sigma) that counts as none: rad, relative, dB (assumed). An unchanged chip seems to change by this much
+in new settings, because its model is not perfect."""
 # Common spreads to try for all elements of a kind, as a share of the largest usual change.
 _SPREADS = np.geomspace(3e-3, 1.0, 8)
 _MIN_EVIDENCE = 4.0
@@ -113,6 +118,11 @@ class PossibleChanges:
     def widths(self) -> Real:
         """Largest usual change of every element, shape ``(K,)``."""
         return np.array([LARGEST_CHANGE[kind] for kind in self.kinds])
+
+    @property
+    def tolerated(self) -> Real:
+        """Change of every element that counts as none, shape ``(K,)``."""
+        return np.array([SMALLEST_CHANGE[kind] for kind in self.kinds])
 
     @property
     def measured_information(self) -> Real:
@@ -205,7 +215,8 @@ def find_changes(
     aged = covariance + wide @ wide.T + np.diag(np.diag(drift.covariance(model.space, last.vector, days)))
     everything = GlobalFit(model, likelihood, _prior(last.vector, aged, free), free).run(last.parameters)
     known = covariance[np.ix_(free, free)]
-    statistics = _Statistics.of(everything, last, known, aged[np.ix_(free, free)], possible)
+    small = possible.directions[free] * possible.tolerated
+    statistics = _Statistics.of(everything, last, known + small @ small.T, aged[np.ix_(free, free)], possible)
     variances = _Explanation(statistics, possible).search()
     changes = statistics.changes(possible, variances)
     values = np.array([change.value if change.moved else 0.0 for change in changes])
@@ -264,7 +275,7 @@ class _Statistics:
         Args:
             fit: Fit in which everything may change.
             last: The record.
-            known: Covariance of the record, shape ``(P, P)``.
+            known: Covariance of the record, with tolerated changes; shape ``(P, P)``.
             aged: Prior covariance of the fit, shape ``(P, P)``.
             possible: All possible changes.
         """
