@@ -198,7 +198,6 @@ class ArmLeveller:
         return lit
 
     def _received_w(self, name: str) -> float:
-        """Return the average power that a module reports at its receiver, in watts; 0 if it reports none."""
         clock, module, readings = self._bench.clock, self._bench.transponders[name], list[float]()
         # The module may still show a reading from before the mesh changed.
         clock.sleep(_UPDATE_S)

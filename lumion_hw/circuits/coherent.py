@@ -81,7 +81,6 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
 
 
 def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
-    """Configure one module for a circuit's line format and frequency, and switch its light on."""
     module = bench.transponders[name]
     if isinstance(module, CoherentTransponder):
         module.power_up()

@@ -194,7 +194,6 @@ class _ArmDiagnosis:
         """Expected power on the chip, at the output port."""
 
     def finding(self) -> CircuitFinding:
-        """Return the fault of this arm."""
         self._do.program_states(self._do.states)
         first_w = self._read_arm_light(self._do.states)
         remaining = self._run_tests(self._suspects(), first_w)
@@ -204,7 +203,6 @@ class _ArmDiagnosis:
     # -- which hypotheses agree with the light ------------------------------------------------------------------------
 
     def _suspects(self) -> list[_Fault]:
-        """Return all possible faults of this arm, including none."""
         at, states = self._arm.entry.port, self._do.states
         used_ports = {at, *(sibling.entry.port for sibling in self._siblings)}
         # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
@@ -218,7 +216,6 @@ class _ArmDiagnosis:
         return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
     def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
-        """Return the possible faults that remain after tests with unused PUCs."""
         states = self._do.states
         remaining = [fault for fault in faults if self._is_consistent(fault, states, first_w)]
         for _ in range(_MOST_TESTS):
@@ -233,7 +230,6 @@ class _ArmDiagnosis:
         return remaining
 
     def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
-        """Return the unused PUC whose switching rules out the most possible faults; ``None`` if it rules out none."""
         best, smallest = None, len(remaining)
         reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
@@ -311,7 +307,6 @@ class _ArmDiagnosis:
         return f"light of {entry.source} enters at port {port} instead of {entry.port}, {place}"
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
-        """Return the fault if light takes the planned path."""
         finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._do.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)

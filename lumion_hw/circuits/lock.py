@@ -61,7 +61,6 @@ class BenchLock:
     """Lock of one bench, as a context manager.
 
     Args:
-        directory: State directory of the bench.
         program: Name of this program, shown to other users.
         take_over: Name of the owner to replace, ``user@host:pid`` or ``user@host`` as in the error message.
 
@@ -169,11 +168,6 @@ class BenchLock:
             return handle, owner, not locked or is_remote_alive
 
     def _take_over_from(self, owner: LockOwner | None) -> None:
-        """Take the bench over from the named owner.
-
-        Raises:
-            BusyError: Another owner holds the bench.
-        """
         path = self._directory / _LOCK
         if owner is None:  # it has locked the file and not yet written its name
             raise BusyError("another program is opening this bench", hint="Try again in a moment.")

@@ -40,7 +40,6 @@ class CircuitProof:
     """Result of measuring one circuit.
 
     Attributes:
-        circuit: The circuit as planned.
         launch_dbm: Launch power that the transmitting module reports.
         measured_loss_db: Loss of the mesh from fibre to fibre, from launch power and meter; ``None`` without a reading.
         received_dbm: Power at the receiver, from the meter on its tap; ``None`` without a reading.
@@ -74,7 +73,6 @@ class CircuitProof:
         return f"<CircuitProof {request.name}{loss}, {verdict}>"
 
     def _repr_html_(self) -> str:
-        """Return the measurements as a table for a notebook."""
         from lumion_hw.files.html import html_pairs
 
         def db(value: float | None, unit: str) -> str | None:
@@ -327,7 +325,6 @@ class Prover:
         )
 
     def _arm_failure(self, record: CalibrationRecord, arm: CircuitArm, loss_db: float | None) -> str | None:
-        """Describe the fault of one arm; ``None`` if it is healthy."""
         where = f"arm {arm.entry.tributary or arm.exit.tributary} (ports {arm.entry.port} to {arm.exit.port})"
         if loss_db is None:
             return f"{where} is dark"

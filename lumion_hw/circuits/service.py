@@ -47,9 +47,7 @@ class CircuitService:
     """Circuits of one bench that stay connected between programs. Acquire the bench lock first.
 
     Args:
-        bench: The open bench.
         record: Calibration record of the mesh.
-        journal: Journal of the connected circuits.
         lock: The bench's lock, acquired.
         record_path: Path of the calibration record, stored for later programs.
         aligner: Polarization search.
@@ -58,7 +56,6 @@ class CircuitService:
         setup: Circuit set-up on the open bench.
         aligner: Polarization search.
         alignments: Latest search result of this program for each polarization controller.
-        journal: Journal of the connected circuits.
         lock: The bench's lock.
         time: Clock of leases, and the time of day by the bench's clock.
         lost: Circuits in the journal that are gone because no heater is driven.

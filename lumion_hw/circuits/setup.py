@@ -365,7 +365,6 @@ class PathSetup:
                     )
 
     def _plan_without(self, plan: CircuitPlan, requests: Collection[CircuitRequest]) -> CircuitPlan:
-        """Return the plan without the given circuits."""
         circuits = tuple(circuit for circuit in plan.circuits if circuit.request not in requests)
         pucs = pucs_of(circuits)
         states = {puc: state for puc, state in plan.routing.states.items() if puc in pucs}
@@ -471,7 +470,6 @@ class PathSetup:
                 self.bench.events.add("transmitter not rolled back", transmitter=name, reason=str(error))
 
     def _proof_after_rollback(self) -> dict[str, object]:
-        """Measure the active circuits after a rollback; return the result for the event log."""
         try:
             proofs = self.prove()
         except LumionError as error:
@@ -482,7 +480,6 @@ class PathSetup:
     def _check_undisturbed(
         self, circuits: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
     ) -> None:
-        """Raise ``CircuitError`` if the light of a circuit has changed by more than the allowed amount."""
         arms = [circuit for circuit in circuits for _ in circuit.arms]
         levels_dbm = self._lighting.fibre_levels_dbm(circuits)
         for circuit, was_dbm, is_dbm in zip(arms, before_dbm, levels_dbm, strict=True):
@@ -518,7 +515,6 @@ class PathSetup:
     def _connect_by_routes(
         self, plan: CircuitPlan, before: _StateBeforeChange, align: bool, milestone: Milestone
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Try routes until all new circuits are accepted; return the plan and the results."""
         lit, suspects, failures = before.lit, frozenset[int](), list[str]()
         levels_dbm = before.levels_dbm
         while True:

@@ -63,8 +63,6 @@ class Reroute:
     """Action: route a circuit around PUCs that may be broken.
 
     Attributes:
-        request: The circuit.
-        avoid: PUCs to avoid.
         idle: Circuits of spares, which are removed if there is no other path.
     """
 
@@ -78,7 +76,6 @@ class BlameSender:
     """Action: treat the sender of a dark circuit as failed, as no other path helps.
 
     Attributes:
-        verdict: The failure of the sender.
         reason: Reason why no other path helps.
     """
 
@@ -91,8 +88,6 @@ class DropSpare:
     """Action: take a failed spare out of service.
 
     Attributes:
-        unit: The spare.
-        circuits: Circuits of the spare.
         lost: Modules of the spare, which may be dead.
     """
 
@@ -106,7 +101,6 @@ class Refuse:
     """Action: leave jobs without circuits because no spare can be used.
 
     Attributes:
-        jobs: Names of the jobs.
         reason: Reason, with the problem of every spare.
         circuits: Circuits of these jobs, which are to be removed.
         lost: Modules of failed units, which may be dead.

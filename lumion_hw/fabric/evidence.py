@@ -23,7 +23,6 @@ class Evidence:
     """One observation of a failure detector.
 
     Attributes:
-        detector: Name of the detector.
         subject: Circuit as ``from:to``, or server, or accelerator.
         since_s: Time on the bench's clock of the last check without this observation.
         at_s: Time on the bench's clock of the first check with this observation.
@@ -52,7 +51,6 @@ class FailureVerdict:
         since_s: Time on the bench's clock of the last check without a failure.
         at_s: Time of the decision on the bench's clock.
         detectors: Detectors that observed the failure, in order of time.
-        circuits: Dark circuits.
     """
 
     suspect: Literal["unit", "path"]

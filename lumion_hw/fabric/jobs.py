@@ -22,8 +22,6 @@ class JobCircuits:
     """Connects the circuits of all jobs of a bench file, with spares for members that do not answer.
 
     Args:
-        service: The circuits.
-        journal: Journal of the fabric.
         on_event: Called with each event and its details.
     """
 
@@ -111,7 +109,6 @@ class JobCircuits:
             raise error
 
     def _substitute(self, job: JobModel, reason: str) -> None:
-        """Replace members of a job that do not answer by spares, or refuse the job."""
         places, failed = dict(self.state.places), dict(self.state.failed)
         for member in job.members:
             at = places.get(member, member)
@@ -141,7 +138,6 @@ class JobCircuits:
         return loops
 
     def _retry_refused(self) -> None:
-        """Let refused jobs be connected again, unless a failed member has no spare."""
         for job in self.jobs:
             if job.name not in self.state.refused:
                 continue
@@ -161,7 +157,6 @@ class JobCircuits:
                 self.journal.record("tried again", state)
 
     def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
-        """Remove circuits from the mesh without using modules that may be dead."""
         active = [request for request in requests if request in self._active_requests()]
         # Waiting for the time-outs of dead modules would delay the recovery, so their circuits are dropped without
         # them.

@@ -60,7 +60,6 @@ class FabricManager(JobCircuits):
 
     Args:
         service: The restored circuits.
-        journal: Journal of the fabric.
         hooks: Actions of the jobs when their circuits or servers change.
         detectors: Failure detectors; those of the bench file if omitted.
         on_event: Called with each event and its details.
@@ -350,7 +349,6 @@ class FabricManager(JobCircuits):
         return recoveries[0] if recoveries else self._act_on(slow_verdicts[0]) if slow_verdicts else None
 
     def _diagnose_dark_circuits(self) -> Recovery | None:
-        """Check the transmitters of circuits that stay dark, and recover from the failures found."""
         for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
             module = self.judge.senders[circuit].module
             sends, reason = self._transmitter_state(module)
@@ -505,7 +503,6 @@ class FabricManager(JobCircuits):
         return self._without_recovery(verdict, decision)
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
-        """Return the input of a decision, with up-to-date recovery plans."""
         active, standby = self.service.setup.active, self.standby
         connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
         view = FabricView(self.bench.model, self.state, connected)
@@ -562,7 +559,6 @@ class FabricManager(JobCircuits):
     def _without_recovery(
         self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing
     ) -> Recovery | None:
-        """Carry out a decision that replaces nothing."""
         if isinstance(decision, BlameSender):
             self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
             return self.recover(decision.verdict)
@@ -612,7 +608,6 @@ class FabricManager(JobCircuits):
         return recovery
 
     def _confirm_links(self, recovery: Recovery) -> Recovery:
-        """Wait until receivers and meters confirm the new circuits."""
         new = {proof.circuit.request for proof in recovery.proofs}
         try:
             proofs = tuple(proof for proof in self.confirm() if proof.circuit.request in new)
@@ -636,7 +631,6 @@ class FabricManager(JobCircuits):
         return recovery.verdict.at_s - first.at_ms * 1e-3
 
     def _block_failed_unit(self, failed: str) -> None:
-        """Switch off the transmitters of a failed server."""
         for nic in find_unit(self.bench.model, failed).nics if failed else ():
             with contextlib.suppress(LumionError):  # it may be dead
                 self.bench.transponders[nic].disable()

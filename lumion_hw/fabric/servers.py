@@ -15,7 +15,6 @@ class FabricUnit:
     """What a spare can replace: a whole server, or one of its accelerators.
 
     Attributes:
-        server: Name of the server.
         nics: Optical modules, in the order of the network ports (NICs).
         interfaces: Network interfaces, if the bench file names them.
         risks: Groups of servers that may fail together with this one: its risk groups and the server itself.

@@ -33,7 +33,6 @@ class SliceRequest:
     """Request for accelerators.
 
     Attributes:
-        accelerators: Number of accelerators.
         topology: Connections between the accelerators: ``ring``, ``torus`` (3-D) or ``full`` (every pair).
     """
 
@@ -179,7 +178,6 @@ class TorusRack:
     """A rack whose accelerators are wired as a torus; slices are boxes.
 
     Attributes:
-        shape: Lengths of the torus.
         wrapped: Whether a box may continue across the edge of the torus.
     """
 
@@ -242,8 +240,6 @@ class FabricRack:
     """A rack whose accelerators are connected by circuits in any combination.
 
     Attributes:
-        size: Number of accelerators.
-        per_server: Number of accelerators per server.
         ports: Number of duplex ports per accelerator; by default six, as on a torus.
     """
 
@@ -289,7 +285,6 @@ class StreamResult:
     """Result of a stream of requests on a rack.
 
     Attributes:
-        requests: Number of requests.
         accepted: Fraction of the requests that were placed at once; the others are lost.
         short: Fraction of the requests refused because too few accelerators were free.
         fragmented: Fraction of the requests refused although enough accelerators were free.

@@ -128,7 +128,6 @@ class SparePlan:
     """Spares for a number of equal racks at one service level.
 
     Attributes:
-        racks: Number of racks.
         service_level: Required probability that no job lacks an accelerator.
         rule: Rule of :func:`spares_needed`.
         one_rack: Spares that one rack needs to reach the level for itself.

@@ -101,7 +101,6 @@ class FeedbackSearch:
         return self._step(power)
 
     def _remember_best(self, power: float) -> None:
-        """Store the best power so far, and at which reading it last improved by more than the noise."""
         if math.isnan(self._best):
             self._best = self._previous_best = power
         self._best = max(self._best, power) if self._sign > 0.0 else min(self._best, power)
@@ -115,7 +114,6 @@ class FeedbackSearch:
             self._landing_since = None
 
     def _is_good_enough(self, power: float, n_waited: int) -> bool:
-        """Return whether to stop the search, given the number of readings since the last improvement."""
         slack = self._noise * 10.0 ** (_LANDING_DB[self._sign] / 10.0)
         slack *= _RELAXING ** max(n_waited - _LANDING_PATIENCE, 0)
         return bool(power * slack >= self._best if self._sign > 0.0 else power <= self._best * slack)

@@ -141,7 +141,6 @@ class _PlateFit:
         self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MAX_STRETCH, np.inf, _MAX_CROSSTALK]])
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return fit parameters drawn from the prior."""
         spread = 0.5 * self._spread_rad * rng.standard_normal(self._n)
         offsets = rng.uniform(0.0, np.pi, self._n - 1)
         states = rng.standard_normal((2, 3))
@@ -165,7 +164,6 @@ class _PlateFit:
         return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((residuals**2).mean())))
 
     def refine(self, parameters: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
-        """Return parameters improved by least squares."""
         from scipy.optimize import least_squares
 
         # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
@@ -181,7 +179,6 @@ class _PlateFit:
         return np.asarray(solution.x)
 
     def cost(self, parameters: NDArray[np.float64]) -> float:
-        """Return the sum of squared residuals in standard deviations, with outliers damped."""
         return float(np.log1p(self._residuals(parameters, self._sigma) ** 2).sum())
 
     def _slopes(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -116,7 +116,6 @@ class LightEnsemble:
     """Estimate of the light from readings at known phases, as an ensemble of K fitted models (members).
 
     Args:
-        chain: The squeezers.
         rng: Random number generator.
         members: Number K of models; 16 per squeezer if omitted.
         relative_noise: Expected standard deviation of a reading relative to its value; raised if readings differ more.
@@ -318,7 +317,6 @@ class LightEnsemble:
         self._estimate_noise()
 
     def _estimate_noise(self) -> None:
-        """Move the best-fitting model to the front, and estimate the noise from its residual."""
         misfits = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
         best = int(np.argmin(misfits))
         if best:
@@ -330,7 +328,6 @@ class LightEnsemble:
         self._relative_noise = float(np.sqrt((trust + self._residual_sum()) / (_NOISE_READINGS + spare)))
 
     def _residual_sum(self) -> float:
-        """Return the first model's sum of squared residuals, relative to the readings."""
         relative = (self.powers(self._phases)[0] - self._powers) / (self._sigma() / self._relative_noise)
         return float((relative**2).sum())
 
@@ -426,7 +423,6 @@ class LightEnsemble:
 
 
 def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members, NDArray[np.float64]]:
-    """Return the models after one damped Gauss-Newton step, and the length of the step."""
     normal, gradient = products[:, :-1, :-1].copy(), products[:, :-1, -1:]
     # A view, because the ridge is added in place.
     diagonal = normal.reshape(len(normal), -1)[:, :: normal.shape[1] + 1]

@@ -130,7 +130,6 @@ class ModelStrategy:
         return np.asarray(np.maximum(shortfall, 0.0))
 
     def _is_good_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
-        """Return whether the missing light is too small to justify another reading."""
         if self._sign > 0.0:
             return _bound(shortfall) <= ACCEPTED_LOSS_DB
         # Crosstalk cannot be removed, so a tenth of it more is not worth a reading.

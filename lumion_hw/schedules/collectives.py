@@ -44,7 +44,6 @@ def ring_all_gather(ranks: int) -> Schedule:
 def _on_ring(
     name: str, collective: Collective, ranks: int, chunks: int, steps: Sequence[Sequence[Transfer]]
 ) -> Schedule:
-    """Return a schedule whose steps all use a fixed ring of circuits."""
     ring = shift(ranks, 1)
     rounds = tuple(ScheduleRound(ring, tuple(step)) for step in steps)
     return Schedule(name, collective, ranks, chunks, False, rounds)

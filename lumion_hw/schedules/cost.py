@@ -62,8 +62,6 @@ class ScheduleCost:
     """Cost of a schedule as counts of rounds, circuit changes and transferred buffers.
 
     Attributes:
-        name: Name of the schedule.
-        rounds: Number of rounds.
         programmings: Number of circuit changes, the first set-up included.
         buffers: Data over the busiest circuit in units of a rank's buffer, summed over the rounds.
         early_rounds: Number of rounds before a late rank joins.

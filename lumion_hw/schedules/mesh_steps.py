@@ -50,7 +50,6 @@ class MeshSchedule:
 
     Attributes:
         steps: The mesh settings, in order.
-        rounds: Number of rounds of the schedule.
         min_extra: Proven minimum of the number of extra settings, beyond one per round.
     """
 
@@ -82,12 +81,10 @@ class MeshRouter:
     """Routes sets of circuits one after the other, with as few changes as possible.
 
     Attributes:
-        mesh: The mesh.
         inputs: Input port of each rank.
         outputs: Output port of each rank; may be the same port.
         puc_loss_db: Loss per PUC, one number or shape ``(n_pucs,)``.
         max_hops: Largest number of PUCs of a path.
-        faults: Faults of the mesh.
         unusable: ``(puc, state)`` pairs that must not be used.
     """
 
@@ -157,7 +154,6 @@ class MeshRouter:
         )
 
     def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
-        """Return the circuits whose stored paths can be active at the same time."""
         fitting: list[tuple[int, int]] = []
         for pair in sorted(circuits):
             if pair in self._ways:
@@ -169,7 +165,6 @@ class MeshRouter:
         return tuple(fitting)
 
     def _route(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
-        """Return paths for all circuits; circuits in ``known`` keep their stored paths."""
         active = [self._ways[pair] for pair in known]
         new = [pair for pair in circuits if pair not in known]
         request = RouteRequest(

@@ -62,7 +62,6 @@ class Packer:
         return False
 
     def _fill(self, setting: Sequence[Unit], candidates: Sequence[Unit]) -> list[Unit]:
-        """Add candidates to a mesh setting, in order, if their ports are free and the mesh can route them."""
         wider = list(setting)
         for unit in candidates:
             if not _conflicting_units(wider, unit) and self.fits([*wider, unit]):

@@ -43,7 +43,6 @@ class JobPhase:
     """One phase of an iteration.
 
     Attributes:
-        tag: Name of the phase.
         duration_s: Duration once its circuits are up.
         circuits: Circuits that the phase uses; empty for a phase that only computes.
     """
@@ -55,13 +54,7 @@ class JobPhase:
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """Phases of one iteration of a job, in order; the last is followed by the first.
-
-    Attributes:
-        job: Name of the job.
-        phases: The phases.
-        iterations: Number of iterations.
-    """
+    """Phases of one iteration of a job, in order; the last is followed by the first."""
 
     job: str
     phases: tuple[JobPhase, ...]
@@ -196,11 +189,9 @@ class IterationTimes:
     """Times of one iteration of a job in steady state, in seconds from the start of the iteration.
 
     Attributes:
-        starts_s: Start of each phase.
         waits_s: Time that each phase waits for its circuits.
         requests_s: Time at which each configuration is requested; ``None`` where nothing changes.
         dark: Times in which ports are dark.
-        total_s: Length of the iteration.
     """
 
     starts_s: tuple[float, ...]
@@ -287,7 +278,6 @@ class PreparedPhase:
     """One configuration, routed and checked.
 
     Attributes:
-        phase: The phase.
         circuits: All active circuits of the configuration.
         plan: Paths, budgets and heater currents.
         kept: Circuits that continue from the previous phase on the same paths.
@@ -345,7 +335,6 @@ class _Preparation:
         self._active: ModuleCircuits = ()
 
     def next_phase(self, phase: JobPhase) -> PreparedPhase:
-        """Return the configuration of the next phase, with circuits of other phases if the mesh has room."""
         try:
             circuits, excludes_others, plan = self._plan_phase(phase)
         except LumionError as error:
@@ -385,7 +374,6 @@ class _Preparation:
         raise refusal or RoutingError("nothing was tried")
 
     def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
-        """Return the circuits whose former paths and attenuations can be active at the same time."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
             if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):

@@ -158,7 +158,6 @@ def _validate(body: Any, name: str) -> _Content:
 
 
 def _check_origin(content: _Content, model: BenchModel, record: CalibrationRecord, name: str) -> None:
-    """Raise ``ConfigError`` if the file belongs to another bench, mesh or record."""
     present = _origin(model, record)
     kinds = {"mesh": "mesh", "bench": "bench file", "record": "calibration record"}
     differing = [

@@ -80,7 +80,6 @@ def rotations() -> dict[int, Rotation]:
 
 
 def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Transfers) -> ScheduleRound:
-    """Return a round of pairs, plus the pair with the late rank if there is one."""
     late, transfers = ranks - 1, [Transfer(a, b, (chunk,)) for (a, b), chunk in sorted(sent.items())]
     joined = list(pairs)
     if turn < late:
@@ -93,7 +92,6 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Trans
 
 
 def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
-    """Return StragglAR's rounds for a power-of-two number of ranks."""
     log, late = ranks.bit_length() - 1, ranks - 1
     label = [_NOTHING] * ranks
     rounds = []
@@ -141,7 +139,6 @@ def _receivers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int)
 def _search_rounds(
     ranks: int, rotation: Rotation, random: np.random.Generator, progress: Progress = no_progress
 ) -> list[ScheduleRound]:
-    """Return StragglAR's rounds for other numbers of ranks."""
     late = ranks - 1
     held = np.zeros((ranks, late), dtype=np.bool_)
     rounds: list[ScheduleRound] = []

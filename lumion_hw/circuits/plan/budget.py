@@ -134,7 +134,6 @@ class BudgetViolation:
 
     Attributes:
         what: Description of the value.
-        found: The value.
         limit: The largest or smallest allowed value.
         is_ceiling: Whether ``limit`` is the largest allowed value; otherwise it is the smallest.
         field: Field of the request that sets the limit, if any.

@@ -195,7 +195,6 @@ _REASONS: dict[Strategy, str] = {
 def _paired(
     mesh: MeshTopology, entries: tuple[InputPath, ...], exits: tuple[OutputPath, ...]
 ) -> tuple[tuple[InputPath, ...], tuple[OutputPath, ...]]:
-    """Pair inputs and outputs of two arms so that the longer path is as short as possible."""
     first = tuple(sorted(entries, key=lambda entry: entry.tributary or ""))
     straight = tuple(sorted(exits, key=lambda out: out.tributary or ""))
     # Exchanging the tributaries is a rotation like any other, which the receiver compensates.

@@ -32,7 +32,6 @@ class ArmTrim:
     Attributes:
         puc: The PUC; no other arm uses it.
         coupling: Power coupling of the PUC: 0 bar, 1 cross.
-        loss_db: The added loss.
         stray_port: Port where the diverted light leaves the mesh; ``None`` if it circulates inside.
     """
 
@@ -49,7 +48,6 @@ class CircuitArm:
     Attributes:
         entry: Fibre from the transmitter to the mesh.
         exit: Fibre from the mesh to the receiver.
-        path: The PUCs of the arm.
         loss_db: Predicted loss of the mesh from fibre to fibre, including ``trim``.
         loss_sigma_db: Standard error of this loss.
         trim: Loss added to the arm, or ``None``.
@@ -166,7 +164,6 @@ class CircuitPlan:
         return f"<CircuitPlan of {len(self.everything)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
 
     def _repr_html_(self) -> str:
-        """Return the circuits as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         rows = [

@@ -107,8 +107,6 @@ def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshT
 
 
 class _Planner:
-    """Makes one plan of circuits, for the arguments of :func:`plan_circuits`."""
-
     def __init__(
         self,
         model: BenchModel,
@@ -233,7 +231,6 @@ class _Planner:
         return {index: own for index, own in result.items() if own}
 
     def _hop_limits(self) -> list[int | None]:
-        """Return for each circuit the largest number of PUCs that its loss limit allows."""
         typical_db = self._model.mesh_section.typical.access_loss_db
         # With the loss of the best PUC no possible path is excluded.
         least_db = float(self._planning.puc_loss_db.min())
@@ -280,7 +277,6 @@ class _Planner:
     def _route(
         self, hop_limits: HopLimits, avoided: Collection[int]
     ) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
-        """Return the routes of the first pairing of inputs and outputs that can be routed."""
         refusal: RoutingError | None = None
         for finder in self._finders:
             try:
@@ -294,7 +290,6 @@ class _Planner:
     def _program(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Calculate heater currents for routed circuits; return all circuits with link budgets, active ones first."""
         everything = [*self._active, *routed]
         couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
@@ -311,7 +306,6 @@ class _Planner:
     def _with_trims(
         self, routed: list[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Add loss to arms whose power is too high; return circuits and heater currents."""
         circuits, currents = self._program(routed, states)
         own = circuits[len(self._active) :]
         todo = [
@@ -354,7 +348,6 @@ def _idle_light_db(plan: CircuitPlan) -> float:
 
 
 def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
-    """Return the loss in dB to add to each arm."""
     budget = circuit.budget
     losses = [arm.total_loss_db for arm in circuit.arms]
     excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)

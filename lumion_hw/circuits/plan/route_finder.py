@@ -178,7 +178,6 @@ class RouteFinder:
     def _mismatches(
         self, pairs: Sequence[tuple[int, int]], unequal: Sequence[tuple[int, ...]]
     ) -> Iterator[dict[int, int]]:
-        """Yield unequal lengths for arms that cannot be equally long, smallest difference first."""
         options = []
         for first, second in unequal:
             shortest = [int(self._mesh.shortest_hops[pairs[arm]]) for arm in (first, second)]
@@ -231,7 +230,6 @@ class RouteFinder:
                 )
 
     def _joint_routing(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool) -> Routing:
-        """Merge the routings of all groups of circuits into one."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
             return route(self._mesh, RouteRequest([], active=self._active))

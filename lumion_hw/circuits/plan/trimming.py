@@ -28,7 +28,6 @@ class Trimmer:
         wiring: Fibres at the ports.
         states: State of every PUC.
         currents_ma: Heater currents for these states.
-        paths: Paths of all arms.
     """
 
     mesh: MeshTopology
@@ -68,14 +67,12 @@ class Trimmer:
                 yield wave, state
 
     def _harm_rank(self, harm: float, port: int | None) -> tuple[float, int]:
-        """Return a sort key for the harm done by stray light."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}
         # Harmless trims tie, so that of these a trim into a free port precedes one into a source or into a ring.
         return max(harm_db, _HARMLESS_DB), 2 if port is None else int(port in sources)
 
     def _stray_port(self, wave: int, state: State) -> int | None:
-        """Return the port where light diverted at a PUC leaves the mesh; ``None`` if the light circulates."""
         node = int(self.mesh.successors[wave, STATES.index(state)])
         # The mesh has this many directed waves; light that passes more has come back to one of them and circulates.
         for _ in range(4 * self.mesh.n_pucs):

@@ -18,7 +18,6 @@ class CellKind:
     """One kind of cell.
 
     Attributes:
-        description: The cell in one phrase.
         eta_in: Designed fraction of the power that the coupler at end A moves to the other waveguide.
         eta_out: Designed fraction of the power that the coupler at end B moves to the other waveguide.
         heated: Whether the upper and the lower arm can have a heater.

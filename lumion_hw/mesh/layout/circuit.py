@@ -275,7 +275,6 @@ class _Reader:
         return counts[0], counts[1], float(x_um), float(y_um)
 
     def _transform(self, name: str, placement: Any) -> Transform | None:
-        """Return the position of an instance, or ``None`` if the netlist gives none."""
         if not isinstance(placement, Mapping):
             return None
         values = {key: placement.get(key) or 0 for key in ("x", "y", "rotation", "mirror", "dx", "dy")}

@@ -39,7 +39,6 @@ class HexMesh(MeshTopology):
         ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
         vertices: Shape ``(n_vertices, 2)``; positions in PUC lengths, y up.
         colour: Shape ``(n_vertices,)``; 0 or 1, different at both ends of each PUC (a honeycomb is bipartite).
-        n_cells: Number of hexagonal cells.
     """
 
     topology = "hexagonal"

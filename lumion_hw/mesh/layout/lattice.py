@@ -106,7 +106,6 @@ class LatticeMesh(MeshTopology):
 
 
 def _edges(cell: Sequence[Vertex]) -> Iterator[tuple[Vertex, Vertex]]:
-    """Yield the edges of a cell, each from end A to end B."""
     for one, other in zip(cell, (*cell[1:], cell[0]), strict=True):
         a, b = sorted((one, other), key=lambda vertex: (vertex[0], vertex[1]))
         yield a, b

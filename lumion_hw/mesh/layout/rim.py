@@ -71,7 +71,6 @@ def number_ports(mate: NDArray[np.int64], first: int | None = None) -> NDArray[n
 
 
 def _corner_partners(mate: NDArray[np.int64], open_ports: NDArray[np.int64]) -> dict[int, int]:
-    """Return, for each open PUC-port, the other open PUC-port at the same corner."""
     partner: dict[int, int] = {}
     for start in open_ports.tolist():
         # Go around the vertex: to the other rail of the same end, then through its joint, until a PUC-port is open.

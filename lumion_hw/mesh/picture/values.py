@@ -34,7 +34,6 @@ class PictureValues:
 
     Attributes:
         name: Name of the quantity, written at the colour scale.
-        unit: Unit of the numbers.
         pucs: Numbers by PUC; PUCs without a number are drawn empty.
         cells: Numbers by cell, in the order of ``MeshTopology.faces``.
     """

@@ -30,7 +30,6 @@ class CalibratedMesh:
     Heater ``2·PUC`` is on the upper arm. Unknown values are neutral: zero phase, balanced couplers, no crosstalk.
 
     Attributes:
-        record: The calibration record.
         chip: Chip parameters in the record.
         passive_rad: Shape ``(E,)``; phase without heat, NaN where unknown.
         max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.

@@ -38,7 +38,6 @@ class FeedForwardBlock:
 
     Attributes:
         first_row: Row of mode 0.
-        n_modes: Number of modes.
         wires: Slanted PUCs, by zig-zag line and mode; there is one line more than columns of mixing PUCs.
         mixers: By column and mode: the horizontal PUC that mixes two modes, and whether the mode is on its lower rail.
         inputs: Port where each mode enters.
@@ -166,7 +165,6 @@ class _Rows:
         return puc, j == row
 
     def _wires_and_ports(self, row: int, mixers: list[int]) -> tuple[list[BlockWire], int, int]:
-        """Return the slanted PUCs of a row, and the ports where the row enters and leaves the mesh."""
         wires = []
         ports = []
         for column in range(self._columns):

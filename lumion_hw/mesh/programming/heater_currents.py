@@ -228,12 +228,10 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(n_pucs,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
     def error_rad(self, heat_mw: Real) -> float:
-        """Return the largest phase of a waveguide joint between two PUCs that remains after compensation."""
         phases = self._phases(heat_mw)[self._wanted]
         left = phases - self._at @ (np.linalg.pinv(self._at) @ phases)
         return float(np.max(np.abs(left), initial=0.0))
@@ -306,13 +304,11 @@ class _Choice:
         return changed
 
     def _coolest_phase(self, puc: int, arm: int, cancelled: float, stray: Real, common: Real) -> float:
-        """Return the arm phase that needs the least heat among those equal modulo 2π."""
         # Heaters only add phase, so take the first turn that is not below the crosstalk phase.
         base = float(stray[2 * puc + arm] - common[puc])
         return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
-        """Return the phases that heaters give their own arms to reach the targets at a given crosstalk."""
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]
@@ -351,7 +347,6 @@ class _Choice:
         return min(options, key=abs) + base
 
     def check(self, own_rad: Real) -> None:
-        """Raise ``LimitError`` if a heater cannot reach its phase, or a common phase needs a dead heater."""
         unreachable = np.flatnonzero(own_rad > np.array(self._reach) * (1.0 + 1e-12))
         if len(unreachable):
             heater = int(unreachable[0])

@@ -85,7 +85,6 @@ class CalibrationRecord:
 
     Attributes:
         device_serial: Serial number of the mesh controller.
-        device_model: Model of the controller.
         device_firmware: Firmware version of the controller.
         mesh_label: Name and size of the layout, such as ``columns 2 3 2``.
         mesh_sha256: Hash of the mesh's canonical text.
@@ -163,7 +162,6 @@ class CalibrationRecord:
         )
 
     def _repr_html_(self) -> str:
-        """Return a summary table of the record as HTML, for notebooks."""
         from lumion_hw.files.html import html_pairs
 
         sigmas_rad = [entry.passive_phase_sigma_rad for entry in self.pucs if entry.passive_phase_sigma_rad is not None]

@@ -25,8 +25,6 @@ class UseConditions:
     Attributes:
         now_utc: Time of use (ISO 8601 with zone).
         age_s: Age of the record, if known more accurately than from two dates.
-        temperature_c: Temperature of the chip.
-        wavelength_nm: Wavelength of the light.
     """
 
     now_utc: str | None = None

@@ -148,7 +148,6 @@ class _Model:
     """Variables and constraints of one routing problem.
 
     Attributes:
-        model: The CP model.
         routed: For each circuit, ``True``, or a Boolean variable if the circuit may stay unrouted.
     """
 
@@ -202,7 +201,6 @@ class _Model:
         return usable
 
     def _conserve(self, index: int) -> None:
-        """Add flow conservation for one circuit, and exclude rings if its length is fixed."""
         routed = self.routed[index]
         source, target = self._request.pairs[index]
         entry, goal = self._graph.entry[source], self._graph.n_waves + target
@@ -222,7 +220,6 @@ class _Model:
             self._forbid_rings(index, entry, goal)
 
     def _forbid_rings(self, index: int, entry: int, goal: int) -> None:
-        """Require that the arcs used form a single circuit, closed from target back to source."""
         number: dict[int, int] = {}
         links = []
         for arc, used in self._arcs[index].items():
@@ -269,7 +266,6 @@ class _Model:
         return moved
 
     def minimise(self) -> None:
-        """Add the objective of the request to the model."""
         request = self._request
         passing = [
             round(float(request.pass_cost[arc >> 3, arc & 1]) * self.scale) * used
@@ -291,7 +287,6 @@ class _Model:
         self.model.minimize(sum([*passing, *holding, *moving]))
 
     def hint(self, wave_paths: Sequence[WavePath]) -> None:
-        """Give the solver a known routing as its starting point."""
         steps = [list(zip(wave_path.waves, wave_path.states, strict=True)) for wave_path in wave_paths]
         held = {wave // 4: state for path_steps in steps for wave, state in path_steps}
         for puc, state in held.items():
@@ -303,7 +298,6 @@ class _Model:
                 self.model.add_hint(used, int(arc in used_arcs))
 
     def wave_paths(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
-        """Return the paths of the solution, traced from each source through the states."""
         states = [STATES[solver.boolean_value(cross)] for cross in self._cross]
         wave_paths: list[WavePath] = []
         for source, _ in self._request.pairs:

@@ -125,7 +125,6 @@ class _Network:
         return [*ends, (hub_a, hub_b, 2)]
 
     def flow(self, sources: Sequence[int], sinks: Sequence[int]) -> int:
-        """Return the largest flow between two sets of ports, and store it for :meth:`cut`."""
         from scipy.sparse.csgraph import maximum_flow
 
         capacity = self._graph.data

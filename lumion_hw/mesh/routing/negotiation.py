@@ -176,7 +176,6 @@ class Negotiation:
         return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
 
     def _improved(self, paths: list[Nodes], bound: float) -> tuple[WavePath, ...]:
-        """Move single circuits to cheaper free paths until no circuit finds one."""
         prices, request = self._prices, self._request
         wave_paths = tuple(prices.to_wave_path(nodes) for nodes in paths)
         cost = request.cost(wave_paths)
@@ -234,7 +233,6 @@ class Negotiation:
         return best
 
     def _choose_circuits_to_reroute(self, paths: Sequence[Nodes], rng: random.Random) -> list[int]:
-        """Return circuits to remove together, in the order in which to route them again."""
         prices, alone = self._prices, self._alone
         # Only a circuit that pays more than alone can become cheaper.
         on_detour = [index for index, nodes in enumerate(paths) if prices.states_price(nodes) > alone[index][0] + 1e-9]

@@ -74,7 +74,6 @@ def park_unused_pucs(
 def _open_rings(
     mesh: MeshTopology, states: dict[int, State], free: set[int], power: Sequence[Sequence[float]]
 ) -> Parking:
-    """Open every closed ring that passes a free PUC; return the states of all PUCs."""
     opened = 0
     while True:
         rings = _rings(mesh, states)

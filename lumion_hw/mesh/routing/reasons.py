@@ -44,7 +44,6 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
 
 
 def _nearest(alone: RoutingProblem) -> list[str]:
-    """Return, for each limit of a circuit that is too low, the lowest possible limit in an empty mesh."""
     limit = alone.limits[0]
     weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
     possible = []
@@ -152,7 +151,6 @@ def conflict_error(
 
 
 def _ceilings_error(request: RoutingProblem, wave_paths: Sequence[WavePath]) -> NoPathError:
-    """Return the error for circuits that conflict only because of their limits, with the limits they would need."""
     needs = [
         f"{source}→{target}{limit} needs {len(wave_path.pucs)} hops and "
         f"{request.loss_db[list(wave_path.pucs)].sum():.3f} dB"

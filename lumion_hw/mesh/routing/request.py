@@ -123,7 +123,6 @@ class RoutingLimits:
 
     Attributes:
         max_hops: Largest number of PUCs.
-        max_loss_db: Largest loss.
         exact_hops: Required number of PUCs.
     """
 
@@ -175,7 +174,6 @@ class RoutingProblem:
         staying_cost: Cost of the active circuits that stay on their paths.
         loss_db: Shape ``(n_pucs,)``; loss per PUC.
         blocked: PUC states that must not be used.
-        limits: Limits of each circuit.
         equal: Groups of circuits (indices) that must have the same number of hops.
         current_paths: Current path of each active circuit that may move, by index.
         move_price: Cost of moving an active circuit.

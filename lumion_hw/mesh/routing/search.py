@@ -292,7 +292,6 @@ class Search:
         return None if price == math.inf else (price, tuple(nodes))
 
     def _cheapest_within_limits(self, index: int) -> tuple[float, Nodes] | None:
-        """Return the cheapest path within hop and loss limits."""
         limit = self._request.limits[index]
         exact = limit.exact_hops is not None
         max_hops = math.inf if limit.hop_ceiling is None else limit.hop_ceiling

@@ -183,7 +183,6 @@ class UnitCells:
         frequency_hz: ArrayLike,
         combine: Combine,
     ) -> NDArray[np.complex128]:
-        """Return C(second)·diag(upper, lower)·C(first), shape ``(n_pucs, 2, 2, *batch)``."""
         n_pucs, batch = np.shape(self.loss_db)[-1], self.batch_shape(frequency_hz)
         result = np.empty((n_pucs, 2, 2, math.prod(batch)), dtype=np.complex128)
         rows = (_rows(part, n_pucs, batch) for part in (*first, upper, lower, *second))

@@ -39,7 +39,6 @@ class Program:
         right_column: Columns of the elements in ``right``.
         target: Slots that the elimination of each pivot changes, row by row, one pivot after the other.
         keys: Sorted ``row * width + column`` of the slots.
-        width: Number of columns.
     """
 
     n_pivots: int
