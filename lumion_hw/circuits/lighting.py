@@ -1,4 +1,4 @@
-"""Light of circuits: transmitters, polarization, equal powers of arms, acceptance checks and diagnosis."""
+"""Light of circuits: transmitters, polarization, equal powers of both polarizations, and acceptance checks."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class CircuitLighting:
         return result
 
     def remember_losses(self, circuits: Sequence[PlannedCircuit], proofs: Sequence[CircuitProof]) -> None:
-        """Store the measured losses of active circuits, for later comparison; forget all other losses."""
+        """Store the measured losses of active circuits, for comparison with later ones; forget all other losses."""
         # A loss belongs to a path: after a change of path it says nothing about the polarization.
         active = {(circuit.request, circuit.paths) for circuit in circuits}
         earlier = {key: loss_db for key, loss_db in self._proven_loss_db.items() if key in active}

@@ -37,7 +37,7 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True)
 class LockOwner:
-    """Owner of a bench: user, host, process ID, program, and the time when it acquired the lock (ISO 8601)."""
+    """Owner of a bench: user, host, process ID, program, and the time when the program acquired the lock (ISO 8601)."""
 
     user: str
     host: str
@@ -52,7 +52,7 @@ class LockOwner:
 
     @classmethod
     def of_this_process(cls, program: str) -> LockOwner:
-        """Return the owner entry for this process."""
+        """Return the owner entry of this process."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(_user(), socket.gethostname(), os.getpid(), program, now)
 
@@ -101,7 +101,6 @@ class BenchLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the lock of the bench, unless another program has taken it over."""
         if self._handle is None:
             return
         with contextlib.suppress(OSError):
@@ -140,7 +139,7 @@ class BenchLock:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Let take-overs wait until the end of a ``with`` block.
+        """Prevent other programs from taking over during a ``with`` block.
 
         Raises:
             BusyError: Another program has taken over.
@@ -197,7 +196,6 @@ class BenchLock:
 
     @contextlib.contextmanager
     def _wait_for_change(self, owner: LockOwner) -> Iterator[None]:
-        """Wait until the owner's running change has ended, and prevent changes during a ``with`` block."""
         with writing(_WHAT, self._directory):
             handle = os.open(self._directory / _CHANGE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

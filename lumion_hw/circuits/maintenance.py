@@ -97,8 +97,6 @@ class CircuitHealth:
 
 @dataclass
 class _WatchedCircuit:
-    """A circuit with its health and its tracking state."""
-
     circuit: PlannedCircuit
     health: CircuitHealth
     reference: LightReading | None = None
@@ -224,7 +222,7 @@ class CircuitMaintenance:
         self._resume_tracking(held_before)
 
     def resync(self) -> None:
-        """Continue maintenance after another part of the program changed circuits."""
+        """Continue maintenance after another part of the program has changed circuits."""
         before, self._watched = self._watched, self._watched_circuits()
         self.searching &= {watched.health.name for watched in self._watched}
         self._poll_levels()  # a reference level is needed before anything changes the light
@@ -288,7 +286,7 @@ class CircuitMaintenance:
         )
 
     def request_search(self, name: str) -> bool:
-        """Let :meth:`track_polarizations` search a dark circuit once; return whether it can be searched."""
+        """Let :meth:`track_polarizations` search the polarization of a dark circuit; return whether it can."""
         for watched in self._watched:
             if watched.health.name == name and watched.is_single and watched.circuit.entry.polarization is not None:
                 self.searching.add(name)
@@ -480,7 +478,6 @@ class CircuitMaintenance:
                 watched.health.lost_db = None if reading.fibre_dbm is None else round(well_dbm - reading.fibre_dbm, 3)
 
     def _reference_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
-        """Return the reference reading of a circuit: the first one, or the predicted one if the first is far below."""
         # A circuit that is dark already when maintenance begins must not become its own reference.
         budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(watched.circuit)
         if (

@@ -126,7 +126,7 @@ class CircuitLight:
     los: bool
 
     def received_dbm(self, circuit: PlannedCircuit) -> float | None:
-        """Return the power of all arms together at the receiver, in dBm."""
+        """Return the power of all paths together at the receiver, in dBm."""
         arrived = [
             w_from_dbm(seen_dbm - arm.exit.loss_db) * arm.exit.receiver_fraction
             for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
@@ -142,7 +142,7 @@ class CircuitLight:
         return self.launch_dbm + circuit.budget.gain_db - circuit.budget.fixed_loss_db - received_dbm
 
     def arm_losses_db(self, circuit: PlannedCircuit) -> tuple[float | None, ...]:
-        """Return the loss of each arm from fibre to fibre; two arms start with half of the launch power each."""
+        """Return the loss of each arm (path of one polarization) from fibre to fibre."""
         share_db = arm_split_loss_db(circuit)
         return tuple(
             None
@@ -153,7 +153,7 @@ class CircuitLight:
 
 
 def arm_split_loss_db(circuit: PlannedCircuit) -> float:
-    """Return the loss in dB from dividing the module's power among the arms: 0 or 3."""
+    """Return the loss in dB from dividing the module's power: 0 with one path, 3 with two."""
     return 10.0 * math.log10(len(circuit.arms))
 
 

@@ -197,7 +197,7 @@ class CircuitService:
         return proofs
 
     def check_driven(self) -> None:
-        """Check that the controller drives the heaters as the circuits need.
+        """Check that the controller still drives the heaters.
 
         Raises:
             SafetyError: The controller has switched its heaters off; call :meth:`restore_after_shutdown`.
@@ -344,7 +344,7 @@ class CircuitService:
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
         """Record begin and end of a circuit change in a ``with`` block.
 
-        ``known_ma``: present heater currents, if known.
+        ``known_ma`` are the present heater currents, if known.
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():

@@ -32,7 +32,7 @@ GLITCH_DB = 0.3
 _LOST_DB = 3.0
 """Change in dB, larger than any drift during a polarization search, from which a circuit counts as lost."""
 _MAX_ROUTES = 3
-"""Largest number of routes tried before a set of circuits is rolled back."""
+"""Largest number of routes tried before all changes are undone."""
 
 
 @dataclass(frozen=True)
@@ -372,7 +372,6 @@ class PathSetup:
         return replace(plan, circuits=circuits, routing=replace(plan.routing, states=states, paths=paths))
 
     def _with_other_pucs_parked(self, plan: CircuitPlan, driven_ma: NDArray[np.float64]) -> tuple[CircuitPlan, float]:
-        """Park the PUCs that a plan does not use; return the plan and the largest phase shift of other PUCs in rad."""
         setting = setting_with_active(
             self.bench.mesh.topology, self.record, plan.routing.states, pucs_of(plan.circuits), driven_ma
         )
@@ -442,7 +441,7 @@ class PathSetup:
     def _roll_back(self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit], reason: str) -> None:
         """Drive the former currents again, and restore the transmitters.
 
-        If the currents cannot be driven, no circuit counts as active. Polarization controllers keep their settings.
+        If the currents cannot be driven, no circuit counts as active.
         """
         events, needed = self.bench.events, transmitters_of(self._active_circuits)
         try:
@@ -495,7 +494,6 @@ class PathSetup:
     # -- program ------------------------------------------------------------------------------------------------------
 
     def _make_before_break(self, plan: CircuitPlan, before: _StateBeforeChange) -> None:
-        """If active circuits move, first program the heaters that no active circuit uses."""
         active = {circuit.request: circuit.paths for circuit in self._active_circuits}
         if not any(active.get(circuit.request, circuit.paths) != circuit.paths for circuit in plan.circuits):
             return

@@ -49,7 +49,7 @@ class MeshVerdict(StrEnum):
     """Result of comparing the driven heater currents with the journal."""
 
     AS_LEFT = "as left"
-    """The heaters are driven as after the last finished change."""
+    """The heaters are driven as after the last change that was finished."""
     AS_BEFORE = "as before"
     """A change was not finished, and the heaters are driven as before it."""
     DARK = "dark"
@@ -57,7 +57,7 @@ class MeshVerdict(StrEnum):
     CHANGED = "changed"
     """A change was not finished, and the heaters are driven differently than before it."""
     DIFFERENT = "different"
-    """The heaters are driven differently: another program has changed the mesh, or a heater is broken."""
+    """The heaters are driven in another way: another program has changed the mesh, or a heater is broken."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Circuits of the jobs of a fabric: required circuits, active circuits, and free spares."""
+"""Circuits of the jobs of a fabric (servers connected by optical circuits)."""
 
 from __future__ import annotations
 
@@ -127,7 +127,6 @@ class JobCircuits:
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
-        """Return the spares' own circuits (from each spare back to itself) that fit in beside the circuits of jobs."""
         loops: list[CircuitRequest] = []
         for name in self.spares:
             candidates = [*loops, *loop_requests(find_unit(self.bench.model, name))]

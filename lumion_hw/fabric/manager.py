@@ -359,7 +359,6 @@ class FabricManager(JobCircuits):
         return None
 
     def _may_be_polarization(self, circuit: str) -> bool:
-        """Request a polarization search for a dark circuit whose light misses the mesh; return whether it was."""
         # A circuit that has recovered may be searched again the next time.
         self._searched &= set(self.judge.dark)
         if not self._keeper.is_tracking or circuit in self._searched:
@@ -457,11 +456,6 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def _act_on(self, verdict: FailureVerdict) -> Recovery | None:
-        """Recover from a failure, or record in the journal why a job gets no circuits.
-
-        Raises:
-            SafetyError: The mesh controller has switched its heaters off, so missing light proves nothing.
-        """
         if verdict.cause == "light":
             # If the controller has tripped, every circuit is dark and no server has failed (docs/decisions/0026).
             self.service.check_driven()
@@ -577,7 +571,6 @@ class FabricManager(JobCircuits):
         return None
 
     def _change_over(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        """Change circuits to a recovery plan: in one step for a warm spare (light is on), else step by step."""
         timer.mark("route_found")
         if plan.is_warm and plan.plan is not None:
             return self.service.switch(plan.plan, milestone=timer.mark)
@@ -593,7 +586,6 @@ class FabricManager(JobCircuits):
             raise
 
     def _follow_up(self, recovery: Recovery) -> Recovery:
-        """Do the slow steps after a recovery: confirm links, call job hooks, prepare spares, make new plans."""
         recovery = self._confirm_links(recovery)
         details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
         self._emit("recovered", details)
@@ -636,7 +628,6 @@ class FabricManager(JobCircuits):
                 self.bench.transponders[nic].disable()
 
     def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
-        """Plan a circuit around PUCs to avoid; remove the spares' own circuits if there is no other path."""
         setup, request = self.service.setup, decision.request
         try:
             return setup.plan_change([request], [request], avoid=decision.avoid)

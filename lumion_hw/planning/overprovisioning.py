@@ -214,13 +214,6 @@ def on_cluster(scheduler: str) -> Mapper:
 
 @dataclass(frozen=True, eq=False)
 class _Layouts:
-    """Several random assignments of jobs to racks.
-
-    Attributes:
-        job: Number of each accelerator's job, -1 for none, shape ``(layouts, racks · per_rack)``.
-        size: Accelerators of each job, shape ``(layouts, max. jobs)``.
-    """
-
     job: Whole
     size: Whole
 
@@ -268,7 +261,6 @@ def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Wh
 
 
 def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, int, int]) -> dict[str, Real]:
-    """Simulate a number of fleet states; return counts of accelerators per state, arrays of shape ``(count,)``."""
     seed, number, count = order
     rng = np.random.default_rng((seed, number))
     layout = rng.integers(len(layouts.job), size=count)

@@ -140,8 +140,9 @@ def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
 def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
     """Return the fraction of an accelerator's links that an all-reduce on a box of a torus can use.
 
-    An accelerator has two links per dimension. Two rings fit along a dimension that the box fills, one along any other,
-    none with a single accelerator. Assumed: links cannot change dimension, and all dimensions are used at once.
+    An accelerator has two links per dimension. Along a dimension, both can be used if the box fills the torus, one
+    otherwise, and none if the box has length 1. Assumed: links cannot change dimension, and all dimensions are used at
+    once.
 
     Args:
         box: Lengths of the box along each dimension of the torus.
@@ -155,7 +156,11 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
 
 
 class _BusyCounts:
-    """Counts busy accelerators in boxes of a torus; ``busy`` has shape ``(x, y, z)``."""
+    """Counts busy accelerators in boxes of a torus.
+
+    Args:
+        busy: Shape ``(x, y, z)``.
+    """
 
     def __init__(self, busy: NDArray[np.bool_]) -> None:
         # Twice along each dimension, for boxes over the edge; entry (i, j, k) counts what lies before i, j and k.

@@ -23,8 +23,8 @@ class RiskGroup:
 
     Attributes:
         unavailable: Fraction of time that the group as a whole is lost, 0 to 1.
-        parts: Smaller groups inside; each may also be lost alone.
-        accelerators: Number of accelerators outside of all parts.
+        parts: Smaller groups inside this group; each may also be lost alone.
+        accelerators: Number of accelerators that belong to no part.
     """
 
     unavailable: float

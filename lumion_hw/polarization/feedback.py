@@ -1,7 +1,7 @@
-"""Search with an automatic polarization controller that minimises a score (factor) on its own. No I/O.
+"""Search with an automatic polarization controller, which minimises a score (factor) on its own. No I/O.
 
-How the controller uses the factor is not documented (docs/polarization.md). Assumed is only that its steps lead to
-smaller factors in the long run, with trial steps on the way.
+The maker does not document how the controller uses the factor (docs/polarization.md). The search only assumes that
+factors become smaller in the long run.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 MAX_FACTOR = 100.0
 _MIN_FACTOR = 1e-4
 _FAR_AHEAD, _JUST_AHEAD, _NEAR = 2.0, 1.02, 1.005
-"""Ratios of a reference power to the brightest reading: at first, in the fine search, and when the reference is raised.
+"""Ratios of a reference power to the brightest reading: at first, in the fine search, and for raising the reference.
 
-Factors are calculated relative to the reference. When it is raised, the controller starts again.
+Factors are calculated relative to the reference power.
 """
 _DARKER = 0.9
 """Ratio of new to former lowest power that counts as an improvement (docs/polarization.md, "Three readings")."""
@@ -139,7 +139,7 @@ class FeedbackSearch:
 
 
 def remaining_loss_db(power: float, brightest: float, sign: float) -> float:
-    """Return the light that may be missing at the wanted port in dB, from the brightest reading or the leakage."""
+    """Return the light in dB that may be missing at the wanted port."""
     if not power > 0.0:
         return 0.0
     if sign > 0.0:

@@ -143,7 +143,7 @@ class PolarizationSearch:
     # Periods ----------------------------------------------------------------------------------------------------------
 
     def _learn_periods(self) -> Generator[NDArray[np.float64], float, None]:
-        """Sweep each squeezer of unknown period (drive change for a phase of 2π), and leave it at its best setting."""
+        """Sweep each squeezer of unknown period (drive change for a phase of 2π) and measure its period."""
         for attempt in range(2):
             for channel in range(len(self._actuators)):
                 if channel not in self._periods:
@@ -152,7 +152,6 @@ class PolarizationSearch:
                     yield from self._sweep(channel)
 
     def _settings_off_axis(self, channel: int) -> NDArray[np.float64]:
-        """Return settings at which a squeezer certainly changes the power."""
         settings = self._settings.copy()
         for neighbour in (channel - 1, channel + 1):
             if neighbour in self._periods:
@@ -286,7 +285,6 @@ class PolarizationSearch:
     # By rounds --------------------------------------------------------------------------------------------------------
 
     def _search_by_rounds(self) -> Steps:
-        """Optimise the actuators one by one; with plates, repeat from other settings until two results agree."""
         best = yield from self._rounds()
         if not self._has_plates or not self.has_light:
             return best

@@ -1,4 +1,4 @@
-"""Fit of the light behind squeezers, as an ensemble of models that each explain the readings.
+"""Fit of the light behind squeezers: many models (an ensemble), each of which agrees with the readings.
 
 Behind squeezers whose retardances are known up to constants the power is
 
@@ -382,19 +382,6 @@ class LightEnsemble:
     def _normal_products(
         self, members: Members, targets: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the inner products of the residuals' derivatives and, in the last row and column, the residuals.
-
-        Residuals of readings and prior are in standard deviations; derivatives are by s, t, o without first and last,
-        ln P0 and ε.
-
-        Args:
-            members: K fitted models.
-            targets: Readings in standard deviations, with random noise added per model, shape ``(n, K)``.
-            weights: Inverse standard deviations, shape ``(n, 1)``.
-
-        Returns:
-            Shape ``(K, M + 1, M + 1)`` for M parameters.
-        """
         # Members are the last axis, so values common to all members are plain numbers in the innermost loops.
         numbers = members.numbers.T.copy()
         states, (ln_p0, crosstalk) = numbers[:6], numbers[-2:]
@@ -441,6 +428,5 @@ def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members
 
 
 def _into_range(phases: NDArray[np.float64], middle: float, low: float, high: float) -> NDArray[np.float64]:
-    """Move phases by multiples of 2π into a range, close to its middle; else return the nearer limit."""
     nearest = middle + np.mod(phases - middle + np.pi, 2.0 * np.pi) - np.pi
     return np.clip(nearest, low, high)

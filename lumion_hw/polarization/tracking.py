@@ -50,7 +50,7 @@ _MAX_DRIFT_RAD = 0.1
 _MAX_DITHER = 1.5
 """Largest dither relative to that without drift; it costs 0.025 dB."""
 _MIN_DROP, _MIN_DROP_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
-"""A reading below the expected one by 0.15 dB and four times its noise is not drift but an error of the model."""
+"""A reading that is 0.15 dB and four times its noise below the expected one is an error of the model, not drift."""
 _RECENT_READS = 12  # within which the fibres have hardly moved
 _LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be an outlier, five in a row are lost light
 
@@ -202,7 +202,6 @@ class PolarizationTracker:
         return predicted
 
     def _predict(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the expected power at squeezer phases, and its derivatives by the estimated quantities."""
         turn, turned, jacobian = self._geometry(phases)
         back = self._accepted @ turn
         q = float(self._accepted @ turned)
@@ -239,7 +238,6 @@ class PolarizationTracker:
         return float((across @ self._covariance[:size, :size] * by).sum())
 
     def _return_to_recent(self, phases: NDArray[np.float64]) -> None:
-        """Return the squeezers to the phases of recent bright light, and take these as the optimum."""
         self._centre = np.clip(phases, self._low, self._high)
         self._state = (
             self._accepted @ self._geometry(self._centre)[0]
@@ -251,7 +249,6 @@ class PolarizationTracker:
     def _geometry(
         self, phases: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the squeezers' rotation, the light behind them, and its derivatives by phases, shape ``(3, N)``."""
         return self._chain.turn_and_slopes(phases + self._offsets, self._state)
 
     def _follow(self) -> None:

@@ -105,7 +105,7 @@ class Decomposition:
 
 
 def pad_demand(pair_bytes: _Integers) -> _Integers:
-    """Return a demand matrix with dummy traffic that raises all row and column sums to those of the busiest port."""
+    """Return a demand matrix with dummy traffic added, so that all row and column sums are equal."""
     filled = pair_bytes.copy()
     rows, columns = filled.sum(axis=1), filled.sum(axis=0)
     largest = max(int(rows.max()), int(columns.max()))

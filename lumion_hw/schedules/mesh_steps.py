@@ -110,7 +110,7 @@ class MeshRouter:
     def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
         """Route one set of circuits, if possible on the same paths as in earlier steps.
 
-        ``before``: circuits that are active before this step.
+        ``before`` are the circuits that are active before this step.
 
         Raises:
             RoutingError: There are no paths for all circuits at once.
@@ -265,11 +265,6 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
 
 
 def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex: bool) -> list[Unit]:
-    """Group circuits that stay together: pairs on duplex ports, if both directions can be routed.
-
-    Raises:
-        RoutingError: A circuit has no path even without other circuits.
-    """
     units: list[Unit] = []
     pairs = sorted(circuits)
     for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in pairs}):
@@ -282,7 +277,6 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
 
 
 def _minimal_cover(whole: int, fits: Callable[[int], bool]) -> list[int]:
-    """Return the fewest routable subsets that cover a set of circuits, as bit masks."""
     best: dict[int, list[int]] = {0: []}
     for mask in range(1, whole + 1):
         lowest = mask & -mask
@@ -363,7 +357,7 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
     """Assign ports to ranks so that the mesh can route as many rounds as possible.
 
     Returns:
-        The former rank whose ports each rank gets, for :meth:`MeshRouter.with_ports_of`.
+        For each rank, the rank whose ports it gets; pass this to :meth:`MeshRouter.with_ports_of`.
 
     Raises:
         ConfigError: There are more ranks than ports.

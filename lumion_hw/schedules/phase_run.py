@@ -21,7 +21,7 @@ _CircuitPaths = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
 
 @dataclass(frozen=True)
 class MeasuredSwitch:
-    """Measurement of one change of configuration. Times are in seconds, from the request unless stated otherwise.
+    """Measurement of one change of configuration. All times except ``requested_s`` are in seconds since the request.
 
     Attributes:
         tag: Name of the new configuration.

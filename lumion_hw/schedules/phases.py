@@ -347,7 +347,6 @@ class _Preparation:
         return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
     def _plan_phase(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
-        """Return the circuits of a phase, whether circuits of other phases had to be removed, and the plan."""
         circuits = _with_remaining(self._active, phase.circuits)
         try:
             return circuits, False, self._plan_circuits(circuits)
@@ -357,11 +356,6 @@ class _Preparation:
         return phase.circuits, True, self._plan_circuits(phase.circuits)
 
     def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
-        """Plan circuits, on their former paths if possible.
-
-        Raises:
-            LumionError: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`.
-        """
         refusal: LumionError | None = None
         stay = [pair for pair in circuits if pair in self._active]
         for known in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(stay), ())):

@@ -175,11 +175,6 @@ def _label_with_hash(label: str, sha256: str) -> str:
 
 
 def _restore_phase(stored: _Configuration, mesh: MeshTopology, name: str) -> PreparedPhase:
-    """Return a prepared configuration from the file.
-
-    Raises:
-        ConfigError: The paths are wrong, or the number of currents differs from the number of heaters.
-    """
     paths = tuple(path for circuit in stored.planned for path in circuit.paths)
     try:
         fits = states_for_paths(mesh, paths) == stored.routing.states and paths == stored.routing.paths

@@ -113,7 +113,7 @@ class Schedule:
 
     @cached_property
     def changes(self) -> tuple[frozenset[int], ...]:
-        """For each round, the ranks with a port whose partner has changed since its last use."""
+        """Ranks with a port whose partner has changed since the port's last use, for each round."""
         to: dict[int, int] = {}
         by: dict[int, int] = {}
         changes = []

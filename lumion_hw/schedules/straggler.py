@@ -163,7 +163,6 @@ def _search_rounds(
 def _transfers_by_rotation(
     rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator
 ) -> _Transfers:
-    """Return the transfers of one round: chunks of the ages in the rotation, or others that the receiver lacks."""
     late = held.shape[1]
     sent: _Transfers = {}
     for x, y, x_age, y_age in rotation:
@@ -180,7 +179,6 @@ def _transfers_by_rotation(
 def _best_matching(
     held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
 ) -> tuple[_Pairs, _Transfers]:
-    """Return a matching of free ranks with about the highest value, and its transfers."""
     ranks = len(held)
     copies = np.maximum(held.sum(axis=0), 1)
     worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])

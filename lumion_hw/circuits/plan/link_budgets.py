@@ -155,7 +155,6 @@ class LinkBudgetSolver:
         )
 
     def _pdl_db(self, arms: tuple[CircuitArm, ...]) -> float:
-        """Return the loss of the weakest polarization relative to the strongest."""
         if len(arms) < 2:
             return 0.0
         exits = [arm.path.target for arm in arms]

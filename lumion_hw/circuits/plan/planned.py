@@ -27,7 +27,7 @@ path.
 
 @dataclass(frozen=True)
 class ArmTrim:
-    """Loss added to an arm: one PUC couples only part of the light.
+    """Loss added to an arm (path of one polarization): one PUC couples only part of the light.
 
     Attributes:
         puc: The PUC; no other arm uses it.
@@ -43,7 +43,7 @@ class ArmTrim:
 
 @dataclass(frozen=True)
 class CircuitArm:
-    """One path through the mesh; a circuit has one, or two for separate polarizations.
+    """One path of a circuit through the mesh; a circuit has two if its polarizations are separate.
 
     Attributes:
         entry: Fibre from the transmitter to the mesh.

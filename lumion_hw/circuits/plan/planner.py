@@ -30,13 +30,13 @@ from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
 _TRIM_ABOVE_DB = 0.5 * MAX_IMBALANCE_DB
-"""Arms that differ by less than this are not equalized; the rest of the limit covers prediction errors."""
+"""Two paths of a circuit that differ by less than this are not equalized; the rest of the limit covers errors."""
 _BELOW_OVERLOAD_DB = 1.0
 """Light that would overload a receiver is attenuated to this far below the overload level."""
 _MAX_TRIMS = 5
-"""Largest number of PUCs of an arm tried for adding loss."""
+"""Largest number of PUCs of a path tried for adding loss."""
 _DARK_ENOUGH_DB = -35.0
-"""Stray light at receivers in dB, relative to the arm, up to which no other PUC is tried."""
+"""Stray light at receivers in dB, relative to the attenuated path, up to which no other PUC is tried."""
 _EXPLAIN_S = 10.0
 """Time to find out which circuits conflict if there are no routes for all."""
 _ALTERNATIVES_S = 60.0
@@ -137,11 +137,6 @@ class _Planner:
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
 
     def plan(self) -> CircuitPlan:
-        """Return the plan.
-
-        Raises:
-            LumionError: As :func:`plan_circuits`.
-        """
         hop_limits = self._hop_limits()
         try:
             plan = self._plan_once(hop_limits)
@@ -173,7 +168,6 @@ class _Planner:
         return self._with_less_idle_light(plan, hop_limits)
 
     def _with_less_idle_light(self, plan: CircuitPlan, hop_limits: HopLimits) -> CircuitPlan:
-        """Return a plan with less light at receivers without a circuit, if other routes reduce it without drawbacks."""
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
             lit = [
@@ -202,7 +196,7 @@ class _Planner:
         return best
 
     def _plan_without_hop_limits(self, error: RoutingError) -> CircuitPlan:
-        """Return a plan made without hop limits if its link budgets hold; otherwise raise an error."""
+        """Return a plan made without hop limits if it meets its link budgets; otherwise raise an error."""
         try:
             plan = self._plan_once([None] * len(self._ends))
         except RoutingError:
@@ -254,13 +248,6 @@ class _Planner:
     def _plan_once(
         self, hop_limits: HopLimits, avoided: Collection[int] = (), turned: Collection[int] = ()
     ) -> CircuitPlan:
-        """Return a plan within hop limits; its link budgets are not checked.
-
-        Args:
-            hop_limits: Largest number of PUCs of each circuit.
-            avoided: PUCs that circuits use only if the way around them is too long.
-            turned: PUCs that are parked in the opposite of their usual state.
-        """
         ends, paths, routing = self._route(hop_limits, avoided)
         parked = dict(park_unused_pucs(self._mesh, routing.states, unusable=self._planning.unusable).states)
         for puc in parked.keys() & set(turned) - routing.states.keys():

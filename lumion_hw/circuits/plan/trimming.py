@@ -1,4 +1,4 @@
-"""Attenuation of circuit arms: one PUC couples only part of the light; the rest leaves by another port."""
+"""Attenuation of a path: one PUC couples only part of the light; the rest leaves by another port."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ _HARMLESS_DB = -40.0
 
 @dataclass(frozen=True)
 class Trimmer:
-    """Chooses PUCs that add loss to arms with the least stray light.
+    """Chooses PUCs that add loss to a path with the least stray light.
 
     Attributes:
         wiring: Fibres at the ports.
         states: State of every PUC.
         currents_ma: Heater currents for these states.
+        paths: All paths.
     """
 
     mesh: MeshTopology
@@ -59,7 +60,7 @@ class Trimmer:
         return [trim for _, trim in sorted(candidates, key=lambda item: item[0])]
 
     def unshared_passes(self, path: Path) -> Iterator[tuple[int, State]]:
-        """Yield each PUC that a path passes once and no other path uses, as entry PUC-port and state."""
+        """Yield entry PUC-port and state of each PUC that a path passes once and no other path uses."""
         shared = {puc for other in self.paths if other is not path for puc in other.pucs}
         way = to_wave_path(self.mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):

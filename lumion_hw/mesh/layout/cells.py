@@ -1,7 +1,7 @@
 """Kinds of cells of which a mesh consists.
 
-Every cell has two couplers and two arms, like a programmable unit cell (PUC). Simple elements are special cases: in a
-phase shifter the couplers couple nothing; a crossing exchanges both waveguides.
+Every cell has two couplers and two arms, like a programmable unit cell (PUC). Simple elements are special cases: a
+phase shifter has couplers without coupling; a crossing has couplers that exchange both waveguides.
 """
 
 from __future__ import annotations

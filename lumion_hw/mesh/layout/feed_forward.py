@@ -203,7 +203,7 @@ DESIGNS: Mapping[str, MeshDesign] = {
         MeshDesign("crossbar", "ports on each side", 2, 32, _crossbar, outputs=lambda ports: range(ports, 2 * ports)),
     )
 }
-"""All designs, by name."""
+"""All designs (families of feed-forward meshes), by name."""
 
 
 def _topology_kind(design: MeshDesign) -> TopologyKind:

@@ -158,7 +158,10 @@ class PageLayout:
         return self.px(self._mesh.puc_centres[puc] + away), slanted
 
     def puc_curve(self, entering: int, leaving: int) -> Curve:
-        """Return the curve of light through a PUC, from PUC-port ``entering`` to PUC-port ``leaving``."""
+        """Return the curve of light through a PUC.
+
+        ``entering`` and ``leaving`` are PUC-ports.
+        """
         start, end = self._rail_ends[entering], self._rail_ends[leaving]
         inward = self._along(entering // 4, entering % 4 // 2) * HALF_BODY
         return self._curve(start, start + inward, end - inward, end)

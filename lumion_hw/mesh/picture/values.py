@@ -60,7 +60,7 @@ class PictureValues:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Ends of the colour scale: the smallest and the largest number."""
+        """Smallest and largest of the numbers: the ends of the colour scale."""
         numbers = [*self.pucs.values(), *self.cells.values()]
         return (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
 

@@ -107,7 +107,7 @@ class CalibratedMesh:
 
     @property
     def reach_rad(self) -> Real:
-        """Phase that each heater can always reach on its own arm, shape ``(2 n_pucs,)``; 0 if dead."""
+        """Phase that each heater can reach on its own arm, shape ``(2 n_pucs,)``; 0 if dead."""
         # Alone, a heater reaches more; with all others driven, a shared return takes part of its current.
         return np.minimum(self._law_rad(self.max_ma), self.own_rad(self.max_ma))
 

@@ -64,7 +64,7 @@ class FeedForwardBlock:
         return len(self.wires) + len(self.mixers)
 
     def mixer_of(self, column: int, mode: int) -> int | None:
-        """Return the PUC that mixes a mode with the next mode in a column, or ``None`` if no PUC does."""
+        """Return the PUC that mixes ``mode`` with the next mode in a column; ``None`` if there is none."""
         if not 0 <= mode < self.n_modes - 1:
             return None
         upper, lower = self.mixers[column][mode], self.mixers[column][mode + 1]
@@ -87,7 +87,7 @@ def find_block(
 ) -> FeedForwardBlock:
     """Return a feed-forward block of N modes across a hexagonal mesh.
 
-    ``first_row``: row where the block starts; by default the first row with enough space. ``avoid``: PUCs not to use.
+    It starts at ``first_row``, by default the first row with enough space, and uses no PUC in ``avoid``.
 
     Raises:
         ConfigError: The mesh has too few rows from its left to its right rim, or all rows use PUCs in ``avoid``.

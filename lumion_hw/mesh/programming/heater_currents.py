@@ -124,8 +124,8 @@ def program_pucs(
 ) -> ProgrammedCurrents:
     """Return the currents for the wanted phases with the least heat. PUCs without a target stay unheated.
 
-    ``cancel_joints``: mask of joints (waveguides between PUCs), shape ``(n_joints,)``. The phases of these joints are
-    cancelled by adjacent PUCs whose target has a common phase.
+    ``cancel_joints`` is a mask of joints (waveguides between PUCs), shape ``(n_joints,)``; their phases are cancelled
+    by adjacent PUCs whose target has a common phase.
 
     Raises:
         CalibrationError: A PUC is not calibrated or stuck, or crosstalk is too strong to be compensated.
@@ -269,8 +269,6 @@ def _differences(stray: Real) -> list[float]:
 
 
 class _Choice:
-    """For every PUC, the multiple of 2π and the heated arm with the least heat."""
-
     def __init__(self, calibrated: CalibratedMesh, targets: Mapping[int, PucTarget], stray: Real, common: Real) -> None:
         self._calibrated, self._targets = calibrated, targets
         # Python floats, because single elements are read thousands of times.
@@ -281,7 +279,7 @@ class _Choice:
         self.renew(stray, common)
 
     def renew(self, stray: Real, common: Real) -> bool:
-        """Choose multiples of 2π and heated arms again for the given crosstalk; return whether this saves heat."""
+        """Choose multiples of 2π and heated arms again; return whether this saves heat."""
         changed, bases = False, _differences(stray)
         for puc, target in self._targets.items():
             if target.common_rad is None:

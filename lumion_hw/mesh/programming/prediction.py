@@ -57,9 +57,8 @@ class PathPrediction:
 def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Prediction:
     """Return the predicted state of every PUC at given heater currents.
 
-    Standard errors need the covariance in the record; without it they include only errors of the phases without heat.
-
-    ``dac_step_ma``: current step of the DAC; 0 if currents are not rounded.
+    Without a covariance in the record, standard errors include only errors of the phases without heat. ``dac_step_ma``
+    is the current step of the DAC; 0 if currents are not rounded.
     """
     cells = calibrated.cells(currents_ma)
     unknown = np.isnan(calibrated.passive_rad)

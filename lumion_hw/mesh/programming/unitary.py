@@ -146,7 +146,7 @@ def _matrix(mixer: Mixer) -> Complex:
 
 
 def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTarget]:
-    """Return the wanted phases of all PUCs in a block for a unitary, assuming ideal couplers and joints without phase.
+    """Return the wanted phases of all PUCs for a unitary, assuming ideal couplers and waveguides without phase.
 
     Raises:
         ConfigError: The matrix is not unitary, its size differs from the block, or the block has too few columns.

@@ -263,7 +263,7 @@ class CalibrationRecord:
         return values
 
     def usable_states(self, puc: int) -> tuple[State, ...]:
-        """Return the states (bar, cross) of a PUC that faults leave usable."""
+        """Return the states (bar, cross) in which a PUC can still be used despite its faults."""
         # A stuck PUC has no passive phase, and can still be used in the state in which it is stuck.
         for defect in self.defects:
             if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:

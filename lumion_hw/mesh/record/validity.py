@@ -36,7 +36,8 @@ class UseConditions:
 def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy = "warn") -> tuple[str, ...]:
     """Check the conditions of use against the range of validity in the record.
 
-    ``policy``: for age and temperature: ``refuse`` raises an error, ``warn`` issues :class:`CalibrationWarning`.
+    For age and temperature, ``policy`` decides: ``refuse`` raises an error, ``warn`` issues
+    :class:`CalibrationWarning`.
 
     Returns:
         Everything that is out of range, one sentence each.

@@ -164,7 +164,6 @@ class Matcher:
         return best
 
     def _random_factors(self) -> list[Matching]:
-        """Return random sets of port pairs of equal size, each pair at most once; some pairs may remain."""
         partners = Counter(port for pair in self._pairs for port in pair)
         return self._split(set(self._pairs), max(partners.values())) or []
 

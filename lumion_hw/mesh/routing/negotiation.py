@@ -1,7 +1,7 @@
 """Negotiated congestion (McMurchie 1995): route each circuit alone, then raise prices until no two circuits conflict.
 
-A routing without conflicts is then improved. This is a heuristic: failure to find a routing proves nothing. Circuits
-between different ports conflict only if they need a PUC in different states; otherwise they never share a waveguide.
+A routing without conflicts is then improved. Failure to find a routing proves nothing. Circuits conflict only if they
+need a PUC in different states; otherwise they never share a waveguide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROUNDS_PER_ATTEMPT = 40
 """Rounds before a negotiation restarts in another order."""
 
 _PRESSURE, _GROWTH, _HISTORY = 0.5, 1.12, 0.35
-"""Price of a conflict, its growth factor per round, and the permanent surcharge per round for a contested state.
+"""Price of a conflict, its growth factor per round, and the permanent surcharge per round for a PUC state in conflict.
 
 Prices are multiples of the mean PUC cost.
 """
@@ -119,7 +119,7 @@ class Negotiation:
         return NegotiationResult(None, tuple(sorted(contested)), at_odds)
 
     def _negotiate(self, order: random.Random, turns: Iterable[int], jitter: float) -> tuple[list[Nodes], set[int]]:
-        """Negotiate from initial prices; return the paths, and the PUCs still contested."""
+        """Negotiate from initial prices; return the paths, and the PUCs over which circuits still conflict."""
         prices = self._prices
         prices.reset()
         paths = [nodes for _, nodes in self._alone]

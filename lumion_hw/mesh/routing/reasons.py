@@ -67,7 +67,7 @@ def _nearest(alone: RoutingProblem) -> list[str]:
 
 
 def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS) -> None:
-    """Raise ``NoPathError`` if there are provably too few PUCs near the contested ones. Else nothing is proven.
+    """Raise an error if there are provably too few PUCs near ``contested``, over which circuits conflict.
 
     Raises:
         NoPathError: The request is impossible.

@@ -271,7 +271,7 @@ def costs(
     heater_power_mw: ArrayLike | None,
     surcharge: ArrayLike = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the cost of passing each PUC and of setting it, for bar and cross, both of shape ``(n_pucs, 2)``.
+    """Return the cost of passing each PUC, and of setting it, in bar and in cross; both of shape ``(n_pucs, 2)``.
 
     Raises:
         ConfigError: The objective is unknown or negative, or heater powers or surcharges are missing or invalid.
@@ -305,7 +305,7 @@ def costs(
 def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, quantity: str) -> list[Ceiling | None]:
     """Return one upper limit per circuit.
 
-    ``given``: one number for all circuits, one per circuit, or ``None`` for no limit.
+    ``given`` is one number for all circuits, one per circuit, or ``None`` for no limit.
 
     Raises:
         ConfigError: The number of limits is wrong, or a limit is not a number of 0 or more.

@@ -54,7 +54,7 @@ class _Effort:
         self._improve_s = request.improve_s
 
     def find_routes(self, problem: RoutingProblem) -> tuple[tuple[WavePath, ...] | None, float, tuple[int, ...]]:
-        """Return the paths found (or ``None``), a lower bound of the cost, and the PUCs still contested.
+        """Return paths (``None`` if not found), a lower bound of the cost, and the PUCs over which circuits conflict.
 
         Raises:
             NoPathError: A circuit alone has no path, or all together are proven impossible.

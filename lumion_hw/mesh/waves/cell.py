@@ -290,7 +290,6 @@ def _check_splitting(eta: NDArray[np.float64]) -> None:
 
 
 def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return asin √η. Raises ``LimitError`` if η is outside 0 … 1."""
     _check_splitting(eta)
     angle: NDArray[np.float64] = np.arcsin(np.sqrt(eta))
     return angle

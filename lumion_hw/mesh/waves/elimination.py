@@ -123,8 +123,6 @@ def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class _Dissection:
-    """Corners of a mesh as points, each once, and the PUCs that connect them."""
-
     positions: NDArray[np.float64]
     corners: NDArray[np.int64]
 
