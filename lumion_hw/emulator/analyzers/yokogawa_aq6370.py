@@ -547,7 +547,6 @@ class EmulatedAq6370(ScpiDevice):
         return run
 
     def _levels(self, trace: _Trace) -> NDArray[np.float64]:
-        """Return the levels of a trace in the unit of the display."""
         settings, level_dbm = self.settings, trace.level_dbm
         if settings.y_unit in (_LEVEL_UNITS["DBM/NM"], _LEVEL_UNITS["W/NM"]):
             level_dbm = level_dbm - 10.0 * math.log10(1e9 * settings.resolution_m)

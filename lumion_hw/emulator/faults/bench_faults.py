@@ -124,10 +124,8 @@ class BenchFaults:
     Args:
         modules: Emulated pluggable modules by device name.
         devices: All devices by name.
-        kinds: Kind of each device, for error messages.
         faults: For each device, a function that returns the faults of its kind.
         monitor_ports: Ports with a photodiode.
-        schedule: Scheduled events of the bench.
     """
 
     def __init__(

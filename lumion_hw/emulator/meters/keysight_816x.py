@@ -258,7 +258,6 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
 
 
 def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
-    """Raise ``ConfigError`` for a module that does not fit the mainframe or its slot."""
     slots = SLOTS.get(model)
     if slots is None:
         raise ConfigError(f"there is no mainframe {model!r}", device=name, hint=f"Use one of {', '.join(SLOTS)}.")

@@ -13,8 +13,6 @@ class BenchTime:
     The ``with`` block encloses one exchange of bytes with a device, during which the other devices do not change.
 
     Attributes:
-        now_s: Returns the time of the clock.
-        due: Scheduled events, each with its time.
         exchange: Number of the exchange in progress; ``None`` between exchanges.
     """
 

@@ -188,7 +188,6 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return _MpcPeer(self, SerialLine(BAUD))
 
     def _follow(self, now: float) -> None:
-        """Execute received messages, end finished motions, and send due announcements."""
         for peer in tuple(self._peers):
             while (piece := peer.line.take_arrived(now)) is not None:
                 at_s, data = piece
@@ -310,7 +309,6 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
 
 def _number(serial: str) -> int:
-    """Return a serial number for any string: eight digits starting with 38, as on these devices."""
     return (
         int(serial)
         if serial.isascii() and serial.isdecimal() and len(serial) < 10

@@ -21,8 +21,6 @@ class ScpiInstrument:
     """An emulated device that speaks SCPI. To be used by one thread at a time.
 
     Args:
-        profile: Properties of the dialect.
-        on_reset: Resets the instrument's settings to their defaults.
         on_advance: Called before every action, so that measurements and outputs follow the clock.
         next_update: Returns the time at which ``on_advance`` must run even without a host; ``None`` for never.
     """

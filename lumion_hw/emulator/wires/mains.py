@@ -19,9 +19,6 @@ class Switchable(abc.ABC):
     Without power the device neither receives nor sends, and new connections are refused. Pulling the cable ends every
     connection, while the device keeps running.
 
-    Args:
-        clock: Clock that gives the present time.
-
     Attributes:
         what: Description of the device, for messages.
         keeps_connections: Whether connections survive a power loss; otherwise they are lost when the device powers up.
@@ -93,10 +90,10 @@ class Switchable(abc.ABC):
         """Return the time of the next :meth:`advance` that has an effect; ``None`` if there is none without a host."""
 
     def _lose_power(self) -> None:  # noqa: B027 - optional
-        ...
+        """Switch off the functions of the device that need power."""
 
     def _regain_power(self) -> None:  # noqa: B027 - optional
-        ...
+        """Power the device up again."""
 
     # -- connections
 
@@ -131,7 +128,6 @@ class DeviceConnection:
     """A host connection that is lost with the cable or power of the device.
 
     Args:
-        device: The device.
         peer: The connection to the device while cable and power are present.
     """
 

@@ -34,7 +34,6 @@ class TextDevice(SerialDevice[TextPeer]):
     """Base class of devices with one text command per line, ended by CR, LF or both.
 
     Args:
-        baud: Line rate.
         answer_s: Time from the end of a command to the first character of its reply.
 
     Attributes:

@@ -75,13 +75,11 @@ class Itla(SerialDevice[ItlaPeer]):
     """Emulated ITLA module.
 
     Args:
-        profile: Properties of the module.
         warm: Whether the module is ready at once; otherwise it starts up first.
         paced: Whether bytes need transmission time.
         emit: Called with the light at every change.
 
     Attributes:
-        settings: Settings that the host has made.
         status: Latched bits of StatusF and StatusW.
         extended: Bytes that the host reads in pieces from register AEA-EAR.
         extended_position: Number of bytes of ``extended`` that the host has read.

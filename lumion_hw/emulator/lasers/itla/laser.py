@@ -33,10 +33,6 @@ class ItlaProfile:
         date: Manufacturing date, the string of register 05: day-month-year.
         release: Firmware release, the string of register 06.
         msa: Version of the ITLA agreement. ``01.2`` has no registers for the MHz part of frequencies.
-        power_dbm: Smallest and largest optical power.
-        frequency_thz: Lowest and highest frequency.
-        min_grid_ghz: Smallest channel spacing.
-        fine_tune_ghz: Largest fine tuning in either direction.
         boot_s: Time from power-on or reset to ready.
         enable_s: Time from enabling to locked.
         tune_s: Time from one channel to another.

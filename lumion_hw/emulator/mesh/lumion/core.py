@@ -108,8 +108,6 @@ class BoardCore:
 
     Args:
         drive: Called with the outputs in mA (mV for voltage drive) and the time, whenever they change.
-        boot_at: Time of power-up.
-        boot_id: Random number of this power-up.
 
     Attributes:
         on_sweep_end: Called with the reason and the tick when a sweep ends early.
@@ -347,7 +345,6 @@ class BoardCore:
         return min(edges, default=None)
 
     def _is_watched(self) -> bool:
-        """Return whether the watchdog runs: a code is not 0, or a sweep is running (section 11.2)."""
         return self.state is OutputsState.SWEEP or (self.state is OutputsState.READY and bool(self.driven.any()))
 
     def _next_grace_edge(self) -> int:

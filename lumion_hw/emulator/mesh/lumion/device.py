@@ -36,7 +36,6 @@ class MeshBoard(Switchable):
             they change. Times never run backwards but may lie before the clock's present time.
         sense_ma: Called with a number of scans and the exact time of the first; returns the mean photocurrents in mA,
             shape ``(n_adc,)``.
-        profile: Properties of the board.
     """
 
     what = "the mesh controller"

@@ -104,10 +104,6 @@ class Telemetry:
     """All telemetry streams of a board.
 
     Overdue scans read the light at the time of the call.
-
-    Args:
-        core: Time, driven table, temperature and counters.
-        monitors: Monitor channels of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:

@@ -43,14 +43,10 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 class ImageStore:
     """Memory for one uploaded sweep image, the program of a sweep.
 
-    Args:
-        profile: Memory, channels and features of the board.
-
     Attributes:
         sweep_id: Number of the image, 0 for none.
         total: Length of the image in bytes.
         received: Number of bytes received without a gap, from the start of the image.
-        image: The complete and checked image.
     """
 
     def __init__(self, profile: BoardProfile) -> None:
@@ -126,10 +122,8 @@ class RunPlan:
 
     Attributes:
         generation: Number of the run.
-        sweep_id: Number of the image.
         image: Uploaded sweep image (program of the sweep).
         channels: Recorded monitors, ascending.
-        repeat: Number of passes.
     """
 
     generation: int
@@ -181,9 +175,6 @@ class BoardSweepRun:
     Overdue scans read the light at the time of the call.
 
     Args:
-        core: Outputs and time of the board.
-        monitors: Monitor channels of the board.
-        plan: Parameters of the run.
         ring: Counters of the records that were stored, sent and released.
         first_edge: Number of the tick edge of the first point.
 
@@ -272,7 +263,6 @@ class BoardSweepRun:
         return self.plan.image.timing((self._latched - 1) % len(points)).dwell_us * 1e-6
 
     def _count_if_late(self) -> None:
-        """Count the point that ends at this tick edge if it exceeded its dwell time by more than one tick."""
         if self._latched:
             lasted_s = self._core.edge_s(self._edge) - self._latch_s
             # One tick of tolerance: points are latched at edges, so dwell times are rounded up.
@@ -294,7 +284,6 @@ class BoardSweepRun:
         self._advance_point(self._free_s)
 
     def _advance_point(self, at_s: float) -> None:
-        """Proceed to the next sweep point, not before ``at_s``."""
         self._edge = self._core.edge_from(at_s)
         # Checked before the room in the ring: after the last record no more room is needed.
         if self.ring.produced == self.plan.records:
@@ -382,12 +371,7 @@ class BoardSweepRun:
 class Sweeper:
     """Sweep image (program of a sweep) and last sweep run of one board.
 
-    Args:
-        core: Outputs and time of the board.
-        monitors: Monitor channels of the board.
-
     Attributes:
-        store: Memory with the uploaded sweep image.
         run: The last run; ``None`` before the first run since power-up.
     """
 

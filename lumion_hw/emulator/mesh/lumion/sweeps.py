@@ -58,7 +58,6 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
 
 
 def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
-    """Return the run that a request starts, or the refusal."""
     core, store = context.core, context.sweeper.store
     refusal = refuse_state(core)
     if refusal is None and request.repeat == 0:
@@ -135,7 +134,6 @@ def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Resu
 
 
 def _read_without_run(request: SweepReadRequest) -> Result:
-    """Reply to SWEEP_READ before the first sweep since power-up."""
     if request.generation:
         return Refusal(Status.STALE, value=0)
     values = np.zeros((0, 0), dtype=np.uint16)

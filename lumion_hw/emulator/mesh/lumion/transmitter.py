@@ -108,7 +108,6 @@ class Transmitter:
         return max(min(ready), peer.to_host.free_s, now_s) if ready else None
 
     def _waiting_events(self) -> list[tuple[float, Priority]]:
-        """Return the kinds of waiting events with the earliest time to send them."""
         waiting_events = [(_IMMEDIATELY, Priority.FAULT)] if self._faults else []
         light = self._watch.next_ready_s()
         if light is not None:

@@ -27,10 +27,6 @@ class MonitorWatch:
     """Watched monitors of the board.
 
     The light must not change between two calls of the board.
-
-    Args:
-        core: Time, state of the outputs, number of the driven table.
-        monitors: Monitor channels of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:

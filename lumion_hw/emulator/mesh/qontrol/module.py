@@ -31,8 +31,6 @@ class OutputChannel:
 
     Attributes:
         setpoint: Set value, in V or mA.
-        is_current: Whether the set value is a current.
-        output: Steady state of the output.
         offset_v: Error of the voltage readings.
         offset_ma: Error of the current readings.
         floating_v: Output voltage without a load.
@@ -59,11 +57,7 @@ class EmulatedQ8:
     """One emulated Qontrol output module.
 
     Args:
-        spec: Properties of the module.
-        profile: Behaviour of the chain.
-        loads: Loads of the channels.
         first: Index of the first channel among all channels of the chain.
-        at_s: Time of power-up.
 
     Attributes:
         numbers: Values of ``LED`` and similar commands, whose meaning is not public.

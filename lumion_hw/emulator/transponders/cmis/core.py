@@ -77,10 +77,7 @@ class Transition:
     """One recorded transition of a module's state machine.
 
     Attributes:
-        at_s: Time of the transition.
         machine: ``module``, or ``data path`` and its first host lane.
-        before: Old state.
-        after: New state.
     """
 
     at_s: float
@@ -94,16 +91,12 @@ class Core:
     """State shared by all parts of one module.
 
     Attributes:
-        profile: Type of the module.
         timing: Durations of the module's operations, multiplied by the time scale.
         quirks: Deviations from the standard.
-        agenda: Time and scheduled actions.
-        rng: Source of noise.
         memory: Registers; a reset replaces them.
         flags: Latched flags; a reset replaces them.
         faults: Active faults by name, with strength.
         unlocked: Whether the host has entered the password.
-        history: The most recent transitions of the state machines.
     """
 
     name: str

@@ -124,7 +124,6 @@ _CUSTOM = ("custom_flags", "custom_masks")
 
 
 def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
-    """Yield each flag field with its mask field. Flags of page 33h have no known masks."""
     for field in ALL_FIELDS:
         if field.access is not Access.COR:
             continue
@@ -134,7 +133,6 @@ def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
 
 
 def _byte_pairs() -> tuple[tuple[Page, int, Page, int], ...]:
-    """Return page and byte of flags, and page and byte of their masks."""
     pairs = {
         (flag.page, first.byte, mask.page, second.byte): None
         for flag, mask in _flag_mask_pairs()
@@ -159,7 +157,6 @@ class Flags:
         self._summaries = [(page, *_summary_bit(page)) for page in _SUMMARY_PAGES if memory.has(page)]
 
     def _flag_location(self, name: str, index: int | None) -> tuple[Page, int, int] | None:
-        """Return page, byte and bit mask of a flag; ``None`` if the module does not have the flag."""
         key = (name, index)
         if key not in self._locations:
             field = FIELDS[name]
@@ -232,7 +229,6 @@ class Flags:
 
 
 def _summary_bit(page: int) -> tuple[int, int]:
-    """Return byte and mask of the lower-memory bit that summarises a page's flags."""
     field = FIELDS[f"flag_summary_page_{page:02x}h"]
     return field.span(0).start, 1 << field.shift(0)
 
@@ -395,7 +391,6 @@ def _threshold_set(instance: VdmInstance, sets: dict[int, int]) -> int:
 
 
 def _threshold_rows(profile: ModuleProfile, group: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield each threshold set with the bytes of its four limits."""
     for code, number in threshold_sets(profile, group).items():
         limits: Limits = profile.vdm_thresholds[code]
         yield number, [encode_vdm_value(OBSERVABLES[code], value) for value in limits]
