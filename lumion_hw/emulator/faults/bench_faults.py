@@ -191,7 +191,7 @@ class BenchFaults:
         if row.end is None:
             ending = ", ".join(row.name for row in self.list_faults(target) if row.end is not None)
             raise ConfigError(
-                f"{fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
+                f"fault {fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
             )
         fault_target = self._target(target)
         row.end(fault_target, **row.validated(arguments, row.places(fault_target)))

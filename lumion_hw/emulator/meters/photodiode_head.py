@@ -87,7 +87,7 @@ _MAX_EVALUATIONS = 20_001
 
 
 def full_scale_w(range_dbm: float) -> float:
-    """Return the full scale of a power range in watts: 1.9999 times its nominal power."""
+    """Return the full scale of a power range in watts: 1.9999 times the nominal power of the range."""
     return 1.9999e-3 * ratio_from_db(range_dbm)
 
 

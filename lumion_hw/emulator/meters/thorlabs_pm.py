@@ -181,13 +181,13 @@ class ThorlabsPm100(ScpiDevice):
         self._last = None
 
     def unplug_sensor(self) -> None:
-        """Disconnect the sensor, if any."""
+        """Disconnect the sensor; no effect without a sensor."""
         if self._plugged is not None:
             self._unplugged_profile = self._plugged.profile
             self.plug(None)
 
     def plug_sensor(self) -> None:
-        """Connect the disconnected sensor again, if any."""
+        """Connect the disconnected sensor again; no effect with a sensor."""
         if self._plugged is None:
             self.plug(self._unplugged_profile)
 
@@ -197,7 +197,7 @@ class ThorlabsPm100(ScpiDevice):
         return self._plugged
 
     def sensor(self, *kinds: SensorKind) -> Pm100Sensor:
-        """Return the sensor. Raises ``ScpiError`` -113 if it is not of one of the given kinds."""
+        """Return the sensor. Raises ``ScpiError`` -113 if the sensor is not of one of the ``kinds``."""
         if self._plugged is None or (kinds and self._plugged.profile.kind not in kinds):
             # The command tree contains only quantities that the connected sensor can measure.
             raise ScpiError(scpi_errors.UNDEFINED_HEADER)

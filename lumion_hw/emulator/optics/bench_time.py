@@ -30,7 +30,7 @@ class BenchTime:
         return min((at_s for at_s, _ in self.due), default=None)
 
     def advance(self) -> None:
-        """Run the scheduled functions that are due, in order of time."""
+        """Run the scheduled functions that are due."""
         if not self.due:
             return
         now = self.now_s()

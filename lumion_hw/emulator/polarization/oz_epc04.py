@@ -62,7 +62,7 @@ class _Epc04Peer(SerialPeer):
         self._text = bytearray()
 
     def append(self, data: bytes) -> str | None:
-        """Return the command that the received bytes complete, if any."""
+        """Return the command that the received bytes complete; ``None`` if none is complete."""
         if data[-1:] not in (b"\r", b"\n"):
             self._text += data[: _MAX_LINE + 1 - len(self._text)]
             return None

@@ -136,7 +136,7 @@ class _BridgePeer(SerialPeer):
         self._received_at = float("-inf")
 
     def take(self, data: bytes, at_s: float) -> BridgeMessage | None:
-        """Return the message that the bytes complete, if any; the last byte arrived at ``at_s``."""
+        """Return the message that the bytes complete, or ``None``. The last byte arrived at ``at_s``."""
         first_s = at_s - self.line.byte_s * (len(data) - 1)  # the timeout counts up to the first of these bytes
         if first_s - self._received_at > MESSAGE_TIMEOUT_S:
             self._restart()

@@ -175,7 +175,7 @@ class SfpModule:
         self._schedule_disable("pin", disabled, self._time + (100e-6 if disabled else 2e-3))
 
     def break_laser(self, *, persistent: bool = False) -> None:
-        """Make the laser fail: TX_FAULT latches and the light goes out. ``persistent`` until :meth:`repair_laser`."""
+        """Make the laser fail: TX_FAULT is set and the light goes out. ``persistent``: until :meth:`repair_laser`."""
         self.advance()
         self._laser_broken = persistent
         if self.powered:
@@ -183,7 +183,7 @@ class SfpModule:
         self._update_emission()
 
     def repair_laser(self) -> None:
-        """Repair a persistent laser failure. TX_FAULT stays latched until TX_DISABLE is toggled."""
+        """Repair a persistent laser failure. TX_FAULT stays set until TX_DISABLE is toggled."""
         self._laser_broken = False
 
     @property

@@ -99,9 +99,13 @@ class Switchable(abc.ABC):
 
     def _require_reachable(self) -> None:
         if not self._powered:
-            raise ConnectError(f"{self.what} has no power", device=self.name, hint="Switch it on (emulated fault).")
+            raise ConnectError(
+                f"{self.what} has no power", device=self.name, hint="End the emulated fault that cut the power."
+            )
         if not self._cabled:
-            raise ConnectError(f"{self.what} is unplugged", device=self.name, hint="Plug it in (emulated fault).")
+            raise ConnectError(
+                f"{self.what} is unplugged", device=self.name, hint="End the emulated fault that pulled the cable."
+            )
 
     def is_reachable(self, epoch: tuple[int, int]) -> bool:
         """Run the bench's due events. Return whether the device has power.

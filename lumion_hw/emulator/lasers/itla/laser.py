@@ -104,7 +104,7 @@ class ItlaPhysics:
         self.dark = False
 
     def aim(self, power_dbm: float, now_s: float, *, emits: bool, dark: bool) -> None:
-        """Set the target power in dBm. ``emits`` and ``dark`` say whether there is light."""
+        """Set the target power in dBm. ``emits``: laser on; ``dark``: no light while tuning."""
         self.level_dbm(now_s)  # up to now, the level follows the earlier target
         if emits and not self.emits:
             # After switching on, the level rises from below, so that OOP shows the loop at work.

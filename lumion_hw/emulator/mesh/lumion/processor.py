@@ -91,7 +91,7 @@ class Processor:
                 self._decode(peer, data, now_s)  # the beginning of a frame, or endless garbage
 
     def next_due(self, now_s: float) -> Due | None:
-        """Return the next action of the board and its time."""
+        """Return the board's next action and the time of this action."""
         first, action = float("inf"), None
         for time, candidate in self._candidates():
             # Strictly earlier: at equal times the action listed first goes first.

@@ -99,7 +99,7 @@ class MonitorWatch:
         return self._core.edge_s(self._next_edge)
 
     def run_due(self, until_s: float) -> None:
-        """Carry out the due scan of the watched monitors, if nothing else happens before ``until_s``."""
+        """Carry out the due scan of the watched monitors."""
         core = self._core
         due = (core.tick_number(until_s) - self._next_edge) // self._period + 1
         # The light is constant, so the last scans decide the result of all missed ones.

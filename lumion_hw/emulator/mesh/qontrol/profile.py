@@ -79,7 +79,8 @@ class ModuleSpec:
         match = _KIND.fullmatch(self.kind)
         if match is None or int(match.group(1)) == 0:
             raise ConfigError(
-                f"{self.kind!r} is not a module type", hint="Its digits must be the number of channels, as in Q8iv."
+                f"{self.kind!r} is not a module type",
+                hint="Give a type whose digits are the number of channels, as in Q8iv.",
             )
         if self.number is not None and not 0 <= self.number <= 0xFFFF:
             raise ConfigError(f"module number {self.number} is out of range", hint="Give 0 to 65535 or None.")
@@ -107,7 +108,7 @@ class ModuleSpec:
 
 @dataclass(frozen=True)
 class Readback:
-    """Errors of voltage and current readings; each channel draws its offsets once.
+    """Errors of voltage and current readings.
 
     Recorded: currents within ±0.012 mA in steady state, outputs without load at 0.0001 to 0.2 V. Other values: assumed.
 

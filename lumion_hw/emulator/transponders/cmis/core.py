@@ -17,7 +17,7 @@ from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 @dataclass
 class Appointment:
-    """An action of a module, scheduled for a time. A reset cancels it unless ``lasting``."""
+    """A scheduled action of a module. A reset cancels the action unless ``lasting``."""
 
     due_s: float
     action: Callable[[], None]
@@ -52,7 +52,7 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def run_next(self, until_s: float) -> bool:
-        """Run the next scheduled action if it is due by ``until_s``. Return whether an action was run."""
+        """Run the next scheduled action if its time is not after ``until_s``. Return whether an action was run."""
         due_s = self.next_s()
         if due_s is None or due_s > until_s:
             return False

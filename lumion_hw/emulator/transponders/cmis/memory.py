@@ -145,7 +145,7 @@ _BYTE_PAIRS = _byte_pairs()
 
 
 class Flags:
-    """The latched flags of one module, stored in its memory."""
+    """The flags of one module, which stay set until they are read."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -169,14 +169,14 @@ class Flags:
         return self._memory.count(name) if name in FIELDS else None
 
     def raise_event(self, name: str, index: int | None = None) -> None:
-        """Latch a flag because of an event."""
+        """Set a flag because of an event."""
         location = self._flag_location(name, index)
         if location is not None:
             page, byte, mask = location
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
     def hold(self, name: str, active: bool, index: int | None = None) -> None:
-        """Latch a flag while a condition lasts."""
+        """Set a flag while a condition lasts."""
         key = (name, index)
         if active == (key in self._active):  # no change; a read has set the flag again by itself
             return
@@ -194,7 +194,7 @@ class Flags:
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
     def hold_all(self, names: tuple[str, ...], active: tuple[bool, ...], index: int | None = None) -> None:
-        """Latch several flags, each while its own condition lasts."""
+        """Set several flags, each while its own condition lasts."""
         # Called for every limit of every monitor at every sample, nearly always without a change.
         if self._conditions.get((names[0], index)) != active:
             self._conditions[names[0], index] = active
@@ -380,7 +380,7 @@ def _put_laser(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def threshold_sets(profile: ModuleProfile, group: int) -> dict[int, int]:
-    """Return the number of the threshold set of each observable in a group, if the observable has limits."""
+    """Return the number of the threshold set for each VDM observable of a group that has limits."""
     codes = dict.fromkeys(item.code for item in profile.vdm[group] if item.code in profile.vdm_thresholds)
     return {code: number for number, code in enumerate(codes)}
 

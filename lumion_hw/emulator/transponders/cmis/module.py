@@ -293,7 +293,7 @@ class CmisModule:
         self._firmware.settle()
 
     def set_host_signal(self, lanes: int, pattern: int | None = None) -> None:
-        """Set the host lanes that have a good electrical signal, and the test pattern of the signal, if any."""
+        """Set the host lanes with a good electrical signal, and their test pattern (``None`` for none)."""
         self.advance()
         self._firmware.transmitters.host_signal = lanes
         self._firmware.diagnostics.host_pattern = pattern

@@ -166,7 +166,7 @@ class Timing:
     sub_interval_s: float = 1.0
 
     def scaled(self, factor: float) -> Timing:
-        """Return the timing with all durations multiplied by ``factor``. Raises ``ValueError`` unless it is above 0."""
+        """Return the timing with all durations multiplied by ``factor``. Raises ``ValueError`` unless positive."""
         if not factor > 0:
             raise ValueError(f"cannot scale times by {factor}; the factor must be positive")
         values = {item.name: getattr(self, item.name) * factor for item in dataclasses.fields(self)}

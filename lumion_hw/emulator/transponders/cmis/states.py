@@ -52,7 +52,7 @@ class ModuleMachine:
         self._core.memory.put("fault_cause", cause)
 
     def step(self, paths_deactivated: bool) -> bool:
-        """Make one transition of the module state if it is due. Return whether the state has changed."""
+        """Make a due transition of the module state. Return whether the state has changed."""
         state = self.state
         if state is not None and state is not ModuleState.FAULT:
             cause = self._fault_cause()
@@ -230,7 +230,7 @@ class DataPaths:
     # -- the machines -----------------------------------------------------------------------------------------------
 
     def step(self, ready: bool, faulty: bool) -> bool:
-        """Make every data path transition that is due. Return whether any state has changed.
+        """Make all due transitions of the data paths. Return whether any state has changed.
 
         Args:
             ready: Whether the module is in ModuleReady without a low power request.
@@ -345,7 +345,7 @@ _MAXIMA = (
 
 @dataclass(frozen=True)
 class Staged:
-    """Settings of one host lane in a staged control set."""
+    """Settings of one host lane that wait to be applied (staged control set)."""
 
     app_sel: int
     data_path_id: int
@@ -358,7 +358,7 @@ class Staged:
 
 
 class ControlSets:
-    """Applies staged control sets and reports ConfigStatus."""
+    """Applies the settings that the host has written (staged control sets) and reports ConfigStatus."""
 
     def __init__(self, core: Core, paths: DataPaths) -> None:
         self._core, self._paths = core, paths
