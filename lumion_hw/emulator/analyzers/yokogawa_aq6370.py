@@ -216,7 +216,7 @@ class EmulatedAq6370(ScpiDevice):
         self._scpi.declare(self._commands())
 
     def connect(self) -> DeviceConnection:  # type: ignore[override]  # behind a login there is no message to be polled
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, _Login(self, self._scpi.connect()))
 

@@ -38,7 +38,7 @@ GAIN_LIMIT = 0.025  # ±2.5 %: absolute error of the N77xx class
 RANGE_STEP_SIGMA_DB = 0.004
 RANGE_CHANGE_S = 2e-3
 AUTORANGE_LOWER = 0.09
-"""Automatic ranging keeps a reading between these fractions of full scale."""
+"""Smallest reading, as a fraction of full scale, that automatic ranging keeps in a range."""
 
 RESPONSIVITY_NM = np.array([1250.0, 1300.0, 1350.0, 1400.0, 1450.0, 1500.0, 1550.0, 1600.0, 1625.0, 1650.0])
 RESPONSIVITY_A_PER_W = np.array([0.84, 0.89, 0.93, 0.96, 0.99, 1.01, 1.02, 1.00, 0.93, 0.76])

@@ -160,7 +160,7 @@ class EmulatedSantecMpm(Switchable):
         self.stopped = False
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, _MpmPeer(self))
 

@@ -97,7 +97,7 @@ class ScpiDevice(Switchable):
     _scpi: ScpiInstrument
 
     def connect(self) -> MessageConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return MessageConnection(self, self._scpi.connect())
 

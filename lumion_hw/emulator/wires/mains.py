@@ -79,7 +79,7 @@ class Switchable(abc.ABC):
 
     @abc.abstractmethod
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
 
     @abc.abstractmethod
     def advance(self) -> None:

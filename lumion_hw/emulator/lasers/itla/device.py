@@ -1,8 +1,8 @@
 """Emulated ITLA: a tunable laser with four-byte frames on a serial line (OIF-ITLA-MSA-01.2 and 01.3).
 
 Choices where the agreement is silent: one operation is pending at a time and reported in bit 8 of NOP. Switching off
-and reset never wait for it. A frequency outside the limits is refused when the channel is written (RVE) or the output
-is enabled (IVC). An incomplete frame is discarded after 0.1 s of silence.
+and reset never wait for this operation. A frequency outside the limits is refused when the channel is written
+(RVE) or the output is enabled (IVC). An incomplete frame is discarded after 0.1 s of silence.
 """
 
 from __future__ import annotations
