@@ -1,4 +1,4 @@
-"""Text that explains a circuit plan: for each circuit its path, its polarization strategy, and its link budget."""
+"""Text that explains a circuit plan."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""The hexagonal mesh: every PUC is an edge of a honeycomb, and light can circulate around the cells.
+"""The hexagonal mesh: every PUC is an edge of a honeycomb.
 
-PUCs that meet at 120° are joined. At wider corners (rim) both PUC-ports stay open and are ports of the mesh. Vertices
-lie on zig-zag columns: V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs form the zig-zags, horizontal PUCs
-connect them. Both are numbered column by column, from top to bottom. Layout and numbering are those of the
-SmartLight-class chip (Sánchez-Jácome 2025), extended by the same rule to any number of columns and to rings of cells.
+Where two PUCs meet at 120°, their waveguides are joined. At the wider corners around the rim they stay open as ports.
+Vertex V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. PUCs are numbered column by column, from top to bottom. Source of
+layout and numbering: Sánchez-Jácome 2025 (SmartLight-class chip).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from lumion_hw.mesh.layout.rim import join_corners, number_ports
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 MAX_CELLS = 4096
-"""Maximum number of cells: about 12,000 PUCs, fifty times the largest existing chip."""
+"""Largest number of cells: about 12,000 PUCs, fifty times the largest existing chip."""
 
 _CORNER_RAD = 2.0 * math.pi / 3.0
 
@@ -36,13 +35,10 @@ _SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
 class HexMesh(MeshTopology):
     """An immutable hexagonal mesh: every PUC is an edge of a honeycomb.
 
-    Attributes inherited from :class:`MeshTopology` are described there.
-
     Attributes:
         ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
         vertices: Shape ``(n_vertices, 2)``; positions in PUC lengths, y up.
-        colour: Shape ``(n_vertices,)``; 0 or 1. Every PUC connects vertices of different colour (a honeycomb is
-            bipartite).
+        colour: Shape ``(n_vertices,)``; 0 or 1, different at both ends of each PUC (a honeycomb is bipartite).
         n_cells: Number of hexagonal cells.
     """
 
@@ -55,16 +51,13 @@ class HexMesh(MeshTopology):
 
     @classmethod
     def smartlight(cls) -> HexMesh:
-        """Return the 72-PUC mesh of the SmartLight class: 40 ports, with fibres on ports 0-21 and 34-39."""
+        """Return the SmartLight-class mesh: 72 PUCs and 40 ports, with fibres on ports 0-21 and 34-39."""
         layout = cls.columns(_SMARTLIGHT_CELLS)
         return replace(layout, label="smartlight", fibre_ports=_SMARTLIGHT_FIBRE_PORTS)
 
     @classmethod
     def columns(cls, cells: Sequence[int]) -> HexMesh:
-        """Return the mesh with the given number of cells in each column; neighbouring columns differ by one cell.
-
-        Every port has a fibre. Where a shorter column ends the mesh, its corners have PUCs that end in open ports, as
-        on the SmartLight-class chip.
+        """Return the mesh with the given number of cells in each column. Every port has a fibre.
 
         Args:
             cells: Cells per column, alternating ``r, r+1, r, …`` or ``r+1, r, r+1, …``.
@@ -91,12 +84,12 @@ class HexMesh(MeshTopology):
 
     @classmethod
     def rings(cls, count: int) -> HexMesh:
-        """Return a mesh of k concentric rings of cells: 9k² - 3k PUCs, 12k ports, every PUC an edge of a cell.
+        """Return a mesh of k concentric rings of cells: 3k² - 3k + 1 cells, 9k² - 3k PUCs, 12k ports.
 
-        Every port has a fibre. Two rings give the 7-cell chip. PUCs are numbered as in :meth:`columns`.
+        Every port has a fibre.
 
         Args:
-            count: Number of rings k; the middle cell is the first. The mesh has 3k² - 3k + 1 cells.
+            count: Number of rings k; the middle cell is the first.
 
         Raises:
             ConfigError: ``count`` is below 1, or there are more than ``MAX_CELLS`` cells.
@@ -118,13 +111,10 @@ class HexMesh(MeshTopology):
     def _from_columns(
         cls, label: str, cells: Sequence[int], tops: Sequence[int], spans: Sequence[tuple[int, int]]
     ) -> HexMesh:
-        """Return a mesh of columns, with a fibre at every port.
+        """Return a mesh of columns.
 
-        Args:
-            label: Name of the layout, such as ``columns 2 3 2``.
-            cells: Cells per column.
-            tops: Lattice row (j of the vertices) of the topmost horizontal PUC of each column.
-            spans: First and last lattice row of the vertices on each zig-zag line; there is one line more than columns.
+        ``tops``: lattice row of the topmost horizontal PUC of each column. ``spans``: first and last lattice row of
+        each zig-zag line; there is one line more than columns.
         """
         grid = [(c, j) for c, (first, last) in enumerate(spans) for j in range(first, last + 1)]
         index = {position: number for number, position in enumerate(grid)}
@@ -177,7 +167,6 @@ def _rings(numbers: Sequence[int]) -> HexMesh:
 
 
 def _read(document: Mapping[str, Any]) -> HexMesh:
-    """Return the mesh that a JSON document describes, with the PUC and port numbers of the document."""
     check_format(document)
     mesh = HexMesh(
         label=str(document.get("label", "")),

@@ -1,12 +1,8 @@
 """Routing by constraint programming with OR-Tools CP-SAT (optional), which can prove that a request is impossible.
 
-The model has one Boolean per PUC (1: cross) and one per circuit and arc of the wave graph. Nodes of this graph are the
-directed waves that enter PUC-ports; an arc is a wave's way through its PUC in one state. Flow is conserved at every
-wave, an arc needs its PUC to be in its state, and a wave carries at most one circuit.
-
-Flow conservation also allows closed rings that are not part of a path. If lengths are free, rings are harmless: paths
-are read by tracing, which skips rings and so only lowers the cost; feasibility and lower bound remain correct. For
-circuits of fixed or equal length, a constraint excludes rings.
+Variables: one Boolean per PUC (1: cross), and one per circuit, PUC-port where light enters, and PUC state. Constraints:
+flow conservation, agreement with the PUC states, and at most one circuit per PUC-port. The flow may contain closed
+rings apart from the path. They are excluded for circuits of fixed or equal length and harmless otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ class ProofResult:
         status: ``"optimal"``, ``"feasible"``, ``"infeasible"`` (optimal and infeasible are proven) or ``"undecided"``
             at the time limit.
         wave_paths: One path per circuit, or ``None`` if no routing was found.
-        bound: Lower bound of the cost of any routing, up to the rounding of costs to integers.
+        bound: Lower bound of the cost of any routing.
     """
 
     status: Status
@@ -101,9 +97,12 @@ def decide(
 
 
 def conflicting_circuits(request: RoutingProblem, *, time_limit_s: float, workers: int = 1) -> tuple[int, ...]:
-    """Return the indices of circuits that are impossible together, for a request that is impossible as a whole.
+    """Return the indices of circuits that are impossible together; not always the smallest such set.
 
-    The set need not be the smallest. If the time is too short, all circuits are returned.
+    Args:
+        request: A routing problem without a solution.
+        time_limit_s: Wall time after which all circuits are returned.
+        workers: Number of threads.
     """
     from ortools.sat.python import cp_model
 
@@ -136,7 +135,6 @@ def _solver(time_limit_s: float, workers: int) -> cp_model.CpSolver:
 
 
 def _run_solver(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
-    """Run the solver and return its status; Ctrl-C stops the solver's C++ code immediately."""
     with ThreadPoolExecutor(1) as pool:
         status = pool.submit(solver.solve, model)
         try:
@@ -149,11 +147,9 @@ def _run_solver(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
 class _Model:
     """Variables and constraints of one routing problem.
 
-    With ``optional``, circuits may be left unrouted.
-
     Attributes:
         model: The CP model.
-        routed: For each circuit, ``True``, or a Boolean variable if the circuit is optional.
+        routed: For each circuit, ``True``, or a Boolean variable if the circuit may stay unrouted.
     """
 
     def __init__(self, request: RoutingProblem, model: cp_model.CpModel, *, optional: bool = False) -> None:
@@ -178,11 +174,11 @@ class _Model:
         self._moved = {index: self._mark_moved(index, wave_path) for index, wave_path in request.current_paths.items()}
 
     def _head(self, arc: int) -> int:
-        """Return the node at the end of an arc; arc ``2 wave + (0 bar, 1 cross)`` starts at its wave."""
+        """Return the node where an arc ends; arc ``2 wave + (0 bar, 1 cross)`` starts at PUC-port ``wave``."""
         return (self._graph.cross if arc & 1 else self._graph.bar)[arc >> 1]
 
     def _usable_arcs(self) -> list[list[int]]:
-        """Return, for each circuit, the allowed arcs that can lie on a path to its target."""
+        """Return, for each circuit, the allowed arcs (PUC-port and PUC state) that can lie on a path to its target."""
         request, waves = self._request, self._graph.n_waves
         blocked = {8 * puc + 2 * k + STATES.index(state) for puc, state in request.blocked for k in range(4)}
         left = [estimate.tolist() for estimate in estimates(request, request.pass_cost * 0.0 + 1.0)]
@@ -239,7 +235,6 @@ class _Model:
         self.model.add_circuit(links)
 
     def _exclude(self) -> None:
-        """Allow at most one circuit per wave, in the state of its PUC. Joints need none (see negotiation.py)."""
         for wave in range(self._graph.n_waves):
             cross = self._cross[wave // 4]
             for arc, wrong_state in ((2 * wave, cross), (2 * wave + 1, cross.negated())):
@@ -247,7 +242,6 @@ class _Model:
                     self.model.add_at_most_one([*users, wrong_state])
 
     def _limit(self) -> None:
-        """Add the limits of hops and losses, and the groups of equal length, to the model."""
         loss = self._request.loss_db
         for arcs, limit, routed in zip(self._arcs, self._request.limits, self.routed, strict=True):
             if limit.max_hops is not None:
@@ -267,7 +261,6 @@ class _Model:
                 self.model.add(is_equal).only_enforce_if(both)
 
     def _mark_moved(self, index: int, current_path: WavePath) -> Any:
-        """Return a model variable that is 1 unless a circuit keeps its current path."""
         # Only one direction is required: the objective sets it to 0 where the path is kept.
         moved = self.model.new_bool_var(f"moved {index}")
         for wave, state in zip(current_path.waves, current_path.states, strict=True):
@@ -310,7 +303,7 @@ class _Model:
                 self.model.add_hint(used, int(arc in used_arcs))
 
     def wave_paths(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
-        """Return the paths of the solution, traced from each source through the states, without rings."""
+        """Return the paths of the solution, traced from each source through the states."""
         states = [STATES[solver.boolean_value(cross)] for cross in self._cross]
         wave_paths: list[WavePath] = []
         for source, _ in self._request.pairs:

@@ -1,4 +1,4 @@
-"""Properties of an emulated Qontrol chain: its modules, and behaviour that public sources do not specify."""
+"""Properties of an emulated Qontrol chain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum
 from lumion_hw.errors import ConfigError
 
 BAUD = 115_200
-"""Line rate of real modules. With this rate in :class:`ChainProfile`, bytes need transmission time."""
+"""Line rate of real modules. With it, bytes need transmission time."""
 
 FULL_SCALE: Mapping[str, tuple[float, float]] = {
     "Q8iv": (12.0, 24.0),
@@ -24,20 +24,20 @@ _KIND = re.compile(r"[A-Za-z]+([0-9]{1,3})[A-Za-z]*")
 
 
 class ReplyMode(Enum):
-    """Delay of replies; from the recordings in the branch virtual-module of takeqontrol/api."""
+    """Delay of replies, from recordings in the branch virtual-module of takeqontrol/api."""
 
     FAST = "fast"
     """Replies leave at once."""
     USB1 = "usb1"
     """Replies leave 1 ms after the request."""
     FTDI16 = "ftdi16"
-    """Replies reach the host on a 16 ms grid, as with the default latency timer of the USB bridge."""
+    """Replies reach the host every 16 ms, as with the default latency timer of the USB bridge."""
     RECORDED = "recorded"
-    """Delays are drawn from those recorded with real modules; long replies arrive in pieces."""
+    """Delays of recordings of real modules; long replies arrive in pieces."""
 
 
 class OverLimit(Enum):
-    """Reaction of a module to a set value above its limit (no recording of a real module shows it)."""
+    """Reaction of a module to a set value above its limit (unverified)."""
 
     REFUSE = "refuse"
     """The module replies ``E01`` or ``E02`` instead of ``OK``; the output does not change."""
@@ -46,14 +46,14 @@ class OverLimit(Enum):
 
 
 class ErrorOrder(Enum):
-    """Position of error reports (lines that a module sends without a request) among the replies."""
+    """Position of unsolicited error lines among the replies."""
 
     NATURAL = "natural"
     """Error lines are sent when they are due."""
     BEFORE_REPLY = "before"
     """Error lines are sent before the next reply."""
     INSIDE_REPLY = "inside"
-    """Error lines follow the first line of the next reply, even if that is its only line."""
+    """Error lines follow the first line of the next reply."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class ChainProfile:
     """Behaviour of the chain that differs between modules or is not published.
 
     Attributes:
-        line_limit: Longest text request in bytes, LF included (between 22 and 86 on real modules).
+        line_limit: Longest text request in bytes, with LF (between 22 and 86 on real modules).
         reply_mode: Delay of replies.
         baud: Line rate in baud (8N1); ``None`` if bytes need no transmission time.
         over_limit: Reaction to set values above a limit.
@@ -146,10 +146,9 @@ class ChainProfile:
         silent_unknown_channels: Whether requests for missing channels get no reply; otherwise error ``E12``.
         check_parity: Whether binary headers with odd parity are answered by ``E15``; otherwise they are accepted.
         echo: Whether the firmware is of the older kind: it echoes text lines, and ``P<channel>=`` sets a power in mW.
-        error_order: Position of error reports among the replies.
-        supervision_s: Shortest and longest time from a set command to the error report that it causes.
-        burst_lines: Number of error lines per window and module. The next error gives ``E30:00``, further errors no
-            line.
+        error_order: Position of unsolicited error lines among the replies.
+        supervision_s: Shortest and longest time from a set command to the error report.
+        burst_lines: Number of error lines per window and module. The next error gives ``E30:00``.
         burst_window_s: Length of the window for ``burst_lines``, in s.
         long_form_ma: Current from which on the lines of ``VIP?`` also contain power and resistance.
         binary_gap_s: Silence after which an incomplete binary request is discarded.
