@@ -1,4 +1,4 @@
-"""Errors of a calibration against the hidden truth of an emulated bench, compared with the stated errors.
+"""Errors of a calibration against the true parameters of an emulated bench, compared with the stated errors.
 
 For tests, benchmarks and ``lumion-calibrate report --bench`` only.
 """
@@ -27,13 +27,13 @@ Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 PUBLISHED_EXTINCTION_DB = 44.0
-"""Best published extinction of such a PUC (Sánchez-Jácome 2025); perfectly equal couplers would allow any value."""
+"""Best published extinction of such a PUC (Sánchez-Jácome 2025)."""
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
-    """Return the projection matrix that removes a phase common to all PUCs from L loop phases, shape ``(L, L)``.
+    """Return the projection that removes the phase common to all PUCs from L loop phases, shape ``(L, L)``.
 
-    The mean frequency of the modules and the temperature of a run are unknown, and both shift all loop phases together.
+    This phase depends on the unknown mean frequency and temperature.
     """
     common = space.directions.T @ np.ones(len(space.mesh.joints))
     common /= np.linalg.norm(common)
@@ -44,7 +44,7 @@ def project_out_common_phase(space: ParameterSpace) -> Real:
 def phase_errors(
     bench: Bench, record: CalibrationRecord, truth: MeshParameters
 ) -> tuple[dict[str, Real], dict[str, float]]:
-    """Return the true errors in units of the stated errors by parameter group, and the phase errors in mrad."""
+    """Return the true errors over the stated errors by parameter group, and the phase errors in mrad."""
     space, found, covariance = space_from_record(record), parameters_from_record(record), covariance_from_record(record)
     error = space.pack(found) - space.pack(truth)
     passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
@@ -80,7 +80,7 @@ def phase_errors(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the phase error of every heater at its current for 2π, in units of its stated error, ``(heaters,)``."""
+    """Return the phase error of every heater at 2π over its stated error, ``(heaters,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
@@ -95,7 +95,7 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
 
 
 def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
-    """Return the Cramér-Rao bound of the fitted settings, with all parameters free, emulated noise and no drift."""
+    """Return the Cramér-Rao bound of the fitted settings with all parameters free."""
     space = space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
@@ -108,7 +108,7 @@ def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameter
 
 
 def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
-    """Return the smallest possible rms errors of passive and loop phases from the Cramér-Rao covariance in mrad."""
+    """Return the smallest possible rms errors of passive and loop phases, in mrad."""
     fixed = project_out_common_phase(space)
     loops = fixed @ bound[space.groups["loops"], space.groups["loops"]] @ fixed
     passive = np.diag(bound)[space.groups["passive_phase_rad"]]
@@ -119,10 +119,10 @@ def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
 
 
 def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
-    """Return how far the extinction ratios of all bar and cross states fall short of those the couplers allow.
+    """Return how far the extinction ratios of all states are below those that the couplers allow.
 
-    ``extinction_short_db`` is the largest shortfall, with allowed values cut to the best published extinction;
-    ``extinction_within_1_db`` is the fraction of states within 1 dB of the allowed value.
+    ``extinction_short_db`` is the largest difference, with allowed values limited to the best published one;
+    ``extinction_within_1_db`` is the fraction of states within 1 dB.
     """
     report = compare(bench, record)
     allowed = np.concatenate([report.bar_allowed_db, report.cross_allowed_db])
@@ -149,9 +149,9 @@ _NORMALISED = {
 
 
 def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations | None = None) -> list[Metric]:
-    """Return the errors of a record against the hidden truth, after programming all PUCs to bar and to cross.
+    """Return the errors of a record against the true parameters; all PUCs are set to bar, then to cross.
 
-    With ``fitted`` (the settings of the fit), errors are also compared with their Cramér-Rao bound.
+    With ``fitted`` (the fitted settings), errors are also compared with their Cramér-Rao bound.
 
     Raises:
         ConfigError: The bench is not emulated.
