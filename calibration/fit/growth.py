@@ -1,12 +1,12 @@
 """Selection of additional physical effects from the table ``PHYSICS``, without another fit for each.
 
-The predicted gain follows from slope and information of the likelihood for the parameters of the effect. The evidence
-of an effect with prior width s around zero is
+The gain is predicted from slope and information of the likelihood for the parameters of the effect. The evidence of an
+effect with prior width s around zero is
 
     L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ: eigenvalues of this information; u: slope along eigenvectors
 
-(Laplace; exact for a linear model; a score test of a variance component at s = 0, Rao 1948). The effect is added only
-if each half of the settings confirms the values found from the other half.
+(Laplace; exact for a linear model; a score test of a variance component at s = 0, Rao 1948). An effect is added only if
+each half of the settings confirms the values found from the other half.
 """
 
 from __future__ import annotations
@@ -127,7 +127,6 @@ def pair_directions(
 
 
 def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
-    """Return a likelihood with fewer settings, evenly spaced over the run."""
     settings, monitors = likelihood.target_ma.shape
     sizes = (size_of(ROWS[name], model.mesh, len(model.space.sources), monitors) for name in small)
     each = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
@@ -136,7 +135,6 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the errors of P parameters if the law of each heater is wrong by 100 % of its phase, ``(P, 2E)``."""
     errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
     for name in LAW_TERMS:
         place = space.groups[name]

@@ -31,10 +31,7 @@ PUBLISHED_EXTINCTION_DB = 44.0
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
-    """Return the projection that removes the phase common to all PUCs from L loop phases, shape ``(L, L)``.
-
-    This phase depends on the unknown mean frequency and temperature.
-    """
+    """Return the projection that removes the phase common to all PUCs from L loop phases, shape ``(L, L)``."""
     common = space.directions.T @ np.ones(len(space.mesh.joints))
     common /= np.linalg.norm(common)
     projector: Real = np.eye(len(common)) - np.outer(common, common)
@@ -80,7 +77,6 @@ def phase_errors(
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the phase error of every heater at 2π over its stated error, ``(heaters,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
@@ -151,7 +147,7 @@ _NORMALISED = {
 def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations | None = None) -> list[Metric]:
     """Return the errors of a record against the true parameters; all PUCs are set to bar, then to cross.
 
-    With ``fitted`` (the fitted settings), errors are also compared with their Cramér-Rao bound.
+    ``fitted`` are the fitted settings, for a comparison with the Cramér-Rao bound (smallest possible errors).
 
     Raises:
         ConfigError: The bench is not emulated.

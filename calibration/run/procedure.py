@@ -157,7 +157,6 @@ class Calibration:
         return self.record()
 
     def _stages(self) -> None:
-        """Run the stages."""
         self._tune()
         self._start = self._bootstrap.run()
         self.residual("search_unexplained_share", self._start.search.unexplained)
@@ -205,7 +204,6 @@ class Calibration:
         self._measure_reference_again(start)
 
     def _measured_by_hand(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Report the accuracy of measurements with fibres moved by hand."""
         space, goal_rad = self._model(start).space, self.goal.sigma_rad
         known = Knowledge.of(space, diagnosed.fit, goal_rad)
         self.quality |= {"phase_sigma_rad": known.rms_rad(space), "phase_sigma_wanted_rad": goal_rad}
@@ -215,7 +213,6 @@ class Calibration:
         return start, diagnosed
 
     def _conclude_tour(self, taken: HandMeasurement, start: Start, diagnosed: DiagnosedFit) -> None:
-        """Find fibre losses, and verify the record with settings measured before."""
         for source in start.survey.sources:
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
         everything = self.logbook.observations()
@@ -228,10 +225,6 @@ class Calibration:
         self._report_reference_changes(start)
 
     def _tune(self) -> None:
-        """Tune all tunable sources to the reference wavelength.
-
-        If all are tunable, the reported frequency becomes the reference.
-        """
         tunable = self.device.tunable_hz
         self._reported_hz = tune_sources(
             self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable
@@ -284,7 +277,6 @@ class Calibration:
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Measure and fit until the phases reach the goal; return the start with all readings, and the fit."""
         if not diagnosed.certified:
             return start, diagnosed
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
@@ -321,7 +313,6 @@ class Calibration:
         return replace(start, random=random), diagnosed
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
-        """Return the fault diagnosis of the random settings."""
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.free(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
@@ -354,7 +345,6 @@ class Calibration:
         )
 
     def _verify(self) -> None:
-        """Compare predicted and measured light in settings that no fit used."""
         first = len(self.logbook)
         found = verify(
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
@@ -368,7 +358,6 @@ class Calibration:
                 self.quality["unseen_wavelength_excess_db"] = there.excess_db
 
     def _judge_verification(self, found: Verification, settings: NDArray[np.int64]) -> None:
-        """Store the figures of a verification; withdraw the certificate if the deviations are too large."""
         self.quality |= found.figures()
         for name, value in found.figures().items():
             if name.endswith("_db"):
@@ -380,7 +369,6 @@ class Calibration:
             self.quality["fit_certified"] = 0.0
 
     def _is_verification_wrong(self, settings: NDArray[np.int64]) -> bool:
-        """Return whether the verification deviates by more than the reported drift explains."""
         start, diagnosed = self._start, self._diagnosed
         if start is None or diagnosed is None or diagnosed.trajectories is None:
             return True
@@ -394,14 +382,12 @@ class Calibration:
         return excess > TOLERANCE_DB
 
     def _measure_reference_again(self, start: Start) -> None:
-        """Measure the reference setting (all heaters off) once more, and report its changes."""
         for source in start.survey.sources:
             self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
         self._report_reference_changes(start)
 
     def _report_reference_changes(self, start: Start) -> None:
-        """Report changes of the reference setting (all heaters off) during the run."""
         noise = start.survey.noise
         # Changes from drift or from failed monitors are reported separately.
         dead = {defect.number for defect in self._defects() if defect.kind in (DEAD_MONITOR, FAINT_MONITOR)}
@@ -491,7 +477,6 @@ class Calibration:
         return found
 
     def _present_conditions(self) -> Conditions:
-        """Return the conditions for the record."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
@@ -509,7 +494,7 @@ def first_fit(
     """Fit from one start after another until a fit explains the readings; return the start and the fit.
 
     ``start`` is the result of the first search; ``bootstrap`` can search again. ``diagnosis`` returns the fault
-    diagnosis for a start. ``found`` is called with every start and its fit. ``work`` counts and limits the work.
+    diagnosis for a start. ``found`` is called with every start and its fit.
     """
     work = work or FitWork()
     work.spent += start.search.work
@@ -552,7 +537,6 @@ def _may_be_in_wrong_valley(fit: FitResult) -> bool:
 def _better(
     now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from another start; return the better start and its fit."""
     found = diagnosis.begin(other.parameters)
     found = diagnosis.settle(found) if settled else found
     return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now
