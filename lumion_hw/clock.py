@@ -190,8 +190,8 @@ _TIMER, _WAIT = 0, 1
 class VirtualClock:
     """A clock whose time advances only while jobs sleep; periodic actions run at their exact times.
 
-    Parallel jobs take turns, so that a run repeats exactly. A job runs until it waits; then the job whose wait ends
-    first continues (of several, the longest waiter). Threads not started by this clock must not wait on it.
+    Parallel jobs take turns: a job runs until it waits, then the job whose wait ends first continues. Threads not
+    started by this clock must not wait on it.
     """
 
     is_virtual = True

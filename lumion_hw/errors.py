@@ -1,7 +1,7 @@
 """The errors of the package.
 
 Messages say what was requested, what happened, where, and what to do. The command line prints an error as one paragraph
-and ends with its exit code (:func:`exit_code`). Failures of several devices form an ``ExceptionGroup``.
+and ends with its exit code (:func:`exit_code`).
 """
 
 from __future__ import annotations

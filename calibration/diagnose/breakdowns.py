@@ -1,7 +1,6 @@
 """Detection of heaters and monitors that fail during a calibration run.
 
-For each heater and setting, the misfit of the readings with and without this heater is compared. A heater is taken as
-dead from the setting on that reduces the total misfit most; 0 means that it never worked.
+A heater is taken as dead from the setting on for which the readings then fit best; 0 means that it never worked.
 """
 
 from __future__ import annotations
@@ -188,10 +187,7 @@ def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likeli
 def exchange(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, one: int, other: int, prior: Prior
 ) -> tuple[MeshParameters, float]:
-    """Return start parameters for a fit with the channels of two heaters exchanged, and the cost at this start.
-
-    The likelihood must contain the currents after the exchange, the prior the heater laws before it.
-    """
+    """Return start parameters for a fit with the channels of two heaters exchanged, and the cost at this start."""
     laws = parameters.heater_law.copy()
     for heater, by in ((one, other), (other, one)):
         laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]

@@ -1,9 +1,7 @@
 """Detection of drift during a run: chip temperature, and power and frequency of each source.
 
-Each setting shows two deviations from the fit: of the power (σ about 0.01 dB) and of the phase common to all PUCs (σ
-about 1 mrad). A change of the common phase is a temperature change, or a frequency change if only one source shows it.
-The model has one temperature curve, and one frequency and one power curve per source. The drift is removed from the
-readings, and the mesh is fitted again.
+A phase change common to all PUCs is a temperature change, or a frequency change if only one source shows it. The drift
+is removed from the readings, and the mesh is fitted again.
 """
 
 from __future__ import annotations
@@ -201,7 +199,8 @@ def measure_drift(
 ) -> Drift:
     """Measure the deviation of power and common phase from the fit for every setting with light.
 
-    The settings are in order of the times ``taken_s``. ``reach_ma`` is the largest fitted current of every heater.
+    ``taken_s`` are the times of the settings, in ascending order. ``reach_ma`` is the largest fitted current of every
+    heater.
     """
     # Dark settings show neither power nor phase.
     lit = np.isin(observations.source, model.space.sources)

@@ -206,7 +206,7 @@ def _puc_of(defect: Defect) -> int | None:
 def relabel_in_low_light(
     defects: Sequence[Defect], contrast: float, min_contrast: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
-    """Return the defects. In low light, dark elements are reported as faint or unseen instead of dead.
+    """Return the defects, in low light with dark elements reported as faint or unseen instead of dead.
 
     Light is low if the contrast (brightest reading of a typical monitor over the noise) is below ``min_contrast``.
     """

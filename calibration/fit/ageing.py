@@ -1,7 +1,6 @@
 """Finds what has changed in a mesh since its record was made: phases, gains, resistances or light levels.
 
-New readings are explained by as few changes as possible: of single elements, or of all elements of one kind. Each
-change must clearly raise the evidence (the probability of the readings). Everything else keeps its recorded value.
+New readings are explained by as few changes as possible. Everything else keeps its recorded value.
 
 Without voltage measurements, gain (phase per power) and resistance of a heater cannot be told apart.
 """

@@ -1,7 +1,4 @@
-"""Validity of a calibration after some time: assumed drift, and a check with a few settings (docs/calibration.md, 6).
-
-:func:`check_health` compares predicted and measured readings. :mod:`calibration.fit.ageing` finds what has changed.
-"""
+"""Validity of a calibration after some time: assumed drift, and a check with few settings (docs/calibration.md, 6)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
 """Global fit of all parameters of a mesh to all readings by maximum likelihood.
 
-The fit takes damped Gauss-Newton steps with exact derivatives (Levenberg-Marquardt). The information matrix is
-calculated again only after a move of one or two standard errors. In between, it is corrected by the exact slope (BFGS).
-
-Far from the solution, the model errors exceed the noise. There the readings get a lower weight
-(:mod:`calibration.model.likelihood`), which increases as the residuals fall. The result is the maximum-likelihood
-solution for the noise alone.
+Damped Gauss-Newton steps with exact derivatives (Levenberg-Marquardt); readings far from the model get a low weight at
+first.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Selection of additional physical effects from the table ``PHYSICS``, without another fit for each.
 
-The predicted gain follows from slope and information of the likelihood for the parameters of the effect. The evidence
-of an effect with prior width s around zero is
+The gain is predicted from slope and information of the likelihood for the parameters of the effect. The evidence of an
+effect with prior width s around zero is
 
     L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ: eigenvalues of this information; u: slope along eigenvectors
 
-(Laplace; exact for a linear model; a score test of a variance component at s = 0, Rao 1948). The effect is added only
-if each half of the settings confirms the values found from the other half.
+(Laplace; exact for a linear model; a score test of a variance component at s = 0, Rao 1948). An effect is added only if
+each half of the settings confirms the values found from the other half.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Search for all passive and loop phases from random settings (docs/calibration.md, 5).
 
-:func:`guess_passive_phases` first estimates all passive phases. In random settings the mean power at a monitor varies
-with the differential phase ψ of a PUC as -D/2·cos(ψ + α), where D is the dependence of the mean light on the bar
-fraction of the PUC. A regression of the readings on cos ψ and sin ψ, weighted by D, gives α.
+:func:`guess_passive_phases` first estimates all passive phases by a regression of the readings.
 
-:class:`PhaseSearch` then finds all phases. It takes damped Gauss-Newton steps on random subsets of the readings, and
-has hardly any false minima.
+:class:`PhaseSearch` then finds all phases by Gauss-Newton steps on random subsets of the readings.
 """
 
 from __future__ import annotations
@@ -185,8 +182,7 @@ class SearchPlan:
     def on(self, n_pucs: int) -> SearchPlan:
         """Return the parameters for a mesh with this many PUCs.
 
-        A larger mesh needs more readings and steps. More light remains unexplained: 0.6 % with 265 PUCs, 0.2 % with 72
-        (docs/performance.md).
+        A larger mesh needs more readings and steps, and more light remains unexplained (docs/performance.md).
         """
         if n_pucs <= _MAX_UNSCALED_PUCS:
             return self
@@ -275,8 +271,6 @@ class PhaseSearch:
         max_work: float = math.inf,
     ) -> SearchResult:
         """Search for all phases from a guess, or continue a search of fewer settings.
-
-        Each further start begins at the best result, with random values for the phases that explain least.
 
         Args:
             guess: Estimated passive phases.

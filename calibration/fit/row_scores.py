@@ -73,8 +73,6 @@ class RowScore:
 class HalvedEquations:
     """Normal equations of P fitted parameters and p parameters of further effects, for each half of the settings.
 
-    The information about effect parameters is calculated on request.
-
     Attributes:
         main: For each half, shape ``(P, P)``; information about the fitted parameters.
         across: For each half, shape ``(P, p)``; cross terms between fitted and effect parameters.

@@ -1,8 +1,6 @@
 """Standard errors that remain valid where the model is incomplete, and reasons why a fit is not certified.
 
-The covariance of a fit is too small if the chip has effects that the model lacks. Each effect in the table ``PHYSICS``
-that is not fitted increases it by a size estimated from the readings. Unknown effects increase it by the scatter of
-correlated residuals (sandwich estimator; docs/decisions/0021-stated-errors.md).
+Effects that are not fitted increase the errors (docs/decisions/0021-stated-errors.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Calibration probe for an open bench: modules and lasers supply the light, and the monitors of the mesh are read.
 
-Only one source (transmitter of a module, or laser) is on at a time. Polarizations are aligned at the start by
-maximizing the sum of all monitors. During this alignment several sources are on;
-:mod:`calibration.measure.separated_light` separates them.
+Only one source (transmitter of a module, or laser) is on at a time.
 """
 
 from __future__ import annotations

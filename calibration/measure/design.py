@@ -1,8 +1,4 @@
-"""Choice of settings to measure: random ones, or those with the most information per second.
-
-Most heaters are off in a setting, because passive phases are then measured best. Consecutive settings differ in a few
-heaters, because few channels are written faster.
-"""
+"""Choice of settings to measure: random ones, or those with the most information per second."""
 
 from __future__ import annotations
 
@@ -123,8 +119,7 @@ class Design:
 class Designer:
     """Chooses settings by expected information per second of hardware time.
 
-    Of several random candidates it takes the one that reduces the mean variance of passive and loop phases most, per
-    second (A-optimal).
+    It takes the candidate that reduces the mean variance of passive and loop phases most, per second (A-optimal).
 
     Args:
         parameters: Best estimate of the mesh.

@@ -1,8 +1,7 @@
 """Order in which fibres are moved by hand between ports, and detection of a wrong port.
 
-Each fibre is connected once to each of its ports. If laser and meter both move, the laser stays at one port while the
-meter visits all outputs; then the meter stays while the laser visits the other inputs. The fit has a separate power
-level for each connection.
+If laser and meter both move, the laser stays at one port while the meter visits all outputs, then the meter stays while
+the laser visits the other inputs.
 """
 
 from __future__ import annotations

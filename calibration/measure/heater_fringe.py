@@ -5,9 +5,9 @@ power is
 
     P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ)
 
-The denominator describes light in loops. If light passes the arm in both directions, the numerators contain a second
-harmonic; heat of the arm makes them drift with I². The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series for a resistance
-that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps of a heater share the law.
+Light in loops gives the denominator. If light passes the arm in both directions, the numerators contain a second
+harmonic. The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series for a resistance that rises with its heat
+(docs/decisions/0006-global-fit.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Access to the mesh that counts the effort, stores all readings, and continues an interrupted run.
 
-An interrupted run is resumed by running it again: its first requests get the stored answers, and later requests go to
-the bench. Requests and answers are stored as :class:`LogbookEntry` in the journal.
+An interrupted run is resumed by running it again: stored answers replace its first requests to the bench.
 """
 
 from __future__ import annotations
@@ -120,10 +119,7 @@ def _unpacked(document: Mapping[str, Any]) -> Real:
 
 
 def times_s(entries: Sequence[LogbookEntry]) -> Real:
-    """Return the time of every setting in s since the start of the run, by the clock of the bench.
-
-    Settings of a batch are evenly spaced.
-    """
+    """Return the time of every setting in s since the start of the run, by the clock of the bench."""
     times, before_s = [], entries[0].at_s if entries else 0.0
     for entry in entries:
         if entry.kind == "settings":

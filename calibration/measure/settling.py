@@ -1,8 +1,7 @@
 """Measurement of the settling time of the heaters with light.
 
-All heaters are stepped at once by a fraction of a radian, and the monitors are read after different waits. Heat follows
-as a first-order low-pass. Each reading is a power series in exp(-wait/tau) with the same tau for every monitor. A
-constant additional delay does not change tau.
+All heaters are stepped at once, and the monitors are read after different waits. Each reading is a power series in
+exp(-wait/tau) with the same time constant tau for every monitor.
 """
 
 from __future__ import annotations

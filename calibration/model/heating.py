@@ -110,9 +110,8 @@ class Heating:
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Convert derivatives by phases to derivatives by heater laws, heat factors and crosstalk.
 
-        ``heated`` is the result of :meth:`phases` for the same settings and parameters. ``arm``, ``(N, M, heaters)``,
-        and ``joint``, ``(N, M, joints)``, are derivatives of M numbers per setting by phases. The result, by parameter
-        group, has shapes ``(N, M, size)``.
+        ``heated`` is the result of :meth:`phases`. ``arm``, ``(N, M, heaters)``, and ``joint``, ``(N, M, joints)``, are
+        derivatives of M numbers per setting by phases. The result, by parameter group, has shapes ``(N, M, size)``.
         """
         # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
         # joints.
@@ -232,10 +231,7 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 
 
 def _law_point_weights(own_rad: Real) -> Real:
-    """Return the weight of each interpolation point (last axis) at given arm phases.
-
-    The weight is 1 at its point and 0 at the neighbours.
-    """
+    """Return the weight of each interpolation point (last axis) at given arm phases."""
     steps = np.clip(own_rad / _LAW_STEP_RAD, 0.0, LAW_POINTS)[..., None]
     near: Real = np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)
     return near

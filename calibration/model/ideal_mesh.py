@@ -2,8 +2,8 @@
 
 :class:`MeanLight` calculates mean intensities, with every PUC splitting evenly.
 
-:class:`AmplitudeModel` calculates amplitudes and their derivatives by passive and joint phases, with balanced couplers,
-typical loss and no crosstalk. See docs/calibration.md, 2.
+:class:`AmplitudeModel` calculates amplitudes with balanced couplers, typical loss and no crosstalk
+(docs/calibration.md, 2).
 """
 
 from __future__ import annotations

@@ -165,8 +165,7 @@ def equations_with(
 ) -> NormalEquations:
     """Return the normal equations at a point, with an information matrix from a nearby point.
 
-    This is much faster than :func:`normal_equations`. ``information`` must belong to the same free parameters;
-    ``reading_ma`` are the predicted readings.
+    ``information`` must belong to the same free parameters; ``reading_ma`` are the predicted readings.
     """
     # D is recalculated at every point. With D of the other point, source frequencies were wrong by a standard error.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
@@ -178,10 +177,7 @@ def equations_with(
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, discrepancy: float) -> float:
-    """Return half the sum of squared residuals for other predictions, with the weights of the normal equations.
-
-    A step that lowers it also lowers the cost of the fit.
-    """
+    """Return half the sum of squared residuals for other predictions, with the weights of the normal equations."""
     root = np.sqrt(weight(likelihood.residual(about.reading_ma, discrepancy)))
     drift = about.drift_ma * (root / likelihood.sigma_ma(discrepancy))[..., None]
     return 0.5 * float((without_drift(root * likelihood.residual(reading_ma, discrepancy), drift) ** 2).sum())

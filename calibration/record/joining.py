@@ -36,7 +36,7 @@ _OF_PUCS = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_diffe
 def join_records(whole: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
     """Return a record with the PUCs of ``part``, and everything else from ``whole``.
 
-    Effects that concern the whole chip, such as the crosstalk kernel, keep the values of ``whole``.
+    Effects of the whole chip, such as crosstalk, keep the values of ``whole``.
 
     Args:
         whole: Record of the whole mesh or of another part.

@@ -140,8 +140,8 @@ _LAW_POWERS = np.array([1, 2, 3])
 def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
     """Return the parameters of a perfect calibration with the sources and monitors of a record.
 
-    Heater laws are three-term fits to the true laws over the current range of the record. Frequencies and phases refer
-    to the reference of the record. Source powers are copied from the record.
+    Heater laws are fits to the true laws over the current range of the record. Source powers are copied from the
+    record.
 
     Raises:
         ConfigError: The bench is not emulated.

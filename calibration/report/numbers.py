@@ -238,7 +238,7 @@ def _value_if_same_crosstalk_model(
 def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[int, float]:
     """Return the expected extinction ratio of every PUC with all PUCs set to bar or cross.
 
-    Couplers and standard errors are included. Empty if the currents cannot be calculated.
+    The result is empty if the currents cannot be calculated.
     """
     from lumion_hw.mesh.programming.inverse import heater_currents_ma
     from lumion_hw.mesh.programming.prediction import predict_pucs

@@ -237,8 +237,8 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
     """Return a plot of the phase on every arm by each heater at π, as a matrix and over the distance.
 
-    ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, have arms in rows and heaters in columns. The formula of
-    the crosstalk over distance is the label of the curve.
+    ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, have arms in rows and heaters in columns. ``kernel`` is
+    the crosstalk over distance.
     """
     from matplotlib.colors import LogNorm
 

@@ -39,10 +39,7 @@ _UNSIGNED = 1e-9
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
-    """Return the projection that removes the phase common to all PUCs from L loop phases, shape ``(L, L)``.
-
-    This phase depends on the unknown mean frequency and temperature.
-    """
+    """Return the projection that removes the phase common to all PUCs from L loop phases, shape ``(L, L)``."""
     common = space.directions.T @ np.ones(len(space.mesh.joints))
     common /= np.linalg.norm(common)
     projector: Real = np.eye(len(common)) - np.outer(common, common)
@@ -172,7 +169,7 @@ _NORMALISED = {
 def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations | None = None) -> list[Metric]:
     """Return the errors of a record against the true parameters; all PUCs are set to bar, then to cross.
 
-    With ``fitted`` (the fitted settings), errors are also compared with their Cramér-Rao bound.
+    ``fitted`` are the fitted settings, for a comparison with the Cramér-Rao bound (smallest possible errors).
 
     Raises:
         ConfigError: The bench is not emulated.

@@ -53,7 +53,7 @@ def cell_loops(mesh: MeshTopology) -> Real:
 def loop_factor(record: CalibrationRecord) -> Real | None:
     """Return a factor F, ``(joints, n)``, of the covariance F·Fᵀ of joint phases without the phase common to all PUCs.
 
-    This phase depends on the mean laser frequency and the temperature. ``None`` without a covariance.
+    ``None`` without a covariance.
     """
     factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
     place = None if record.covariance is None else record.covariance.rows_of("loops")
@@ -145,7 +145,7 @@ def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None
 def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Real] | None:
     """Return the parameter groups, and for each pair of groups the largest correlation between their parameters.
 
-    The correlation of a parameter with itself is ignored. ``None`` without a covariance.
+    ``None`` without a covariance.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:

@@ -1,7 +1,6 @@
 """Start of the global fit, in about 1,500 settings and half a minute.
 
-The stages are: survey, sweeps of all heaters, some hundred random settings, estimate of passive phases, phase search
-(docs/calibration.md, 5).
+Stages: survey, heater sweeps, random settings, estimate of passive phases, phase search (docs/calibration.md, 5).
 """
 
 from __future__ import annotations

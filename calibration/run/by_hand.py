@@ -1,8 +1,6 @@
 """Measurements of a calibration with fibres that are moved by hand.
 
-After each connection, the first settings show whether the fibres are at the requested ports. Then follow sweeps of
-heaters that are still unknown, random settings for the fit, settings for the verification, and the reference setting
-(all heaters off).
+After each connection, the first settings show whether the fibres are at the requested ports.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calibration of several benches at once on a dask.distributed cluster.
 
-Workers need the same bench files and the same output folder, for example on a shared file system. After a worker is
-lost, its bench is not given to another one, because both could drive the heaters.
+Workers need the same bench files and the same output folder. After a worker is lost, its bench is not given to another
+one, because both could drive the heaters.
 
 dask uses pickle: scheduler and workers must trust everybody who can connect to them
 (docs/decisions/0008-several-benches.md).

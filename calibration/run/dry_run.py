@@ -1,7 +1,6 @@
 """Plan of a calibration without any device: cost, expected accuracy, and limits.
 
-It uses the bench file and a nominal mesh with random phases. The phases change the predicted accuracy by 10 % for at
-least 50 settings (docs/calibration.md, 4).
+It uses the bench file and a nominal mesh with random phases.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Journal of a run: a file with every answer of the bench.
 
 Each line contains the CRC-32 of the rest in eight hex digits, a blank, and a JSON object with a running number. The
-first entry is the header: device, plan and seed. A killed process loses nothing, a power failure at most the last
-second. An incomplete last line is ignored.
+first entry has device, plan and seed. A killed process loses nothing, a power failure at most the last second.
 """
 
 from __future__ import annotations

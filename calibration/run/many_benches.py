@@ -1,7 +1,5 @@
 """Calibration of several benches at once on this computer, with one process per bench.
 
-The worker process writes the record to the path in its job.
-
 A worker stops its run when the parent process ends.
 """
 

@@ -1,7 +1,6 @@
 """Parts of a mesh that are calibrated alone: the sources and monitors whose light passes nothing else.
 
-All PUCs that light passes between a source and a monitor change that light, so they belong to one part. Heaters outside
-the part stay off, and no light of the part comes near them.
+Heaters outside the part stay off.
 """
 
 from __future__ import annotations

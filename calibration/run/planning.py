@@ -1,9 +1,4 @@
-"""Planning after the first fit: measure the settings with the most information until the goal is reached.
-
-Settings are chosen for the worst phases by information per second (:mod:`calibration.measure.design`). Batches are
-measured and fitted in turn. Measurement ends at the required standard error, at the limit of time or settings, or if
-phases are not observable with this bench.
-"""
+"""Planning after the first fit: measure the settings with the most information until the goal is reached."""
 
 from __future__ import annotations
 

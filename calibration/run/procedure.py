@@ -493,7 +493,7 @@ def first_fit(
     """Fit from one start after another until a fit explains the readings; return the start and the fit.
 
     ``start`` is the result of the first search; ``bootstrap`` can search again. ``diagnosis`` returns the fault
-    diagnosis for a start. ``found`` is called with every start and its fit. ``work`` counts and limits the work.
+    diagnosis for a start. ``found`` is called with every start and its fit.
     """
     work = work or FitWork()
     work.spent += start.search.work

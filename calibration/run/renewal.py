@@ -1,9 +1,7 @@
 """Check and renewal of a calibration record after some time (docs/calibration.md, 6).
 
-At most two settings per heater are measured, in about two seconds of hardware time. The first are the reference setting
-(all heaters off) with every source. The second are a few settings with every PUC in bar or cross. They show whether the
-record is still valid, and check the renewed record. The third are random settings, which show what has changed. One
-more setting compares heater resistances, if they can be measured.
+At most two settings per heater are measured. Settings with all heaters off, and with every PUC in bar or cross, show
+whether the record is still valid. Random settings show what has changed.
 """
 
 from __future__ import annotations

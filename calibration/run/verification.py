@@ -1,7 +1,6 @@
 """Verification: comparison of predicted and measured light in settings that no fit used.
 
-Half of the settings are random heater currents, half bar and cross states. A reading is compared if the port is bright
-in prediction or measurement. Light at a wrong port is an error at both ports.
+Half of the settings are random heater currents, half bar and cross states.
 """
 
 from __future__ import annotations

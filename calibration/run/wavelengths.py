@@ -1,10 +1,7 @@
 """Extension of a calibration from one wavelength to a range.
 
-The group delay of a PUC, and the slopes of differential phases and coupler angles over frequency, are measured
-(docs/sources.md). All other parameters keep their values.
-
-The light is tuned in steps, so small that loop phases stay unambiguous. After each step a scan finds the phase common
-to all PUCs, and a fit the delay, the slopes, and frequency and power of every source.
+The group delay of a PUC, and the slopes of differential phases and coupler angles over frequency, are measured; other
+parameters keep their values (docs/sources.md).
 """
 
 from __future__ import annotations

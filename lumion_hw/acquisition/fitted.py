@@ -1,7 +1,6 @@
 """Code shared by all fits: points of a scan, least squares, standard errors, fitted curve.
 
-Standard errors are calculated from the scatter of the points around the curve; they are valid only if the model is
-right.
+Standard errors are calculated from the scatter of the points around the curve.
 """
 
 from __future__ import annotations

@@ -105,9 +105,8 @@ class RingFit(FittedCurve):
 def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str | ScanData | None = None) -> RingFit:
     """Fit the resonances of a ring in a spectrum over wavelength or frequency.
 
-    Each resonance is fitted alone, together with the slope and curvature of the background. The model is an all-pass
-    ring (Bogaerts et al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); at a drop port the
-    resonances are peaks.
+    The model is an all-pass ring (Bogaerts et al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012);
+    at a drop port the resonances are peaks.
 
     Args:
         data: A scan over ``wavelength_nm`` or ``frequency_thz`` with at least two resonances.

@@ -1,7 +1,7 @@
 """Finds the resonances of a ring in a spectrum with an envelope and ripples.
 
-Dips and peaks are searched on a logarithmic scale, relative to the envelope (the slow change of the power). The free
-spectral range is the largest spacing that agrees with the dips or peaks.
+Dips and peaks are searched relative to the envelope (the slow change of the power). The free spectral range is the
+largest spacing that agrees with the dips or peaks.
 """
 
 from __future__ import annotations

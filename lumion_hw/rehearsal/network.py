@@ -1,7 +1,6 @@
 """Network of a rehearsal: a namespace per server, and a process that forwards Ethernet frames.
 
-All network objects of this run have the same prefix in their names; no others are changed. Without privileges, socket
-pairs replace the namespaces.
+Without privileges, socket pairs replace the namespaces.
 """
 
 from __future__ import annotations

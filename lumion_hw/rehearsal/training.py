@@ -1,7 +1,4 @@
-"""The training job of a rehearsal: a small model and an optimiser, reproducible bit for bit.
-
-Batches depend only on step and rank; gradients are added in rank order.
-"""
+"""The training job of a rehearsal: a small model and an optimiser, reproducible bit for bit."""
 
 from __future__ import annotations
 

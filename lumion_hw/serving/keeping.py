@@ -1,7 +1,4 @@
-"""The maintenance thread of a served bench, which changes all circuits and runs requested jobs.
-
-Jobs and maintenance steps run one after the other.
-"""
+"""The maintenance thread of a served bench, which changes all circuits and runs requested jobs."""
 
 from __future__ import annotations
 

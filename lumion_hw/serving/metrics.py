@@ -1,7 +1,6 @@
 """Metrics of a served bench in the Prometheus text format.
 
-Names and units follow the Prometheus rules (seconds, watts), except that readings and settings keep the unit of the
-device (label ``unit``). Unknown values are omitted.
+Readings and settings keep the unit of the device (label ``unit``); unknown values are omitted.
 """
 
 from __future__ import annotations

@@ -207,11 +207,7 @@ class BenchOwner:
             thread.start()
 
     def step(self, keep_s: float) -> None:
-        """Do one round of all work in this thread, instead of :meth:`start`.
-
-        Run the waiting job, maintain circuits or fabric for ``keep_s``, end the leases of lost clients, read all
-        devices and publish one state.
-        """
+        """Do one round of all work in this thread, instead of :meth:`start`."""
         self._keeper.step(keep_s)
         self._end_leases()
         self._readings.update()

@@ -1,7 +1,6 @@
 """EPICS PV Access server for a bench: values with units, limits, alarms and time stamps, and calls.
 
-Environment variables are ignored. By default the server listens on loopback only; other addresses need a list of
-allowed clients.
+By default the server listens on loopback only; other addresses need a list of allowed clients.
 """
 
 from __future__ import annotations

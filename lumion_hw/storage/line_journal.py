@@ -2,7 +2,7 @@
 
 Each entry is one line: eight hex digits with the CRC-32 of the JSON text, a blank, and a JSON object with the running
 number ``n``. :meth:`LineJournal.append` returns when the line is on disk. A crash, power failure or full disk loses at
-most the line being written; its remains are moved to another file when the journal is opened.
+most the line being written.
 """
 
 from __future__ import annotations

@@ -22,11 +22,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A frame that waits to be sent on one connection.
-
-    Attributes:
-        ready_s: Earliest time to send it.
-    """
+    """A frame that waits to be sent on one connection."""
 
     priority: Priority
     ready_s: float
@@ -51,13 +47,11 @@ class BoardPeer:
     """One host connection to the board.
 
     Args:
-        pacing: Speed of the line.
         mtu: Largest frame the board accepts, in bytes.
 
     Attributes:
         waiting: Frames to send on this connection, oldest first.
         pending: Number of requests received and not yet executed.
-        is_open: Whether the host is still connected.
     """
 
     def __init__(self, board: _Board, pacing: Pacing, mtu: int) -> None:
