@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibration.diagnose.element_faults import UNSEEN_PUC
+from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.record.export import tables
 from calibration.report import numbers, uncertainty
 from calibration.report.headline import headline
@@ -50,11 +50,10 @@ class Material:
     """Input of a report.
 
     Attributes:
-        record: The record.
         readings: The raw readings next to the record; ``None`` if there are none.
-        no_readings: Why there are no raw readings.
-        no_plots: Why there are no plots; empty if there are plots.
-        truth: Comparison with the hidden truth of an emulated bench, if there is one.
+        no_readings: Reason why there are no raw readings.
+        no_plots: Reason why there are no plots, or empty.
+        truth: Comparison with the true parameters of an emulated bench, if any.
     """
 
     record: CalibrationRecord
@@ -64,10 +63,10 @@ class Material:
     truth: Sequence[numbers.Metric] = ()
 
     def plot(self, what: str, caption: str, draw: Callable[[Any], str]) -> Block:
-        """Return a plot of the report, or a sentence that explains why the plot is missing.
+        """Return a plot, or a sentence that explains why it is missing.
 
         Args:
-            what: Subject of the plot in a few words; also names the picture file.
+            what: Subject of the plot; also the name of the file.
             caption: Explanation for the reader.
             draw: Function that draws the plot; its argument is the module :mod:`calibration.report.plots`.
         """
@@ -81,7 +80,7 @@ class Material:
 
 
 def sections(material: Material) -> list[Section]:
-    """Return all sections of the report; a section that fails contains the reason instead."""
+    """Return all sections; a section that fails contains the reason."""
     made = []
     for title, write, folded in _SECTIONS:
         blocks: list[Block] = []
@@ -96,7 +95,7 @@ def sections(material: Material) -> list[Section]:
 
 
 def lead(material: Material) -> list[Block]:
-    """Return the first blocks of the report: the map of the mesh, and the six key figures."""
+    """Return the first blocks of the report: map of the mesh and key figures."""
     figures: list[list[object]] = [[name, value] for name, value in headline(material.record).figures]
     try:
         blocks = list(_phase_map(material))
@@ -254,7 +253,8 @@ def _phase_map(material: Material) -> Iterator[Block]:
 
 
 def _unlit(record: CalibrationRecord) -> set[int]:
-    return {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
+    left_out = {puc for puc, entry in enumerate(record.pucs) if entry.note == LEFT_OUT}
+    return left_out | {defect.number for defect in record.defects if defect.kind == UNSEEN_PUC}
 
 
 def _losses(material: Material) -> Iterator[Block]:
@@ -395,7 +395,7 @@ def _provenance(material: Material) -> Iterator[Block]:
 
 
 _WIDENED = "widened_"
-"""Prefix of quality entries that give the factor by which standard errors were increased."""
+"""Prefix of quality entries with factors by which standard errors were increased."""
 
 # Title, content function, and whether the section is folded.
 _SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]], bool], ...] = (

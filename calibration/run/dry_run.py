@@ -1,13 +1,14 @@
 """Plan of a calibration without any device: cost, expected accuracy, and limits.
 
-All input comes from the bench file. The design uses a nominal mesh with random phases. The predicted accuracy hardly
-depends on these phases: by 10 % if there are at least 50 settings (docs/calibration.md, 4).
+It uses the bench file and a nominal mesh with random phases.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
 from calibration.measure.design import DESIGN_GROUPS, IncrementalSettings
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
+from calibration.measure.hand_tour import Responses, plan_tour
 from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
 from calibration.model.gauge import has_visible_phase
@@ -27,7 +29,8 @@ from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, default_prior, modulo_a_turn
-from calibration.run.bootstrap import BootstrapPlan, first_settings
+from calibration.run.bootstrap import BootstrapPlan, first_settings, settings_by_hand
+from calibration.run.by_hand import MIN_RANDOM
 from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
 from calibration.run.verification import SETTINGS
 from lumion_hw.bench.file.devices import HeaterDriverModel
@@ -64,11 +67,9 @@ class StagePlan:
     """Expected cost of one stage of a calibration.
 
     Attributes:
-        name: Name of the stage.
         settings: Number of settings of heaters and light.
-        source_changes: Number of source changes.
-        hardware_s: Hardware time in s, without source changes.
-        peak_mw: Largest total heat of all heaters, in mW.
+        hardware_s: Hardware time without source changes.
+        peak_mw: Largest total heat.
     """
 
     name: str
@@ -83,16 +84,14 @@ class DryRun:
     """Plan of a calibration: cost, expected accuracy and limits.
 
     Attributes:
-        stages: Expected cost of each stage.
-        sources: Source ports.
-        monitors: Monitored ports.
         peak_ma: Largest current of a heater.
         limit_ma: Current limit of the controller.
-        limit_mw: Limit of the total heat, set in the bench file.
-        sigma_rad: Predicted rms standard error by parameter group; in rad, for losses in dB.
+        limit_mw: Limit of the total heat in the bench file.
+        sigma_rad: Predicted rms standard error by parameter group; for losses in dB.
         bound: Cramér-Rao bound of the planned settings.
-        shortfall: Why the goal will be missed; empty if it will be reached.
-        left_out: A sentence for each PUC that no light passes on the way to a monitor.
+        shortfall: Reason why the goal will be missed; empty if it will be reached.
+        pluggings: Number of times that an operator connects a fibre.
+        left_out: One sentence for each PUC from which no light reaches a monitor.
     """
 
     stages: tuple[StagePlan, ...]
@@ -104,6 +103,7 @@ class DryRun:
     sigma_rad: dict[str, float]
     bound: Bound
     shortfall: str
+    pluggings: int = 0
     left_out: tuple[str, ...] = ()
 
     @property
@@ -123,7 +123,7 @@ class DryRun:
 
     @property
     def peak_mw(self) -> float:
-        """Largest total heat of all heaters."""
+        """Largest total heat, in mW."""
         return max(stage.peak_mw for stage in self.stages)
 
     def check(self) -> None:
@@ -148,15 +148,15 @@ def dry_run(
     without_monitors: Collection[int] = (),
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> DryRun:
-    """Plan the calibration of a bench from its file; no device is opened.
+    """Plan the calibration of a bench; no device is opened.
 
     Args:
         model: The bench.
-        seed: Seed of phases and settings.
+        seed: Random seed.
         goal: Required accuracy of the phases, and limits of the effort.
-        without_sources: Ports whose sources are ignored, as if they were dead.
-        without_monitors: Ports whose monitors are ignored.
-        progress: Called with the stage of planning, the steps done and the maximum number of steps.
+        without_sources: Ports of sources to ignore.
+        without_monitors: Ports of monitors to ignore.
+        progress: Called with the stage, the number of finished steps, and the maximum number of steps.
 
     Raises:
         ConfigError: No source or monitor is left, or the controller does not accept currents.
@@ -168,7 +168,7 @@ def dry_run(
 
 
 def expected_heat_mw(model: BenchModel) -> float:
-    """Return the largest total heat of all heaters that a calibration of a bench needs, in mW, without a fit.
+    """Return the largest total heat that a calibration of a bench needs, in mW.
 
     Raises:
         ConfigError: There is no source or monitor, or the controller does not accept currents.
@@ -193,6 +193,8 @@ class _Nominal:
     settle_s: float | None
     puc_loss_db: float
     driven: NDArray[np.bool_]
+    sources_by_hand: tuple[int, ...]
+    monitors_by_hand: tuple[int, ...]
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
@@ -241,10 +243,11 @@ class _Nominal:
             typical.puc_loss_db,
             has_visible_phase(mesh, (*ports, *seconds.values()), monitors)
             & (np.array(model.mesh_section.channels()) != NO_CHANNEL),
+            tuple(path.port for path in inputs if path.by_hand),
+            tuple(out.port for out in wiring.outputs if out.by_hand and out.port in monitors and not model.monitors()),
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
-        """Return mesh parameters with nominal heater laws, losses and couplers, and random phases."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
@@ -264,13 +267,11 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the total heat of all heaters in each setting, shape ``(settings,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 
 
 def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
-    """Return the assumed launch power of a source in the polarization that the chip uses."""
     device = model.devices[path.source]
     return _LIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
 
@@ -292,7 +293,6 @@ class _RunPlanner:
         self._full_s = float(self._times.setting_s(np.array(self._n_driven)))
 
     def fixed_stages(self) -> tuple[StagePlan, ...]:
-        """Return the stages whose cost follows from the bench file alone."""
         return (
             self._survey(),
             self._sweeps(),
@@ -301,6 +301,9 @@ class _RunPlanner:
         )
 
     def run(self) -> DryRun:
+        nominal = self._nominal
+        if nominal.sources_by_hand or nominal.monitors_by_hand:
+            return self._run_by_hand()
         survey, sweeps, *after = self.fixed_stages()
         before = [survey, sweeps]
         # Several sources are assumed to be separate lasers, because the file does not say.
@@ -318,16 +321,43 @@ class _RunPlanner:
         left = self._goal.settings - sum(stage.settings for stage in (*before, *after))
         chosen, why = self._chosen(fit, left_s, left)
         whole = self._fit(random + chosen, "last fit")
+        return self._result((*before, self._stage("chosen settings", chosen), *after), whole, why)
+
+    def _run_by_hand(self) -> DryRun:
+        nominal = self._nominal
+        responses = Responses(
+            self._mesh, nominal.sources, nominal.monitors, nominal.heaters, nominal.driven, self._max_ma, self._rng
+        )
+        tour = plan_tour(responses, nominal.sources_by_hand, nominal.monitors_by_hand)
+        n_read = 1 if nominal.monitors_by_hand else len(nominal.monitors)
+        settings = settings_by_hand(self._mesh, nominal.driven, n_read)
+        counts = settings * responses.shares(tour, nominal.monitors_by_hand)
+        walk, parts = self._walk(BootstrapPlan().off_share), list[Observations]()
+        for visit, count in zip(tour.visits, counts.tolist(), strict=True):
+            currents = walk.random(max(int(count), MIN_RANDOM), self._rng).currents_ma
+            currents = np.concatenate([responses.currents_ma, currents])
+            part = walk.with_light(currents, np.full(len(currents), visit.source))
+            part.reading_ma[:] = np.nan
+            part.reading_ma[:, responses.columns(visit, nominal.monitors_by_hand)] = 0.0
+            parts.append(part)
+        random = functools.reduce(operator.add, parts)
+        survey, sweeps, _, verification = self.fixed_stages()
+        stages = (survey, sweeps, self._stage("random settings", random), verification)
+        _check_heat(stages, nominal.device.total_power_mw)
+        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=tour.pluggings)
+
+    def _result(self, stages: tuple[StagePlan, ...], whole: FitResult, why: str) -> DryRun:
+        device = self._nominal.device
         known = Knowledge.of(self._model.space, whole, self._goal.sigma_rad)
         bound = Bound(self._model.space, whole.free, whole.information, whole.prior_information)
         space, sigma = self._model.space, known.sigma
         return DryRun(
-            stages=(*before, self._stage("chosen settings", chosen), *after),
+            stages=stages,
             sources=self._nominal.sources,
             monitors=self._nominal.monitors,
             peak_ma=float(max(self._max_ma.max(), np.sqrt(self._swept_ma2()))),
             limit_ma=device.heater_max_ma,
-            limit_mw=limit_mw,
+            limit_mw=device.total_power_mw,
             sigma_rad={name: _rms(sigma[space.group(name)]) for name in DESIGN_GROUPS if name in space.groups},
             bound=bound,
             shortfall=shortfall(space, known, whole, self._goal.sigma_rad, why),
@@ -335,7 +365,6 @@ class _RunPlanner:
         )
 
     def _left_out(self, puc: int) -> str:
-        """Return why a PUC without light is left out, and what to do, as a sentence."""
         sources = (*self._nominal.sources, *self._nominal.seconds.values())
         advice = how_to_see(self._mesh, puc, sources, self._nominal.monitors)
         return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
@@ -368,7 +397,6 @@ class _RunPlanner:
         return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
-        """Return settings as the run may choose them, and why they miss the goal (empty if they reach it)."""
         walk = self._walk(IncrementalSettings.off_share)
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
@@ -415,14 +443,12 @@ class _RunPlanner:
         return BootstrapPlan().sweeps.reach_ma2(self._nominal.heaters, self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:
-        """Return the approximate largest total heat in mW of random settings, uniform in squared current."""
         heaters = self._n_driven
         # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 
     def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
-        """Return the cost of a stage whose settings are known in advance, each with all heaters changed."""
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma[self._nominal.driven] ** 2)) if self._n_driven else 0.0
@@ -430,6 +456,5 @@ class _RunPlanner:
 
 
 def _rms(sigma: Real) -> float:
-    """Return the root mean square of the standard errors of free parameters; fixed ones have 0."""
     free = sigma[sigma > 0.0]
     return float(np.sqrt(np.mean(free**2))) if len(free) else 0.0

@@ -33,8 +33,8 @@ class Calibrated:
 
 
 def calibrated_bench(bench: Bench, seed: int, goal: Goal | None = None) -> Calibrated:
-    """Calibrate an open bench by the whole procedure."""
-    probe = BenchProbe(bench)
+    """Calibrate an open bench by the whole procedure; fibres that are moved by hand are plugged in as requested."""
+    probe = BenchProbe(bench, on_plug=lambda request: bench.emulated.faults.plug(request.device, request.port))
     dark = probe.align_all()
     run = Calibration(probe, probe.device_under_test(), seed, goal=goal or Goal())
     run.faults += [f"source at port {port}: {reason}" for port, reason in dark.items()]

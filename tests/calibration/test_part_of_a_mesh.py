@@ -43,3 +43,45 @@ def test_a_dark_puc_costs_one_sentence_and_no_goal(tmp_path: Path, capsys: pytes
     assert record.pucs[1].upper.law is None
     assert main(["drift", str(bench), str(out), "--emulate", "--seed", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["changes"] == []
+
+
+RECTANGULAR = Path(__file__).parents[2] / "examples" / "benches" / "rectangular-6x6.yaml"
+PART = (0, 3, 5, 6, 8, 10)
+
+
+def test_what_one_circuit_uses_is_calibrated_alone_and_joined_to_an_older_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = RECTANGULAR
+    whole, part, joined = (tmp_path / f"{name}.json" for name in ("whole", "part", "joined"))
+    common = ["run", str(bench), "--emulate", "--seed", "1"]
+    assert main([*common, "--out", str(whole)]) == 0
+    assert main([*common, "--pucs", ",".join(map(str, PART)), "--out", str(part)]) == 0
+    assert "PUCs: 6 of 6 calibrated" in capsys.readouterr().out
+    alone = load_record(part)
+    assert [puc for puc, entry in enumerate(alone.pucs) if entry.passive_phase_rad is not None] == list(PART)
+    assert not alone.defects
+    assert main([*common, "--pucs", "0,3,5,6,8,10", "--join", str(whole), "--out", str(joined)]) == 0
+    old, new = load_record(whole), load_record(joined)
+    for puc, entry in enumerate(new.pucs):
+        if puc not in PART:
+            assert entry == old.pucs[puc]
+        else:
+            assert entry.passive_phase_rad == pytest.approx(alone.pucs[puc].passive_phase_rad, abs=3e-3)
+            assert entry != old.pucs[puc]
+    assert new.monitor_ports == old.monitor_ports
+    assert new.parent_sha256 == old.content_sha256
+    capsys.readouterr()
+    # The joined record predicts light through both parts together, and can be checked for drift.
+    assert main(["verify", str(bench), str(joined), "--emulate", "--seed", "1"]) == 0
+    assert main(["drift", str(bench), str(joined), "--emulate", "--seed", "1", "--check-only"]) == 0
+    assert "The record is valid" in capsys.readouterr().out
+
+
+def test_a_part_that_needs_others_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "part.json"
+    assert main(["run", str(RECTANGULAR), "--emulate", "--pucs", "0-3", "--out", str(out)]) == 2
+    assert "this part cannot be calibrated alone" in capsys.readouterr().err
+    assert not out.exists()

@@ -13,6 +13,7 @@ import click
 from lumion_hw.cli.calibrate.goal import goal_arguments, goal_of, goal_options
 from lumion_hw.cli.calibrate.operator import operator_of
 from lumion_hw.cli.calibrate.output import conclude
+from lumion_hw.cli.calibrate.part import part_arguments, part_of, part_options, record_to_join
 from lumion_hw.cli.calibrate.report import report_option
 from lumion_hw.cli.calibrate.wavelengths import wavelengths_option
 from lumion_hw.cli.common.numbers import TOLERANCE_DB
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     type=TOLERANCE_DB,
     help="Largest accepted rms error on new settings, beyond noise, in dB; above it the exit code is 3.",
 )
+@part_options
 @goal_options
 @wavelengths_option
 @report_option
@@ -51,6 +53,9 @@ def run_command(
     force: bool,
     resume: bool,
     tolerance_db: float | None,
+    pucs: str | None,
+    circuit: str | None,
+    join: str | None,
     sigma_mrad: float | None,
     seconds: float | None,
     settings: int | None,
@@ -65,6 +70,9 @@ def run_command(
     the run. If fibres are moved by hand, a terminal waits for each plugging; without one, the run stops there and
     continues with --resume. If the record is out of tolerance, misses the target standard error or contains faults, it
     is still written and the exit code is 3.
+
+    A part of the mesh (--pucs, --circuit) can be calibrated alone if its light passes no other PUC. With --join, the
+    record keeps the values of another record for all other PUCs.
     """
     from calibration.report.summary import check_report_path
     from calibration.run.journaled_run import calibrate
@@ -81,7 +89,8 @@ def run_command(
         serial = re.sub(r"[^A-Za-z0-9._-]+", "_", bench.mesh.controller.info.serial)
         path = out or Path(f"calibration-{serial}.json")
         bench.events.write_to(path.with_suffix(".events.jsonl"))
-        goal = goal_arguments(sigma_mrad, seconds, settings)
+        part, whole = part_of(bench, pucs, circuit, join), record_to_join(bench, join)
+        goal = [*part_arguments(pucs, circuit, join), *goal_arguments(sigma_mrad, seconds, settings)]
         command = _command(bench_file, emulate, seed, endpoints, path, wavelengths, goal)
         progress = RunProgress(emulate, quiet=as_json)
         try:
@@ -99,6 +108,8 @@ def run_command(
                     judge=lambda record: out_of_tolerance(record, tolerance_db),
                     over=over(force),
                     on_plug=operator_of(bench, emulate),
+                    part=part,
+                    join=whole,
                 )
         except BaseException:
             _note_how_to_resume(path, progress, command, resumed=resume)

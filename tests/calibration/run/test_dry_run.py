@@ -53,6 +53,16 @@ def test_every_stage_has_its_cost(small: DryRun) -> None:
     assert small.hardware_s < 30.0
 
 
+def test_a_tour_plugs_each_fibre_into_each_port_once(capsys: pytest.CaptureFixture[str]) -> None:
+    bench = FOUNDRY.with_name("reck-8x8-by-hand.yaml")
+    assert main(["plan", str(bench)]) == 0
+    assert "pluggings by hand: 16\n" in capsys.readouterr().out
+
+
+def test_fixed_fibres_need_no_plugging(small: DryRun) -> None:
+    assert small.pluggings == 0
+
+
 def test_it_predicts_what_the_run_then_does(small: DryRun, recorded: Calibrated) -> None:
     quality = recorded.record.quality
     assert small.settings == pytest.approx(quality["settings"], rel=0.3)

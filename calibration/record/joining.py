@@ -1,0 +1,207 @@
+"""Joining the record of a part of a mesh to a record of the whole mesh, or of another part."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.gauge import lit_loop_basis, wrapped
+from calibration.model.physics import ROWS
+from calibration.model.space import ParameterSpace, space_from_record
+from calibration.model.symmetric import root_of
+from calibration.record.conversion import covariance_from_record
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
+from lumion_hw.mesh.record.calibration_record import (
+    HEATER_RESISTANCES,
+    CalibrationRecord,
+    CovarianceEntry,
+    ExtraPhysics,
+    JointsEntry,
+    PortEntry,
+)
+
+Real = NDArray[np.float64]
+
+JOINED_TO = "joined_to"
+"""Provenance key with the identifier of the record to which a part was joined."""
+_OF_HEATERS = ("rho2", "rho4", "rho6", "heat_factor")
+_OF_PUCS = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_difference_rad", "arm_difference_db")
+
+
+def join_records(whole: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
+    """Return a record with the PUCs of ``part``, and everything else from ``whole``.
+
+    Effects of the whole chip, such as crosstalk, keep the values of ``whole``.
+
+    Args:
+        whole: Record of the whole mesh or of another part.
+        part: Record of a part of the same mesh.
+        pucs: PUCs of that part.
+
+    Raises:
+        CalibrationError: The records belong to different devices, or lack a covariance.
+    """
+    whole.check_device(part.device_serial, part.mesh, part.heater_channels)
+    if whole.joints is None or part.joints is None:
+        raise CalibrationError("a record without joint phases cannot be joined", hint="Calibrate the whole mesh.")
+    old_ports, new_ports = ({entry.port: entry for entry in record.ports} for record in (whole, part))
+    used = {*part.monitor_ports, *(entry.port for entry in part.ports if entry.source_dbm is not None)}
+    ports = {port: old_ports.get(port) or new_ports[port] for port in sorted({*old_ports, *new_ports})}
+    ports |= {port: _joined_port(old_ports.get(port), new_ports[port]) for port in used}
+    monitors = {*whole.monitor_ports, *part.monitor_ports}
+    order = sorted(monitors, key=lambda port: _position(port, whole.monitor_ports, part.monitor_ports))
+    named = {defect.evidence for defect in whole.defects if _concerns(defect.element, defect.number, pucs)}
+    joined = replace(
+        part,
+        monitor_ports=tuple(order),
+        pucs=tuple(part.pucs[puc] if puc in pucs else old for puc, old in enumerate(whole.pucs)),
+        ports=tuple(ports[port] for port in sorted(ports)),
+        crosstalk=whole.crosstalk,
+        dispersion=whole.dispersion,
+        complete=whole.complete and part.complete,
+        faults=tuple(dict.fromkeys((*(words for words in whole.faults if words not in named), *part.faults))),
+        defects=tuple(dict.fromkeys((*(each for each in whole.defects if each.evidence not in named), *part.defects))),
+        joints=_joined_phases(part, whole.joints, part.joints),
+        parent_sha256=whole.content_sha256,
+        provenance=part.provenance | {JOINED_TO: whole.record_id},
+        arrays={},
+        covariance=None,
+        physics=(),
+    )
+    joined = replace(joined, physics=_joined_physics(whole, part, joined, pucs))
+    return _with_arrays(joined, whole, part, pucs)
+
+
+def _position(port: int, *orders: Sequence[int]) -> tuple[int, int]:
+    """Return the place of a monitor in the record with the most monitors that has it."""
+    longest = max((order for order in orders if port in order), key=len)
+    return (longest.index(port), port)
+
+
+def _concerns(element: str, number: int, pucs: Collection[int]) -> bool:
+    puc = {"puc": number, "heater": number // 2}.get(element)
+    return puc is not None and puc in pucs
+
+
+def _joined_port(old: PortEntry | None, new: PortEntry) -> PortEntry:
+    if old is None:
+        return new
+    measured = {each.name: getattr(new, each.name) for each in fields(new) if getattr(new, each.name) is not None}
+    return replace(old, **measured)
+
+
+def _joined_phases(part: CalibrationRecord, whole: JointsEntry, measured: JointsEntry) -> JointsEntry:
+    """Return the joint phases of ``whole``, changed where the part has measured loop phases."""
+    space = space_from_record(part)
+    old, new = np.array(whole.phase_rad), np.array(measured.phase_rad)
+    basis = lit_loop_basis(space.mesh, space.entries, space.monitors).astype(np.float64)
+    if len(basis):
+        old = old + basis.T @ np.linalg.solve(basis @ basis.T, wrapped(basis @ (new - old)))
+    return JointsEntry(tuple(old.tolist()), loop_sigma_rad=whole.loop_sigma_rad)
+
+
+def _joined_physics(
+    whole: CalibrationRecord, part: CalibrationRecord, joined: CalibrationRecord, pucs: Collection[int]
+) -> tuple[ExtraPhysics, ...]:
+    """Return the additional effects, those of single PUCs and monitors from the record that measured them."""
+    space = space_from_record(joined)
+    old, new = ({entry.name: entry for entry in record.physics} for record in (whole, part))
+    spaces = space_from_record(whole), space_from_record(part)
+    entries = []
+    for name, row in ROWS.items():
+        single = row.per in ("puc", "monitor", "source and monitor")
+        entry = old.get(name) or (new.get(name) if single else None)
+        if entry is None or not single:
+            entries += [entry] if entry else []
+            continue
+        values = np.zeros(space.physics.size(name, space.mesh, len(space.sources), len(space.monitors)))
+        for record, own, known in ((old, spaces[0], True), (new, spaces[1], False)):
+            if name in record:
+                places = [(key, value) for key, value in zip(_elements(own, row.per), record[name].values, strict=True)]
+                where = {key: place for place, key in enumerate(_elements(space, row.per))}
+                for key, value in places:
+                    if known or row.per != "puc" or key in pucs:
+                        values[where[key]] = value
+        entries.append(replace(entry, parameters=values.size, values=tuple(values.tolist())))
+    return tuple(entries)
+
+
+def _elements(space: ParameterSpace, per: str) -> list[Any]:
+    if per == "puc":
+        return list(range(space.mesh.n_pucs))
+    if per == "monitor":
+        return list(space.monitors)
+    return [(source, monitor) for source in space.sources for monitor in space.monitors]
+
+
+def _with_arrays(
+    joined: CalibrationRecord, whole: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]
+) -> CalibrationRecord:
+    arrays = {name: array for name, array in whole.arrays.items() if name not in (COVARIANCE_FACTOR, LOOP_DIRECTIONS)}
+    resistances = [record.arrays.get(HEATER_RESISTANCES, np.zeros((0, 3))) for record in (whole, part)]
+    if any(len(rows) for rows in resistances):
+        of_part = np.isin(resistances[0][:, 0] // 2, list(pucs))
+        arrays[HEATER_RESISTANCES] = np.concatenate([resistances[0][~of_part], resistances[1]])
+    space = space_from_record(joined)
+    covariance = np.zeros((space.size, space.size))
+    for record, is_part in ((whole, False), (part, True)):
+        into = _into(space, record, part, pucs, is_part=is_part)
+        covariance += into @ covariance_from_record(record) @ into.T
+    groups = tuple((name, place.stop - place.start) for name, place in space.groups.items())
+    free = int((np.diag(covariance) > 0.0).sum())
+    arrays |= {COVARIANCE_FACTOR: root_of(covariance).astype(np.float32), LOOP_DIRECTIONS: space.directions}
+    return replace(joined, arrays=arrays, covariance=CovarianceEntry(groups, free, free))
+
+
+def _into(
+    space: ParameterSpace, record: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int], *, is_part: bool
+) -> Real:
+    """Return the matrix from the errors of one record to those of the joined record."""
+    own, of_part = space_from_record(record), space_from_record(part)
+    into = np.zeros((space.size, own.size))
+    used = {*of_part.entries, *of_part.monitors}
+    for name in own.groups:
+        if name == "loops" or name not in space.groups:
+            continue
+        here, there = _names(own, name), _names(space, name)
+        places = {key: place for place, key in enumerate(there)}
+        for place, key in enumerate(here):
+            if key not in places:
+                continue
+            if name in _OF_PUCS:
+                belongs = key in pucs
+            elif name in _OF_HEATERS:
+                belongs = key // 2 in pucs
+            elif name in ("source_db", "second_db", "source_detuning_hz", "monitor_db"):
+                belongs = key in used
+            else:
+                belongs = False
+            if belongs == is_part:
+                into[space.groups[name].start + places[key], own.groups[name].start + place] = 1.0
+    shown = of_part.directions[:, : of_part.n_lit_loops]
+    directions = record.arrays.get(LOOP_DIRECTIONS)
+    by_joint = np.asarray(own.directions if directions is None else directions, dtype=np.float64)
+    inside = shown @ (shown.T @ by_joint)
+    into[space.groups["loops"], own.groups["loops"]] = space.directions.T @ (inside if is_part else by_joint - inside)
+    return into
+
+
+def _names(space: ParameterSpace, group: str) -> list[Any]:
+    ports = {
+        "source_db": space.sources,
+        "source_detuning_hz": space.sources,
+        "second_db": tuple(space.seconds.values()),
+        "monitor_db": space.monitors,
+    }
+    place = space.groups[group]
+    if group in ports:
+        return list(ports[group])
+    row = ROWS.get(group)
+    if row is not None and row.per in ("monitor", "source and monitor"):
+        return _elements(space, row.per)
+    return list(range(place.stop - place.start))

@@ -1,0 +1,136 @@
+"""Parts of a mesh that are calibrated alone: the sources and monitors whose light passes nothing else.
+
+Heaters outside the part stay off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibration.measure.light_sources import dual_input_ports
+from calibration.model.lit_part import lit_part
+from lumion_hw.errors import ConfigError
+from lumion_hw.interfaces.wiring import InputPath
+from lumion_hw.mesh.layout.topology import MeshTopology
+
+
+@dataclass(frozen=True)
+class MeshPart:
+    """A part of a mesh that can be calibrated alone.
+
+    Attributes:
+        sources: Ports where light enters; of a source with two ports, the first one.
+        monitors: Ports whose monitors are read.
+    """
+
+    pucs: tuple[int, ...]
+    sources: tuple[int, ...]
+    monitors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LightPaths:
+    """Light of a bench.
+
+    Attributes:
+        sources: Ports where light can enter; of a source with two ports, the first one.
+        monitors: Ports with a monitor.
+        seconds: By port of a source, the second port that it feeds at the same time.
+    """
+
+    mesh: MeshTopology
+    sources: tuple[int, ...]
+    monitors: tuple[int, ...]
+    seconds: Mapping[int, int]
+
+    @classmethod
+    def of(cls, mesh: MeshTopology, inputs: Sequence[InputPath], monitors: Sequence[int]) -> LightPaths:
+        """Return the light of a bench with these inputs and monitors."""
+        seconds = dual_input_ports(inputs)
+        first = [path.port for path in inputs if path.port not in seconds.values()]
+        return cls(mesh, tuple(dict.fromkeys(first)), tuple(monitors), seconds)
+
+    def lit(self, sources: Sequence[int], monitors: Sequence[int]) -> frozenset[int]:
+        """Return the PUCs that light of some sources passes on its way to some monitors."""
+        entries = (*sources, *(self.seconds[port] for port in sources if port in self.seconds))
+        return frozenset(np.flatnonzero(lit_part(self.mesh, entries, tuple(monitors)).pucs).tolist())
+
+    def part_of_circuit(self, source: int, monitor: int) -> MeshPart:
+        """Return the part that circuits from a port with a source to a port with a monitor can use.
+
+        Raises:
+            ConfigError: A port has no source or no monitor, or no path connects them.
+        """
+        if source not in self.sources:
+            raise ConfigError(
+                f"no light can enter at port {source}, so its circuit cannot be calibrated",
+                hint=f"Ports with a source: {_listed(self.sources)}.",
+            )
+        if monitor not in self.monitors:
+            raise ConfigError(
+                f"no monitor reads the light at port {monitor}, so its circuit cannot be calibrated",
+                hint=f"Ports with a monitor: {_listed(self.monitors)}.",
+            )
+        pucs = self.lit([source], [monitor])
+        if not pucs:
+            raise ConfigError(f"no path leads from port {source} to port {monitor}", hint="Choose other ports.")
+        return MeshPart(tuple(sorted(pucs)), (source,), (monitor,))
+
+    def part_of_pucs(self, pucs: Collection[int]) -> MeshPart:
+        """Return the part with the given PUCs.
+
+        Raises:
+            ConfigError: A PUC does not exist or cannot be calibrated within this part; the message says why.
+        """
+        wanted = frozenset(pucs)
+        if unknown := sorted(puc for puc in wanted if not 0 <= puc < self.mesh.n_pucs):
+            raise ConfigError(
+                f"PUCs {_listed(unknown)} do not exist", hint=f"This mesh has PUCs 0 to {self.mesh.n_pucs - 1}."
+            )
+        sources: tuple[int, ...] = ()
+        monitors: tuple[int, ...] = ()
+        while True:
+            # All chosen sources are read with all chosen monitors, so ports are added while the light stays inside.
+            options = [((*sources, port), monitors or (other,)) for port in self.sources for other in self.monitors]
+            options += [(sources, (*monitors, port)) for port in self.monitors if sources]
+            inside = [
+                (len(lit), -len(option[0]), option)
+                for option in options
+                if len(set(option[0])) == len(option[0]) and len(set(option[1])) == len(option[1])
+                if (lit := self.lit(*option)) and lit <= wanted and option != (sources, monitors)
+            ]
+            if not inside:
+                break
+            _, _, (sources, monitors) = max(inside)
+        lit = self.lit(sources, monitors) if sources else frozenset()
+        if missing := sorted(wanted - lit):
+            raise self._impossible(missing[0], wanted)
+        return MeshPart(tuple(sorted(wanted)), tuple(sorted(sources)), tuple(sorted(monitors, key=self.monitors.index)))
+
+    def _impossible(self, puc: int, wanted: frozenset[int]) -> ConfigError:
+        ways = [self.lit([source], [monitor]) for source in self.sources for monitor in self.monitors]
+        outside = sorted((sorted(lit - wanted) for lit in ways if puc in lit), key=len)
+        if not outside:
+            return ConfigError(
+                f"PUC {puc} cannot be calibrated: no light passes it on the way to a monitor",
+                hint="Add an input or a monitor; `lumion-calibrate plan` says at which port.",
+            )
+        nearest = outside[0]
+        if not nearest:
+            return ConfigError(
+                f"PUC {puc} cannot be calibrated together with the rest of this part, because no common inputs and "
+                "monitors exist",
+                hint="Calibrate smaller parts one after the other, and join them with --join.",
+            )
+        return ConfigError(
+            f"this part cannot be calibrated alone: all light of PUC {puc} also passes PUCs {_listed(nearest)}, whose "
+            "heaters change it",
+            hint=f"Add PUCs {_listed(nearest)} to the part.",
+        )
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

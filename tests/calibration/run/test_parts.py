@@ -1,0 +1,54 @@
+"""Which parts of a mesh can be calibrated alone, by hand on a rectangular mesh of 15 PUCs, and what else is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from calibration.run.parts import LightPaths, MeshPart
+from lumion_hw.cli.calibrate.part import numbers
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.layout.topologies import build_mesh
+
+# Columns: PUCs 0 1 2, then 3 4, then 5 6 7, then 8 9, then 10 11 12, then 13 14. Inputs 0 to 5, outputs 6 to 11.
+SIX = LightPaths(build_mesh("rectangular", (6,)), tuple(range(6)), tuple(range(6, 12)), {})
+
+
+def test_a_circuit_uses_the_pucs_between_its_ports() -> None:
+    assert SIX.part_of_circuit(0, 6) == MeshPart((0, 3, 5, 6, 8, 10), (0,), (6,))
+
+
+def test_the_pucs_of_a_circuit_are_a_part_and_both_inputs_of_the_first_are_used() -> None:
+    assert SIX.part_of_pucs({0, 3, 5, 6, 8, 10}) == MeshPart((0, 3, 5, 6, 8, 10), (0, 1), (6,))
+
+
+def test_the_whole_mesh_is_a_part_with_all_ports() -> None:
+    part = SIX.part_of_pucs(set(range(15)))
+    assert (part.sources, part.monitors) == (SIX.sources, SIX.monitors)
+
+
+def test_a_part_whose_light_others_change_is_refused_and_they_are_named() -> None:
+    with pytest.raises(ConfigError, match="all light of PUC 0 also passes PUCs 6, 8, 10, whose heaters change it"):
+        SIX.part_of_pucs({0, 3, 5})
+
+
+def test_without_light_in_or_out_there_is_no_part() -> None:
+    with pytest.raises(ConfigError, match="no light can enter at port 6"):
+        SIX.part_of_circuit(6, 7)
+    with pytest.raises(ConfigError, match="no monitor reads the light at port 1"):
+        SIX.part_of_circuit(0, 1)
+    dark = LightPaths(SIX.mesh, (0,), SIX.monitors, {})
+    with pytest.raises(ConfigError, match="PUC 1 cannot be calibrated: no light passes it on the way to a monitor"):
+        dark.part_of_pucs(set(range(15)))
+    with pytest.raises(ConfigError, match="PUCs 15 do not exist"):
+        SIX.part_of_pucs({15})
+
+
+@pytest.mark.parametrize(("text", "found"), [("0-2,8", {0, 1, 2, 8}), ("4", {4}), (" 1 , 3-3", {1, 3})])
+def test_lists_of_pucs(text: str, found: set[int]) -> None:
+    assert numbers(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "3-1", "a", "1,,2", "-1"])
+def test_what_is_no_list_of_pucs_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no PUC and no range"):
+        numbers(text)
