@@ -14,8 +14,7 @@ The stages of a calibration, which :class:`calibration.run.procedure.Calibration
 10. record        parameters, covariance, faults and effort in one document           record/conversion.py
 
 Packages, each of which imports only those before it: ``model`` (physics), ``measure``, ``diagnose``, ``fit``,
-``record``, ``run`` (procedure), ``report``. The procedure never reads the true parameters of the emulator; it uses the
-same interfaces as any script. The command line is ``lumion-calibrate``.
+``record``, ``run`` (procedure), ``report``. The command line is ``lumion-calibrate``.
 
 Scripts import from here, for example ``from calibration import BenchProbe, Calibration``. All other names are private.
 """

@@ -190,8 +190,8 @@ _TIMER, _WAIT = 0, 1
 class VirtualClock:
     """A clock whose time advances only while jobs sleep; periodic actions run at their exact times.
 
-    Parallel jobs take turns, so that a run repeats exactly. A job runs until it waits; then the job whose wait ends
-    first continues (of several, the longest waiter). Threads not started by this clock must not wait on it.
+    Parallel jobs take turns: a job runs until it waits, then the job whose wait ends first continues. Threads not
+    started by this clock must not wait on it.
     """
 
     is_virtual = True
@@ -352,7 +352,6 @@ class _ParallelRun(Generic[T]):
         self._ended_lock.acquire()
 
     def outcomes(self) -> list[Future[T]]:
-        """Run all jobs; return their completed futures, in the order of the jobs."""
         if self._caller_is_job:
             self._start()
             self._caller.waits_for_own_jobs = True
@@ -436,7 +435,6 @@ class _ThreadTicker:
             self._action()
 
     def cancel(self) -> None:
-        """End the thread after its current action."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)

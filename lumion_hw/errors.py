@@ -1,7 +1,7 @@
 """The errors of the package.
 
 Messages say what was requested, what happened, where, and what to do. The command line prints an error as one paragraph
-and ends with its exit code (:func:`exit_code`). Failures of several devices form an ``ExceptionGroup``.
+and ends with its exit code (:func:`exit_code`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ class LumionError(Exception):
     Args:
         message: What happened.
         device: Name of the device in the bench file, if any.
-        address: Address of this device.
         hint: What the user can do next.
     """
 
@@ -129,7 +128,6 @@ class ConfigRejectedError(DeviceError):
 
     Args:
         message: The rejected operation.
-        lane: Host lane.
         code: Configuration status code of the lane (CMIS 11h:202-205).
         name: Name of the status code.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
@@ -150,8 +148,6 @@ class LimitError(LumionError, ValueError):
 
     Args:
         message: The rejected operation.
-        requested: The requested value.
-        limit: The exceeded limit.
         unit: Unit of ``requested`` and ``limit``.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """

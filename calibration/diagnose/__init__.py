@@ -2,5 +2,4 @@
 
 ``element_faults.py`` defines the faults and their messages. ``breakdowns.py`` finds heaters and monitors that failed
 during a run, and exchanged channels. ``drift_trajectory.py`` finds the drift of temperature, power and frequency.
-``calibration/fit/diagnosed_fit.py`` decides which cause explains the readings.
 """

@@ -1,7 +1,6 @@
 """Detection of heaters and monitors that fail during a calibration run.
 
-For each heater and setting, the misfit of the readings with and without this heater is compared. A heater is taken as
-dead from the setting on that reduces the total misfit most; 0 means that it never worked.
+A heater is taken as dead from the setting on for which the readings then fit best; 0 means that it never worked.
 """
 
 from __future__ import annotations
@@ -124,8 +123,6 @@ def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Lik
 
 
 class _SettingCosts:
-    """Cost of the fit for every setting, with all heaters and with one heater assumed dead."""
-
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
         reading = model.predict(parameters, likelihood.observations)
@@ -134,18 +131,15 @@ class _SettingCosts:
         self.cost = self._costs(reading, np.arange(len(reading)))
 
     def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
-        """Return the cost of every setting with the given readings."""
         residual = np.where(likelihood.used, (likelihood.target_ma - reading_ma) / self._sigma_ma, 0.0)
         residual = np.where(likelihood.observations.saturated, np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
         return cost
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
-        """Return the cost of some settings for the given parameters."""
         return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
-        """Return cost decrease, first setting and passive-phase change for the most likely failure of a heater."""
         best = (0.0, 0, 0.0)
         # Settings with the heater off contain no information, unless the passive phase turned (heater stuck at a
         # current).
@@ -193,10 +187,7 @@ def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likeli
 def exchange(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, one: int, other: int, prior: Prior
 ) -> tuple[MeshParameters, float]:
-    """Return start parameters for a fit with the channels of two heaters exchanged, and the cost at this start.
-
-    The likelihood must contain the currents after the exchange, the prior the heater laws before it.
-    """
+    """Return start parameters for a fit with the channels of two heaters exchanged, and the cost at this start."""
     laws = parameters.heater_law.copy()
     for heater, by in ((one, other), (other, one)):
         laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]

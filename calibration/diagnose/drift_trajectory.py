@@ -1,9 +1,7 @@
 """Detection of drift during a run: chip temperature, and power and frequency of each source.
 
-Each setting shows two deviations from the fit: of the power (σ about 0.01 dB) and of the phase common to all PUCs (σ
-about 1 mrad). A change of the common phase is a temperature change, or a frequency change if only one source shows it.
-The model has one temperature curve, and one frequency and one power curve per source. The drift is removed from the
-readings, and the mesh is fitted again.
+A phase change common to all PUCs is a temperature change, or a frequency change if only one source shows it. The drift
+is removed from the readings, and the mesh is fitted again.
 """
 
 from __future__ import annotations
@@ -201,7 +199,8 @@ def measure_drift(
 ) -> Drift:
     """Measure the deviation of power and common phase from the fit for every setting with light.
 
-    The settings are in order of the times ``taken_s``. ``reach_ma`` is the largest fitted current of every heater.
+    ``taken_s`` are the times of the settings, in ascending order. ``reach_ma`` is the largest fitted current of every
+    heater.
     """
     # Dark settings show neither power nor phase.
     lit = np.isin(observations.source, model.space.sources)
@@ -264,7 +263,6 @@ def excess_db(
 
 
 def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
-    """Return phase and power of every setting, smoothed over neighbouring settings of the same source."""
     result = []
     for values, sigma, telling in (
         (drift.phase_rad, drift.phase_sigma_rad, _TELLING_RAD),
@@ -311,12 +309,11 @@ def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
 
 
 def _without_small_drift(trajectory: Real, most: float) -> Real:
-    """Return a drift curve, or zeros if the drift is too small to matter."""
     return trajectory if np.ptp(trajectory) > most else np.zeros(len(trajectory))
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Return time and phase of the frequency jump of a source whose phase alone has changed."""
+    """Return time and phase of a frequency jump, by source."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.measures_phase]
@@ -378,7 +375,6 @@ def _temperature(drift: Drift) -> Real:
 
 
 def _smooth(values: Real, taken_s: Real) -> Real:
-    """Return running medians of the values, without averaging over a long pause."""
     half = _WINDOW // 2
     smooth = np.empty(len(values))
     edges = [0, *(np.flatnonzero(np.diff(taken_s) > _APART_S) + 1).tolist(), len(values)]

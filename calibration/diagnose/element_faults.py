@@ -188,7 +188,6 @@ def how_to_see(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: S
 
 
 def _passes(mesh: MeshTopology, sources: Sequence[int], puc: int, monitors: Sequence[int]) -> bool:
-    """Return whether light from a source can pass a PUC on the way to a monitor."""
     # Light is reversible: light from a port leaves a PUC where light entering there would reach the port.
     is_reached = mesh.hops_to_port[:, 4 * puc : 4 * puc + 4].reshape(-1, 2, 2) < 8 * mesh.n_pucs
     ends = [np.asarray(is_reached[list(ports)].any(axis=(0, 2))) for ports in (sources, monitors)]
@@ -207,7 +206,7 @@ def _puc_of(defect: Defect) -> int | None:
 def relabel_in_low_light(
     defects: Sequence[Defect], contrast: float, min_contrast: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
-    """Return the defects. In low light, dark elements are reported as faint or unseen instead of dead.
+    """Return the defects, in low light with dark elements reported as faint or unseen instead of dead.
 
     Light is low if the contrast (brightest reading of a typical monitor over the noise) is below ``min_contrast``.
     """
@@ -337,7 +336,6 @@ def _off_balance(puc: int, least: float, largest: float) -> Defect:
 def _weak_heaters(
     puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], max_ma: float
 ) -> list[Defect]:
-    """Return a defect for every heater that is too weak for a full fringe, with the couplings that it reaches."""
     square = np.linspace(0.0, max_ma**2, 200)
     found = []
     for arm, law in enumerate(laws):

@@ -1,7 +1,6 @@
 """Finds what has changed in a mesh since its record was made: phases, gains, resistances or light levels.
 
-New readings are explained by as few changes as possible: of single elements, or of all elements of one kind. Each
-change must clearly raise the evidence (the probability of the readings). Everything else keeps its recorded value.
+New readings are explained by as few changes as possible. Everything else keeps its recorded value.
 
 Without voltage measurements, gain (phase per power) and resistance of a heater cannot be told apart.
 """
@@ -59,7 +58,6 @@ class Change:
     """Change of one element since the record was made.
 
     Attributes:
-        kind: Kind of the change.
         number: Number of the PUC or heater (2·PUC + arm), the loop, or the port.
         value: Best estimate of the change: rad for phases, relative for heaters, dB for light.
         sigma: Standard error of the change, record included.
@@ -78,8 +76,6 @@ class MendedFit:
     """Result of a check: changes, and corrected parameters.
 
     Attributes:
-        changes: Changes of all elements.
-        parameters: Parameters of the mesh.
         covariance: Shape ``(size, size)``; covariance of all parameters.
         chi2_per_dof: χ² per degree of freedom if everything may have changed.
         holds: Whether the changes explain the readings.
@@ -105,7 +101,6 @@ class PossibleChanges:
     """Possible changes, each as a change of the parameter vector.
 
     Attributes:
-        kinds: Kind of every change.
         numbers: Number of the changed element.
         directions: Change of the parameters per unit of every change, shape ``(size, K)``.
         doubts: Standard error of the directions, shape ``(size, K)``.
@@ -276,14 +271,14 @@ class _Statistics:
 
     @classmethod
     def of(cls, fit: FitResult, last: Posterior, known: Real, aged: Real, possible: PossibleChanges) -> _Statistics:
-        """Return the statistics of a fit.
+        """Return the information of a fit about the possible changes.
 
         Args:
             fit: Fit in which everything may change.
             last: The record.
-            known: Covariance of the free parameters of the record, with tolerated changes; shape ``(P, P)``.
-            aged: The prior covariance of the fit, shape ``(P, P)``.
-            possible: All changes.
+            known: Covariance of the record, with tolerated changes; shape ``(P, P)``.
+            aged: Prior covariance of the fit, shape ``(P, P)``.
+            possible: All possible changes.
         """
         free = last.free
         spread = np.sqrt(np.diag(aged))
@@ -339,7 +334,6 @@ class _Statistics:
         return gains
 
     def _conditional(self, variances: Real) -> tuple[Real, Real]:
-        """Return slope and information of every element, with the given changes eliminated."""
         on = variances > 0.0
         across = self.information[:, on]
         inner = np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
@@ -348,7 +342,6 @@ class _Statistics:
         return slope, np.maximum(information, 0.0)
 
     def estimates(self, variances: Real) -> tuple[Real, Real]:
-        """Return value and standard error of the changes with a variance, 0 for all others; each ``(K,)``."""
         on = variances > 0.0
         covariance = np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
         value, sigma = np.zeros(len(variances)), np.zeros(len(variances))
@@ -356,7 +349,6 @@ class _Statistics:
         return value, sigma
 
     def changes(self, possible: PossibleChanges, variances: Real) -> tuple[Change, ...]:
-        """Return value and error of all changes. Only those with a variance count as moved."""
         on = variances > 0.0
         value, sigma = self.estimates(variances)
         # An element that has not moved is described by what it would be if it were the only further change.
@@ -372,7 +364,6 @@ class _Explanation:
 
     Args:
         statistics: Information of the readings.
-        possible: All changes.
 
     Attributes:
         variances: Prior variance of every change, 0 for unchanged elements; shape ``(K,)``.
@@ -387,7 +378,6 @@ class _Explanation:
         self.variances = np.zeros(len(kinds))
 
     def search(self) -> Real:
-        """Add and drop changes until the evidence is largest; return the variances."""
         for _ in range(_MAX_ROUNDS):
             before = self.variances > 0.0
             while self._add():
@@ -399,7 +389,6 @@ class _Explanation:
         return self.variances
 
     def _add(self) -> bool:
-        """Add the change with the largest evidence; return whether there was one."""
         gains = self._statistics.gains(self.variances, self._widths)
         best = int(np.where(self.variances > 0.0, -np.inf, gains).argmax())
         single = self.variances.copy()
@@ -429,7 +418,6 @@ class _Explanation:
                 self.variances = apart
 
     def _drop(self) -> None:
-        """Drop changes of single elements that are no longer needed."""
         for element in np.flatnonzero(self.variances > 0.0).tolist():
             if any(group[element] and (self.variances[group] > 0.0).all() for group in self._groups):
                 continue

@@ -1,7 +1,4 @@
-"""The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings.
-
-Phases of waveguide joints enter as sums around loops (docs/calibration.md, 1.2).
-"""
+"""The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings."""
 
 from __future__ import annotations
 
@@ -175,10 +172,10 @@ def plan_bound(
 
 
 def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likelihood) -> Bound:
-    """Return the Cramér-Rao bound of a fit, with the rank that random settings of the same ports reach.
+    """Return the Cramér-Rao bound (smallest possible parameter errors) of the readings of a fit.
 
-    The rank is the number of parameter combinations that the readings determine (docs/calibration.md, 1.3). ``max_ma``
-    is the largest current of every heater, 0 for heaters that stay off.
+    It includes the number of parameter combinations that more settings could determine (docs/calibration.md, 1.3).
+    ``max_ma`` is the largest current of every heater, 0 for heaters that stay off.
     """
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
@@ -189,7 +186,6 @@ def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likeli
 
 
 def _remove_single_parameters(rows: Real) -> None:
-    """Remove parameters that are unobservable alone from all other combinations, in place."""
     for _ in range(len(rows) if rows.shape[1] > 1 else 0):
         size = np.sort(np.abs(rows), axis=1)
         single = size[:, -2] <= _NAMED_SHARE * size[:, -1]

@@ -1,7 +1,4 @@
-"""Validity of a calibration after some time: assumed drift, and a check with a few settings (docs/calibration.md, 6).
-
-:func:`check_health` compares predicted and measured readings. :mod:`calibration.fit.ageing` finds what has changed.
-"""
+"""Validity of a calibration after some time: assumed drift, and a check with few settings (docs/calibration.md, 6)."""
 
 from __future__ import annotations
 
@@ -108,7 +105,6 @@ def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, 
 
 
 def _aged_covariance(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Real:
-    """Return the covariance of the free parameters some days after a fit, shape ``(P, P)``."""
     wide: Real = (last.covariance() + drift.covariance(space, last.vector, days))[np.ix_(last.free, last.free)]
     return wide
 
@@ -179,10 +175,10 @@ class _ComparedReadings:
     """Differences between readings and predictions, in standard errors.
 
     Attributes:
-        residual: Reading minus prediction, shape ``(n,)``.
-        slope: Derivative of the prediction by all parameters, shape ``(n, size)``.
-        drift: Change of the prediction for one sigma of each drifting quantity, shape ``(n, 2)``.
-        places: Index of setting and monitor of every reading, shape ``(n, 2)``.
+        residual: Shape ``(n,)``; reading minus prediction.
+        slope: Shape ``(n, size)``; derivative of the prediction by all parameters.
+        drift: Shape ``(n, 2)``; change of the prediction for one sigma of each drifting quantity.
+        places: Shape ``(n, 2)``; index of setting and monitor.
     """
 
     residual: Real
@@ -191,7 +187,6 @@ class _ComparedReadings:
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals from noise, drift and errors of the parameters."""
         setting = self.places[:, 0]
         together = (setting[:, None] == setting) * (self.drift @ self.drift.T)
         covariance: Real = np.eye(len(self.residual)) + together + self.slope @ spread @ self.slope.T

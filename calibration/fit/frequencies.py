@@ -1,9 +1,8 @@
 """Search for the frequencies of sources with separate lasers.
 
-Between two sources 6 GHz apart, the phase of a loop of six PUCs differs by 2.6 rad, too much for the start of a fit.
+Frequencies 1/(2τ) = 44 GHz apart give almost the same light.
 
-Frequencies 1/(2τ) = 44 GHz apart give almost the same light, because half a turn per PUC only changes the sign of the
-field. Only the phase difference of the arms (a few mrad/nm) and the stated frequency decide between them.
+Only the phase difference of the arms (a few mrad/nm) and the stated frequency of the source decide.
 """
 
 from __future__ import annotations

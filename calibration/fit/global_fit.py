@@ -1,11 +1,7 @@
 """Global fit of all parameters of a mesh to all readings by maximum likelihood.
 
-The fit takes damped Gauss-Newton steps with exact derivatives (Levenberg-Marquardt). The information matrix is
-calculated again only after a move of one or two standard errors. In between, it is corrected by the exact slope (BFGS).
-
-Far from the solution, the model errors exceed the noise. There the readings get a lower weight
-(:mod:`calibration.model.likelihood`), which increases as the residuals fall. The result is the maximum-likelihood
-solution for the noise alone.
+Damped Gauss-Newton steps with exact derivatives (Levenberg-Marquardt); readings far from the model get a low weight at
+first.
 """
 
 from __future__ import annotations
@@ -89,7 +85,6 @@ class FitResult:
     """Result of a fit of P free parameters.
 
     Attributes:
-        parameters: The fitted parameters.
         vector: The fitted parameters as a vector.
         free: Shape ``(size,)``; which parameters were free.
         information: Shape ``(P, P)``; Fisher information of the readings.
@@ -173,8 +168,6 @@ class _FitState:
 
 @dataclass(frozen=True, eq=False)
 class _FitStep:
-    """One step of a fit."""
-
     here: _FitState
     point: Real
     reading_ma: Real
@@ -186,9 +179,7 @@ class GlobalFit:
     """Fits a model to readings.
 
     Args:
-        model: Model of the mesh.
         likelihood: Readings with their noise.
-        prior: Prior knowledge.
         free: Names of the parameter groups to fit, or a mask of shape ``(size,)``; others keep their start values.
         done: Function called with every finished :class:`Round`.
         give_up: Called with the model discrepancy (relative field error) after every round; the fit ends if it returns
@@ -210,7 +201,6 @@ class GlobalFit:
         self._done, self._give_up = done, give_up
 
     def _free_first(self, *, early: bool) -> None:
-        """Return the parameters to fit. The early rounds leave small effects out."""
         late = (*_LATE_GROUPS, *self._model.space.physics.names)
         self._free = self._wanted & ~self._model.space.mask(late) if early else self._wanted
         self._prior_information = self._prior.information(self._free)
@@ -332,7 +322,6 @@ class GlobalFit:
         return slope
 
     def _step(self, here: _FitState, damping: float) -> _FitStep:
-        """Return the next step of the fit; its length is zero if no step lowers the cost."""
         slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
         for tried in itertools.count(1):
             # Levenberg-Marquardt: ten times more damping until the cost falls, then a tenth of it.
@@ -355,7 +344,6 @@ class GlobalFit:
         raise AssertionError("no step lowered the cost, although the damping was increased without limit")
 
     def _shortening(self, step: Real) -> float:
-        """Return the factor by which a step must be shortened, so that no phase or power changes too much."""
         space = self._model.space
         # Derivatives are valid within about 0.4 rad only.
         full = np.zeros(space.size)
@@ -374,7 +362,6 @@ class GlobalFit:
         return float(np.minimum(squares, 9.0).mean()) if len(squares) else 0.0
 
     def _squares(self, equations: NormalEquations) -> Real:
-        """Return the squared residuals relative to the noise, corrected for drift."""
         residual, sigma = self._likelihood.residual(equations.reading_ma, 0.0), self._likelihood.sigma_ma(0.0)
         squares: Real = without_drift(residual, equations.drift_ma / sigma[..., None])[self._likelihood.used] ** 2
         return squares
@@ -400,7 +387,6 @@ class GlobalFit:
 
 
 def _stalled(history: list[Round]) -> bool:
-    """Return whether the model discrepancy is positive and has hardly fallen over many rounds."""
     discrepancies = [one.discrepancy for one in history]
     if discrepancies[-1:] == [0.0]:
         return False
@@ -425,7 +411,6 @@ def _bfgs_update(curvature: Real, step: Real, change: Real) -> Real:
 
 
 def _solve(matrix: Real, slope: Real, damping: float) -> Real:
-    """Return the Gauss-Newton step, with damping relative to the curvature of each parameter."""
     scale = scale_of(matrix)
     scaled = matrix / np.outer(scale, scale)
     scaled[np.diag_indices_from(scaled)] += damping

@@ -78,7 +78,6 @@ class Pairs:
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Convert slopes by reading, ``(readings, c)``, to slopes by pair, ``(heaters, waveguides, c)``."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():
@@ -88,7 +87,6 @@ class Pairs:
         return pairs
 
     def _parts(self) -> Iterator[slice]:
-        """Yield the settings in blocks, to save memory."""
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(self, ahead: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
@@ -143,7 +141,6 @@ class Pairs:
         return _halved_equations(halves, across, inner, all_slopes)
 
     def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
-        """Return the normal equations with some pair combinations as parameters and all other pairs as noise."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
@@ -173,7 +170,6 @@ class Pairs:
         return self._told(*self._directions(known, before.vectors), width, share)
 
     def _total_information(self, ahead: Real) -> Real:
-        """Return the information about the fitted parameters from settings and prior."""
         first, second = self._pass.gram.main
         whole: Real = first + second + ahead
         return whole
@@ -184,7 +180,6 @@ class Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
-        """Return c random combinations of pair crosstalk, ``(2E, W, c)``."""
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions
@@ -268,8 +263,6 @@ class Pairs:
 def _halved_equations(
     main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
 ) -> HalvedEquations:
-    """Return the normal equations of both halves of the settings."""
-
     def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = (each[np.ix_(chosen, chosen)] for each in inner)
         return first, second
@@ -293,7 +286,6 @@ def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[n
 
 
 def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return an orthonormal basis of c combinations of pair crosstalk, shape ``(heaters, waveguides, c)``."""
     from scipy.linalg import qr
 
     basis, _ = qr(directions.reshape(-1, directions.shape[2]), mode="economic", check_finite=False)

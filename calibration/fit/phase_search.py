@@ -1,11 +1,8 @@
 """Search for all passive and loop phases from random settings (docs/calibration.md, 5).
 
-:func:`guess_passive_phases` first estimates all passive phases. In random settings the mean power at a monitor varies
-with the differential phase ψ of a PUC as -D/2·cos(ψ + α), where D is the dependence of the mean light on the bar
-fraction of the PUC. A regression of the readings on cos ψ and sin ψ, weighted by D, gives α.
+:func:`guess_passive_phases` first estimates all passive phases by a regression of the readings.
 
-:class:`PhaseSearch` then finds all phases. It takes damped Gauss-Newton steps on random subsets of the readings, and
-has hardly any false minima.
+:class:`PhaseSearch` then finds all phases by Gauss-Newton steps on random subsets of the readings.
 """
 
 from __future__ import annotations
@@ -185,8 +182,7 @@ class SearchPlan:
     def on(self, n_pucs: int) -> SearchPlan:
         """Return the parameters for a mesh with this many PUCs.
 
-        A larger mesh needs more readings and steps. More light remains unexplained: 0.6 % with 265 PUCs, 0.2 % with 72
-        (docs/performance.md).
+        A larger mesh needs more readings and steps, and more light remains unexplained (docs/performance.md).
         """
         if n_pucs <= _MAX_UNSCALED_PUCS:
             return self
@@ -216,7 +212,6 @@ class SearchResult:
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
         unexplained: Fraction of the light that remains unexplained.
         steps: Number of steps from the last start.
-        starts: Number of starts.
         agreed: Whether two starts ended in the same minimum.
         work: Number of evaluated readings.
     """
@@ -237,12 +232,10 @@ class PhaseSearch:
     """Searches for the phases of E PUCs and J waveguide joints that explain the readings of N settings.
 
     Args:
-        model: Model of the amplitudes.
         observations: Readings of random settings.
         source_number: Shape ``(N,)``; index of the active source.
         arm_rad: Shape ``(N, 2E)``; phases of the arms caused by heat.
         joint_rad: Shape ``(N, J)``; phases of waveguide joints caused by heat.
-        noise: Noise of a reading.
         plan: Parameters of the search.
         rng: Random generator.
     """
@@ -278,8 +271,6 @@ class PhaseSearch:
         max_work: float = math.inf,
     ) -> SearchResult:
         """Search for all phases from a guess, or continue a search of fewer settings.
-
-        Each further start begins at the best result, with random values for the phases that explain least.
 
         Args:
             guess: Estimated passive phases.
@@ -336,7 +327,6 @@ class PhaseSearch:
         return np.concatenate([passive_rad, drawn, np.zeros(self._n_sources)])
 
     def _redrawn(self, found: SearchResult, guess: PassiveGuess, quantile: float) -> Real:
-        """Return a start point in which the phases that fit worst are random."""
         point, worst = _to_point(found), found.misfit >= np.quantile(found.misfit, 1.0 - quantile)
         # Keep passive phases that were estimated with a strong signal.
         worst[: len(guess.strength)] &= (guess.strength < _TRUSTED_STRENGTH) & self._model.mesh.interferes
@@ -345,17 +335,12 @@ class PhaseSearch:
         return point
 
     def _resolve_laser_valleys(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Return the search result after moving lasers, or groups of lasers, out of wrong minima.
-
-        A laser phase that is wrong by a sixth of a turn per PUC leaves the light around a cell of six PUCs unchanged.
-        Half of all starts end with one laser in such a minimum.
-        """
+        """Return the search result after moving lasers out of wrong minima."""
         if not self._plan.source_phase_rad or self._n_sources == 1:
             return found
         return self._with_lasers_moved(self._by_one_laser(found, on_step), on_step)
 
     def _by_one_laser(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Search with the light of one laser first, then with the light of all lasers."""
         if not max(_MAX_ONE_LASER_UNEXPLAINED, self._plan.plausible) <= found.unexplained < _MAX_GROUPS_UNEXPLAINED:
             return found
         for source in self._rng.permutation(self._n_sources)[:_MAX_LASERS_TRIED].tolist():
@@ -367,7 +352,6 @@ class PhaseSearch:
         return found
 
     def _with_lasers_moved(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Move laser phases to neighbouring minima while this explains more light; return the result."""
         mesh = self._model.mesh
         enough = min(self._plan.plausible, _MIN_UNEXPLAINED_PER_PUC * mesh.n_pucs)
         if not mesh.faces or not enough < found.unexplained < _MAX_ONE_LASER_UNEXPLAINED:
@@ -396,7 +380,6 @@ class PhaseSearch:
         max_steps: int | None = None,
         only_source: int | None = None,
     ) -> SearchResult:
-        """Search from one start point, with the light of all sources or of one."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         settings = np.arange(len(self._source)) if only_source is None else np.flatnonzero(self._source == only_source)
         scan = only_source is None and self._plan.source_phase_rad > 0.0
@@ -437,7 +420,6 @@ class PhaseSearch:
         return np.sqrt(levels.source), np.sqrt(levels.monitor), *second
 
     def _has_stalled(self, costs: list[float]) -> bool:
-        """Return whether a search no longer improves."""
         for patience, limit in ((_AVERAGED_STEPS, self._plan.unexplained), (self._plan.patience, np.inf)):
             if len(costs) >= 2 * patience:
                 before, now = np.mean(costs[-2 * patience : -patience]), np.mean(costs[-patience:])
@@ -495,7 +477,6 @@ class PhaseSearch:
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
     ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
-        """Return amplitudes, and their derivatives by passive, joint and source phases and by second-port levels."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         source = self._source[part]
         # Light passes joints and PUCs alternately, so a phase common to all PUCs equals a phase common to all joints.
@@ -513,7 +494,6 @@ class PhaseSearch:
         return amplitude, derivative, by_second
 
     def _scanned(self, point: Real, scale: tuple[Real, ...]) -> Real:
-        """Return the point with the best phase per PUC for every source, found by a scan."""
         phases = len(point) - self._n_sources
         spread = self._plan.source_phase_rad
         count = int(np.ceil(_SCAN_RANGE_SIGMA * spread / _SCAN_STEP_RAD))
@@ -532,7 +512,6 @@ class PhaseSearch:
     def _unexplained(
         self, point: Real, scale: tuple[Real, ...], part: NDArray[np.int64], source: int, common_rad: float
     ) -> float:
-        """Return the mean squared residual of the settings of one source, for a trial phase per PUC."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         every = np.tile(np.arange(self._amplitude.shape[1]), (len(part), 1))
         joint = point[n_pucs : n_pucs + n_joints] + common_rad + self._heated[1][part]
@@ -554,7 +533,6 @@ class PhaseSearch:
         return np.clip(step, -_MAX_TURN_RAD, _MAX_TURN_RAD)
 
     def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
-        """Return the square roots of the power levels after a partial step to their best fit."""
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)

@@ -45,7 +45,6 @@ class RowScore:
     """Predicted gain of adding one physical effect to a fit of P parameters.
 
     Attributes:
-        name: Name of the effect.
         gain: Gain in log evidence.
         held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
         width: Most likely prior width of the parameters of the effect.
@@ -73,8 +72,6 @@ class RowScore:
 @dataclass(frozen=True, eq=False)
 class HalvedEquations:
     """Normal equations of P fitted parameters and p parameters of further effects, for each half of the settings.
-
-    The information about effect parameters is calculated on request.
 
     Attributes:
         main: For each half, shape ``(P, P)``; information about the fitted parameters.
@@ -104,9 +101,6 @@ class Pass:
     """Derivatives of all readings by the parameters of a fit and of small effects, in units of noise.
 
     Args:
-        model: The fitted model.
-        fit: The fit.
-        likelihood: The settings.
         small: Names of effects with few parameters, which follow those of the fit in the vector.
 
     Attributes:
@@ -157,7 +151,6 @@ class Pass:
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return information on fitted parameters, cross terms with effects, and slopes for half of the settings."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -168,7 +161,6 @@ class Pass:
         return main, across, slope
 
     def _inner(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return the information about chosen effect parameters for each half of the settings."""
         halves = np.zeros((2, len(chosen), len(chosen)))
         for half in (0, 1):
             for settings in self._settings(half):
@@ -177,7 +169,6 @@ class Pass:
         return halves[0], halves[1]
 
     def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the settings of one half in blocks."""
         mine = np.flatnonzero(self.half == half)
         at_once = max(_AT_ONCE // self.misfit.shape[1], 1)
         return (mine[first : first + at_once] for first in range(0, len(mine), at_once))
@@ -220,7 +211,6 @@ class Selection:
         self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
 
     def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return information and slope for some effect parameters after elimination of the fitted parameters."""
         first, second = self._gram.inner(chosen)
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
@@ -260,7 +250,6 @@ class Selection:
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
     def _score(self, name: str, information: Real, slope: Real) -> RowScore:
-        """Return the score of an effect, without ``excluded_effect``."""
         widths, evidence = evidence_by_width(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
         return RowScore(
@@ -270,15 +259,14 @@ class Selection:
     def _with_excluded_effect(self, score: RowScore, information: Real, slope: Real) -> RowScore:
         place, largest = self._places[score.name], ROWS[score.name].largest
         mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
+        excluded = _excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share)
         if (by_one := self._errors.get(score.name)) is not None:
-            return replace(score, excluded_effect=(np.sqrt(mean_square) * by_one).astype(np.float32))
-        return replace(
-            score,
-            excluded_effect=_excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share),
-        )
+            # The given errors replace those of the same parameters; others follow from the readings.
+            excluded[by_one.any(axis=1)] = 0.0
+            excluded = np.column_stack([excluded, np.sqrt(mean_square) * by_one]).astype(np.float32)
+        return replace(score, excluded_effect=excluded)
 
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
-        """Add the gain on held-out settings to a score with any gain."""
         if score.gain < MIN_GAIN:
             return score
         others = [(self._place_among_asked[one.name], one.width) for one in added]
@@ -298,14 +286,12 @@ def parameter_numbers(place: slice) -> NDArray[np.int64]:
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
-    """Return the expected squared prior width if all orders of magnitude are equally likely."""
     allowed = widths <= largest
     weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
     return float((weight * widths**2).sum() / weight.sum())
 
 
 def _excluded_effect(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
-    """Return ``excluded_effect`` of :class:`RowScore`."""
     known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (known @ (slope / share))
     return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
@@ -323,7 +309,7 @@ def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the half (0 or 1) of every setting; groups of consecutive settings alternate."""
+    """Return the half (0 or 1) to which every setting belongs, for cross-validation."""
     return settings // _STRETCH % 2
 
 
@@ -372,7 +358,6 @@ class _CrossValidation:
     def of(
         cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
     ) -> _CrossValidation:
-        """Return the cross-validation in which the given half gives the parameter values."""
         n, found, judge = len(ahead), informations[half], informations[1 - half]
         slope, judge_slope = slopes[half], slopes[1 - half]
         right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
@@ -388,7 +373,6 @@ class _CrossValidation:
         )
 
     def gain(self, rows: Placed) -> float:
-        """Return the gain in log likelihood of the testing half."""
         chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
         inner = self.information[np.ix_(chosen, chosen)].copy()
         spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])

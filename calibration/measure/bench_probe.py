@@ -1,8 +1,6 @@
 """Calibration probe for an open bench: modules and lasers supply the light, and the monitors of the mesh are read.
 
-Only one source (transmitter of a module, or laser) is on at a time. Polarizations are aligned at the start by
-maximizing the sum of all monitors. During this alignment several sources are on;
-:mod:`calibration.measure.separated_light` separates them.
+Only one source (transmitter of a module, or laser) is on at a time.
 """
 
 from __future__ import annotations
@@ -46,7 +44,6 @@ class BenchProbe:
     """Sets and reads the mesh of an open bench for a calibration.
 
     Args:
-        bench: The bench.
         aligner: Polarization search.
         on_plug: Called when a fibre has to be moved by hand; without it, such a move raises an error.
     """
@@ -254,7 +251,6 @@ class BenchProbe:
         }
 
     def _set_meter_wavelengths(self, wavelength_nm: float) -> None:
-        """Set the meters at the outputs to a wavelength."""
         if wavelength_nm != self._meters_nm:
             for meter in self._bench.meters.values():
                 for channel in meter.channels:
@@ -313,9 +309,9 @@ class BenchProbe:
         return dict(self._dead)
 
     def _align_together(self, ports: Sequence[int]) -> dict[int, Alignment]:
-        """Align all sources together as far as the monitors can tell them apart; return the results by port.
+        """Align several sources together; return the results by port.
 
-        Sources without a result must be aligned one by one.
+        Sources without a result must be aligned alone.
         """
         self.light_only_port(None)
         dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, NDArray[np.float64]]()
@@ -379,7 +375,6 @@ class BenchProbe:
             mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
-        """Return the sum of all photocurrents; a saturated monitor counts as full scale."""
         seen = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
         full = self._bench.mesh.monitor_full_scale_ma
         return float(np.where(np.isnan(seen), full, seen).sum())
@@ -416,7 +411,6 @@ class BenchProbe:
         return self._temperature.held(read)
 
     def _used(self, readings_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the readings of the monitors that are used; the last axis of the readings is that of all monitors."""
         return readings_ma if self._columns is None else readings_ma[..., self._columns]
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -483,8 +477,6 @@ class BenchProbe:
 
 @dataclass(frozen=True)
 class _TimedMeshReader:
-    """Mesh access that reads the monitors at a chosen time after each change of heaters."""
-
     mesh: MeshAccess
 
     def read(self, currents_ma: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
@@ -497,7 +489,6 @@ class _TimedMeshReader:
 
 
 def _together(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:
-    """Return the groups of ports that get light from the same source."""
     return {frozenset({port, seconds.get(port, port)}) for port in sources}
 
 

@@ -1,8 +1,4 @@
-"""Choice of settings to measure: random ones, or those with the most information per second.
-
-Most heaters are off in a setting, because passive phases are then measured best. Consecutive settings differ in a few
-heaters, because few channels are written faster.
-"""
+"""Choice of settings to measure: random ones, or those with the most information per second."""
 
 from __future__ import annotations
 
@@ -55,7 +51,6 @@ class IncrementalSettings:
     Attributes:
         max_ma: Shape ``(heaters,)``; largest current of every heater, 0 for heaters that must stay off.
         sources: Ports that receive light in turn.
-        monitors: Port of every monitor.
         settings_per_source: Number of settings before the source changes.
         changed: Number of heaters changed from setting to setting.
         off_share: Fraction of the heaters that are off.
@@ -96,7 +91,6 @@ class IncrementalSettings:
         return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
 
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
-        """Return random heater currents: zero, or uniform in squared current."""
         # Uniform in I², hence in phase; uniform in I would concentrate the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
         drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
@@ -125,13 +119,10 @@ class Design:
 class Designer:
     """Chooses settings by expected information per second of hardware time.
 
-    Of several random candidates it takes the one that reduces the mean variance of passive and loop phases most, per
-    second (A-optimal).
+    It takes the candidate that reduces the mean variance of passive and loop phases most, per second (A-optimal).
 
     Args:
-        model: Model of the mesh.
         parameters: Best estimate of the mesh.
-        noise: Noise of a reading.
         prior: Prior knowledge, or an earlier fit.
         free: Groups of unknown parameters, or a mask.
         times: Duration of the steps of a setting.
@@ -164,7 +155,6 @@ class Designer:
         self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the positions of the wanted parameters of a group among the free ones."""
         place = self._model.space.group(name)
         inside = (self._free >= place.start) & (self._free < place.stop)
         return np.flatnonzero(inside if wanted is None else inside & wanted[self._free])
@@ -242,7 +232,6 @@ class Designer:
     def _best_step(
         self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
-        """Return the best candidate of a source, its derivatives and its time."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
         rows = self._rows(walk.with_light(steps, np.full(tries, source)))
@@ -251,7 +240,6 @@ class Designer:
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
-        """Return the source with the most information per second, including the time for switching."""
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]

@@ -92,7 +92,6 @@ def losses_from_levels_db(
 
 
 def _spread(settings: Observations, source: int) -> np.ndarray:
-    """Return the indices of a few settings of one source, evenly spread over the run."""
     own = np.flatnonzero(settings.source == source)
     if not len(own):
         return own

@@ -1,8 +1,7 @@
 """Order in which fibres are moved by hand between ports, and detection of a wrong port.
 
-Each fibre is connected once to each of its ports. If laser and meter both move, the laser stays at one port while the
-meter visits all outputs; then the meter stays while the laser visits the other inputs. The fit has a separate power
-level for each connection.
+If laser and meter both move, the laser stays at one port while the meter visits all outputs, then the meter stays while
+the laser visits the other inputs.
 """
 
 from __future__ import annotations
@@ -71,10 +70,6 @@ class Responses:
     """Settings that show where the fibres are, and expected responses of heaters at every pair of ports.
 
     Args:
-        mesh: The mesh.
-        sources: Ports of the sources.
-        monitors: Ports of the monitors.
-        heaters: Expected heaters.
         driven: Shape ``(2E,)``; heaters that may be used.
         max_ma: Shape ``(2E,)``; largest current of every heater.
         rng: Random generator for chips and backgrounds.
@@ -107,7 +102,6 @@ class Responses:
         self._mean, self._variance = logs.mean(axis=0), logs.var(axis=0) + _RESPONSE_VARIANCE
 
     def _settings_ma(self, squares_ma2: Real, heaters: NDArray[np.int64]) -> Real:
-        """Return settings: each random background, then the same with one heater changed by about half a turn."""
         half_ma2 = np.pi / float(np.mean(self._heaters.rho2_range))
         settings = []
         for square in squares_ma2:
@@ -121,7 +115,6 @@ class Responses:
         return currents_ma
 
     def _predicted(self, currents_ma: Real, count: int, rng: np.random.Generator) -> Real:
-        """Return the responses of heaters on chips with random phases, shape ``(C, H, S, M)``."""
         mesh, heaters = self._mesh, self._heaters
         model = MeshModel(mesh, self.sources, self.monitors, heaters.ohm)
         n_sources = len(self.sources)
@@ -260,7 +253,6 @@ def plan_tour(responses: Responses, sources_by_hand: Sequence[int], monitors_by_
 
 
 def _from(first: int, ports: Sequence[int]) -> list[int]:
-    """Return ports in ascending order, starting with a given one."""
     return [first, *(port for port in sorted(ports) if port != first)]
 
 

@@ -5,9 +5,9 @@ power is
 
     P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ)
 
-The denominator describes light in loops. If light passes the arm in both directions, the numerators contain a second
-harmonic; heat of the arm makes them drift with I². The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series for a resistance
-that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps of a heater share the law.
+Light in loops gives the denominator. If light passes the arm in both directions, the numerators contain a second
+harmonic. The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series for a resistance that rises with its heat
+(docs/decisions/0006-global-fit.md).
 """
 
 from __future__ import annotations
@@ -172,7 +172,6 @@ class _SweepTrace:
     Attributes:
         squares: Shape ``(n,)``; squared currents in units of the published heaters.
         values: Shape ``(n, m)``; readings at n currents, in units of noise, in m columns.
-        detectors: Number of detectors.
         modulation: Rms swing of the detector with the largest swing.
     """
 
@@ -217,7 +216,6 @@ def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _Num
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    """Return the sum of squared residuals for given ρ2, κ, D and E."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)
@@ -262,7 +260,6 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
 def _initial_guesses(
     traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
 ) -> list[Real]:
-    """Return start points: the best ρ2 on a grid, with the best D and E of every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2, bending = (
         grid.ravel()
@@ -334,7 +331,6 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
 
 
 def _turn_sigma(found: _Point) -> float:
-    """Return the standard error of the heater phase at one full turn."""
     rho2, bending = found.point[:2]
     square = 2.0 * np.pi / rho2
     slope = np.zeros(len(found.point))

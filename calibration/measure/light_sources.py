@@ -160,7 +160,6 @@ class SwitchedSource:
 
     Args:
         source: The laser or module.
-        path: The input.
         switches: Open switches of the bench, by name.
     """
 
@@ -239,7 +238,7 @@ def driven_switches(inputs: Iterable[InputPath]) -> frozenset[str]:
 def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
     """Return the second port of every source that feeds two ports, by its first (lower) port.
 
-    A coherent module sends light to both ports or to none. Both carry independent data, so their powers add.
+    A coherent module sends light to both ports or to none; the powers add.
     """
     paths: dict[str, list[InputPath]] = {}
     for path in inputs:

@@ -1,7 +1,6 @@
 """Access to the mesh that counts the effort, stores all readings, and continues an interrupted run.
 
-An interrupted run is resumed by running it again: its first requests get the stored answers, and later requests go to
-the bench. Requests and answers are stored as :class:`LogbookEntry` in the journal.
+An interrupted run is resumed by running it again: stored answers replace its first requests to the bench.
 """
 
 from __future__ import annotations
@@ -96,7 +95,6 @@ class LogbookEntry:
 
 
 def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
-    """Raise ``ValueError`` if a stored answer has impossible values or shapes."""
     if not np.isfinite(currents_ma).all():
         raise ValueError("currents_ma holds NaN or infinity")
     if np.isinf(answer).any():
@@ -121,10 +119,7 @@ def _unpacked(document: Mapping[str, Any]) -> Real:
 
 
 def times_s(entries: Sequence[LogbookEntry]) -> Real:
-    """Return the time of every setting in s since the start of the run, by the clock of the bench.
-
-    Settings of a batch are evenly spaced.
-    """
+    """Return the time of every setting in s since the start of the run, by the clock of the bench."""
     times, before_s = [], entries[0].at_s if entries else 0.0
     for entry in entries:
         if entry.kind == "settings":
@@ -236,7 +231,6 @@ class Logbook:
         keep: Called with every new entry; may be replaced at any time.
         light_db: By source, the increase of the power in dB since the interrupted run, by which new readings are
             scaled.
-        stages: Effort of each stage.
         entries: All requests and answers.
     """
 
@@ -351,7 +345,6 @@ class Logbook:
         self.probe.assume_plugged(fibre, port)
 
     def _keep_fibres(self) -> None:
-        """Before the first new request of a resumed run, tell the probe where the fibres are."""
         if not self._fibres_known:
             for fibre, port in self._plugged.items():
                 self.probe.assume_plugged(fibre, port)
@@ -410,7 +403,6 @@ class Logbook:
         return resistances
 
     def _return_to_setting(self) -> None:
-        """Set the bench to the present setting if it has not been set in this run."""
         if self._applied is not None and not self._there:
             self._light_up()
             self.probe.measure(self._applied[1])
@@ -463,8 +455,6 @@ class Logbook:
     def _taken(
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the readings of a batch, stored or new; count and store them."""
-
         def ask() -> NDArray[np.float64]:
             self._light_up()
             self._began_s = self.elapsed_s()
@@ -490,7 +480,6 @@ class Logbook:
         ask: Callable[[], NDArray[np.float64]],
         asked_hz: float = 0.0,
     ) -> NDArray[np.float64]:
-        """Return the stored answer to a request, or ask the bench."""
         number = len(self.entries)
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
         if number < len(self._before):
@@ -544,7 +533,6 @@ class Logbook:
         )
 
     def _seconds(self, changed: int, *, moved: bool) -> float:
-        """Return the duration of one setting."""
         still = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
         return float(still) + moved * self.times.input_change_s
 
@@ -566,7 +554,6 @@ class Logbook:
         return taken[slice(first, last)]
 
     def _without_meter(self) -> NDArray[np.bool_]:
-        """Return for every batch which monitors had no meter, because it was elsewhere."""
         monitors = self.probe.monitors
         batches = [entry for entry in self.entries if entry.kind == "settings"]
         moved = {entry.source for entry in self.entries if entry.kind == "meter"}
@@ -586,7 +573,6 @@ class Logbook:
         return missing
 
     def _detunings_hz(self) -> list[float]:
-        """Return for every batch the frequency offset from the first tuned frequency of the source."""
         first_hz: dict[int, float] = {}
         now_hz: dict[int, float] = {}
         result = []

@@ -15,9 +15,7 @@ class PlugRequest:
     """Request to connect a fibre to a port of the mesh; heaters are at zero and lasers off.
 
     Attributes:
-        fibre: Fibre to move.
         device: Name of the laser or power meter.
-        port: Port of the mesh.
         reason: Why a port is requested again, as a sentence; empty at first.
     """
 

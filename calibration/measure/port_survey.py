@@ -1,8 +1,7 @@
 """Survey before the sweeps: noise of the monitors, and working sources and monitors.
 
-It measures a reference setting with all heaters off, which is repeated during a run. If the light falls at all monitors
-together, the laser or polarization has changed. If its distribution changes, the mesh has changed (docs/calibration.md,
-5 and 11).
+A reference setting with all heaters off is measured, and repeated during the run to find changes (docs/calibration.md,
+11).
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class Survey:
     """Result of the survey: working sources and monitors, and the noise of a reading.
 
     Attributes:
-        noise: Noise of a reading.
         sources: Ports whose light reaches a monitor, in ascending order.
         monitors: Ports whose monitors receive light.
         defects: Sources and monitors that do not work.
@@ -133,7 +131,7 @@ def _judged(
 ) -> Survey:
     """Decide which sources and monitors work.
 
-    ``seen`` is the largest reading above the dark level in mA, with one row per source (ascending) and one column per
+    ``seen`` is the largest reading above the dark level in mA, one row per source (ascending) and one column per
     monitor. ``within`` are the monitors that the light of a source can reach.
 
     Raises:
@@ -215,7 +213,6 @@ class ReferenceChange:
     """Change of the light at the reference setting (all heaters off) during a run.
 
     Attributes:
-        source: Port of the source.
         power_db: Change common to all monitors, in dB.
         shape_sigma: Rms of the remaining change, in standard errors.
     """
@@ -259,8 +256,8 @@ def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseMod
 def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float], list[Real]]:
     """Return all readings of the reference setting in order of time, by source and tuned frequency.
 
-    The frequency is 0 for a source that was not tuned; the last tuned frequency is the last key. Readings before a
-    fibre of the source was moved by hand are omitted.
+    The frequency is 0 for a source that was not tuned. Readings before a fibre of the source was moved by hand are
+    omitted.
     """
     readings: dict[tuple[int, float], list[Real]] = {}
     tuned_hz: dict[int, float] = {}
@@ -312,7 +309,6 @@ def noise_of(entries: Sequence[LogbookEntry], step_ma: float) -> NoiseModel | No
 
 
 def _repeated(entries: Sequence[LogbookEntry]) -> list[list[LogbookEntry]]:
-    """Return the groups of consecutive entries with equal currents and source."""
     groups: list[list[LogbookEntry]] = []
     for entry in entries:
         if entry.kind == "settings" and len(entry.currents_ma) == 1:

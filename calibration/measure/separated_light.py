@@ -1,7 +1,6 @@
 """Separation of several sources that are on together, by their patterns on the monitors.
 
-At constant heaters, the readings of one source are a fixed pattern times its power. Separate lasers do not interfere,
-so a reading is a sum of patterns, and least squares gives the power of each source.
+The readings of one source are a fixed pattern times its power, so least squares gives the power of each source.
 """
 
 from __future__ import annotations

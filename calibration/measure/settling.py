@@ -1,8 +1,7 @@
 """Measurement of the settling time of the heaters with light.
 
-All heaters are stepped at once by a fraction of a radian, and the monitors are read after different waits. Heat follows
-as a first-order low-pass. Each reading is a power series in exp(-wait/tau) with the same tau for every monitor. A
-constant additional delay does not change tau.
+All heaters are stepped at once, and the monitors are read after different waits. Each reading is a power series in
+exp(-wait/tau) with the same time constant tau for every monitor.
 """
 
 from __future__ import annotations
@@ -89,7 +88,6 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
-    """Return a wait in s after which the light is constant; ``None`` if it never changed."""
     still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
     good = np.isfinite(still).all(axis=0)
     noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
@@ -115,7 +113,6 @@ def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
 
 
 def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
-    """Return the thermal time constant from readings, ``(readings, monitors)``, at given waits after steps."""
     whole = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
     level = np.abs(whole).mean(axis=0)
     scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, except on dark monitors

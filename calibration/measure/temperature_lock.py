@@ -19,9 +19,6 @@ Read = TypeVar("Read")
 class TemperatureLock:
     """Checks that the chip temperature is stable; without a temperature controller all checks pass.
 
-    Args:
-        bench: The bench.
-
     Raises:
         ConfigError: The mesh has a temperature controller, but it is not open.
     """

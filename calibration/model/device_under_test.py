@@ -37,7 +37,6 @@ class DeviceUnderTest(Device):
         p_pi_mw: Smallest and largest expected heater power for a phase of π.
         monitor_ma_per_mw: Nominal responsivity of the monitors.
         puc_loss_db: Expected loss of a PUC with two heated arms.
-        monitor_spread_db: Spread of the responsivities.
         source_spread_hz: Spread of the frequencies of separate lasers; 0 for one laser.
         tunable_hz: Lowest and highest frequency of tunable sources, by port.
         seconds: Second port of each source with two ports, by its first port.

@@ -1,7 +1,7 @@
 """Observable part of the phases of waveguide joints (docs/calibration.md, 1.2).
 
-Power meters cannot detect a phase χ that is added to all joints at end A of a PUC and subtracted from those at end B.
-The change of joint phases by χ in each PUC is a column of the signed incidence matrix G. Only loop phases are
+Power meters cannot detect a phase that is added to all joints at end A of a PUC and subtracted from those at end B. The
+change of joint phases by such a phase in each PUC is a column of the signed incidence matrix G. Only loop phases are
 observable: sums of joint phases along integer vectors v with v·G = 0.
 """
 
@@ -23,8 +23,8 @@ _INVISIBLE = 1e-9
 def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
     """Return G for J joints and E cells: +1 for every end A at a joint, -1 for every end B.
 
-    The shape is ``(J, E + C)``, with C cells without couplers. For these, the first E columns have the joints of both
-    waveguides, the last C columns those of the waveguide from the upper rail of end A only.
+    The shape is ``(J, E + C)``, with C cells without couplers. A cell without couplers has a second column with the
+    joints of one of its two waveguides only.
     """
     joints, numbers = mesh.joints, np.arange(len(mesh.joints))
     # PUC-ports 0 and 1 are end A, 2 and 3 end B.
@@ -47,7 +47,7 @@ def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
 def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
     """Return the loops of a mesh, shape ``(N_loop, joints)``: a basis of all integer vectors v with v·G = 0.
 
-    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π. Most loops enclose one cell.
+    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π.
     """
     basis = _shortened(_left_null_lattice(signed_incidence(mesh)))
     basis.setflags(write=False)
@@ -79,7 +79,7 @@ def lit_joint_directions(
 ) -> tuple[NDArray[np.float64], int]:
     """Return directions as :func:`visible_joint_directions`, and the number of those that light can show.
 
-    The first directions are loops with light on its way to a monitor; no reading depends on the others.
+    The first directions are loops with light on its way to a monitor.
     """
     every, lit = visible_joint_directions(mesh), lit_part(mesh, sources, monitors).joints
     if lit.all():
@@ -96,9 +96,6 @@ def has_visible_phase(
     mesh: MeshTopology, sources: Sequence[int] | None = None, monitors: Sequence[int] | None = None
 ) -> NDArray[np.bool_]:
     """Return for every arm whether its phase changes the power at a port, shape ``(2 n_pucs,)``.
-
-    It does not where light never interferes with other light, as in the phase shifters at the ports of an
-    interferometer.
 
     Args:
         mesh: The mesh.
@@ -135,7 +132,7 @@ def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float6
 def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
     """Return the phase per PUC, modulo half a turn, that explains most of a difference of joint phases.
 
-    Subtract it before wrapping loop phases: a temperature change shifts a loop of six PUCs six times as far.
+    Subtract it before wrapping loop phases.
     """
     basis = loop_basis(mesh)
     around, turns = basis @ difference_rad, basis.sum(axis=1)
@@ -161,10 +158,7 @@ def wrapped(phase_rad: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``.
-
-    Row operations with integers bring the matrix to Hermite form.
-    """
+    """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``."""
     rows, columns = matrix.shape
     work = np.hstack([matrix, np.eye(rows, dtype=np.int64)])
     done = 0
@@ -184,7 +178,6 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice with shorter vectors."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

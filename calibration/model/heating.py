@@ -54,7 +54,6 @@ class Heating:
     """Thermal part of the mesh model.
 
     Args:
-        mesh: The mesh.
         heater_ohm: Nominal resistance of a heater.
         channels: Drive channel of every heater; by default channel k drives heater k.
     """
@@ -106,15 +105,13 @@ class Heating:
         return Heated(powers, bend_ma2, heat, own, by_own, arm, joint, currents_ma, late)
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return the currents through the heaters, which differ from the settings if drives share a return line."""
         return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
         """Convert derivatives by phases to derivatives by heater laws, heat factors and crosstalk.
 
-        ``heated`` is the result of :meth:`phases` for the same settings and parameters. ``arm``, ``(N, M, heaters)``,
-        and ``joint``, ``(N, M, joints)``, are derivatives of M numbers per setting by phases. The result, by parameter
-        group, has shapes ``(N, M, size)``.
+        ``heated`` is the result of :meth:`phases`. ``arm``, ``(N, M, heaters)``, and ``joint``, ``(N, M, joints)``, are
+        derivatives of M numbers per setting by phases. The result, by parameter group, has shapes ``(N, M, size)``.
         """
         # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
         # joints.
@@ -165,7 +162,6 @@ class Heating:
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return derivatives of arm phases by the parameters of T return lines, ``(settings, heaters, 2T)``."""
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
@@ -175,14 +171,12 @@ class Heating:
         return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:
-        """Convert derivatives by arm and joint phases to those by heater power, ``(settings, monitors, heaters)``."""
         kernel = self.crosstalk(parameters)
         by_heat: Slopes = arm @ kernel.arm_rad_per_mw.astype(arm.dtype)
         by_heat += joint @ kernel.joint_rad_per_mw.astype(arm.dtype)
         return by_heat
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by amplitude, decay length and floor of the crosstalk, ``(settings, monitors, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns, rise = [], parameters.extra_physics.get("crosstalk_directions")
         # The kernel is linear in amplitude and floor; the decay length needs the derivative of the exponential.
@@ -192,7 +186,6 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the increase of crosstalk along both chip axes, ``(settings, monitors, 2)``."""
         alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
             _by_crosstalk_factor(
@@ -203,7 +196,6 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return the crosstalk at amplitude 1, and its derivatives by decay length and floor."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -239,17 +231,13 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 
 
 def _law_point_weights(own_rad: Real) -> Real:
-    """Return the weight of each interpolation point (last axis) at given arm phases.
-
-    The weight is 1 at its point and 0 at the neighbours.
-    """
+    """Return the weight of each interpolation point (last axis) at given arm phases."""
     steps = np.clip(own_rad / _LAW_STEP_RAD, 0.0, LAW_POINTS)[..., None]
     near: Real = np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)
     return near
 
 
 def _by_crosstalk_factor(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-    """Return derivatives by a common factor on all crosstalk, ``(settings, monitors)``."""
     kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
     warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
     found: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]

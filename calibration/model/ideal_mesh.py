@@ -2,8 +2,8 @@
 
 :class:`MeanLight` calculates mean intensities, with every PUC splitting evenly.
 
-:class:`AmplitudeModel` calculates amplitudes and their derivatives by passive and joint phases, with balanced couplers,
-typical loss and no crosstalk. See docs/calibration.md, 2.
+:class:`AmplitudeModel` calculates amplitudes with balanced couplers, typical loss and no crosstalk
+(docs/calibration.md, 2).
 """
 
 from __future__ import annotations
@@ -83,9 +83,7 @@ class AmplitudeModel:
     """Predicts amplitudes |S| between ports for an ideal mesh.
 
     Args:
-        mesh: The mesh.
         sources: Ports where light may enter.
-        monitors: Port of every monitor.
         seconds: Second port of each source with two ports, by its first port; |S| is then the root of the total power.
     """
 
@@ -193,7 +191,6 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return the part of the derivatives in :meth:`linearise` due to light from one port."""
         # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
         towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
         return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
@@ -205,7 +202,6 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return derivatives of k fields in n settings by E upper arms and J joints, ``(n, k, E + J)``."""
         n, k, n_pucs = len(light), adjoint.shape[1], self.mesh.n_pucs
         # A balanced coupler sends (L - j·R)/√2 into the upper arm, from either end.
         arm, arm_back = light.reshape(n, n_pucs, 2, 2), adjoint.reshape(n, k, n_pucs, 2, 2)

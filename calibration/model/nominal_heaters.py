@@ -15,8 +15,8 @@ _RESISTANCE_SPREAD = 0.1
 class NominalHeaters:
     """Expected resistance and efficiency of the heaters of a chip.
 
-    Resistance rise and crosstalk were published for one chip. Other heaters are assumed to have the same values per
-    radian of phase. The defaults are those of the published chip.
+    Resistance rise and crosstalk were published for one chip, and are assumed to be equal per radian of phase on
+    others. The defaults are those of the published chip.
 
     Attributes:
         ohm: Cold resistance.

@@ -84,7 +84,6 @@ def _portion(
     wanted: NDArray[np.int64],
     discrepancy: float,
 ) -> NormalEquations:
-    """Return the normal equations for some settings and some parameters."""
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
     reading = np.empty(likelihood.target_ma.shape)
     drift_ma = np.zeros((*reading.shape, 2))
@@ -116,7 +115,6 @@ class WhiteRows:
     """Residuals and derivatives of some settings in units of noise, with drift eliminated.
 
     Attributes:
-        settings: Indices of the settings.
         rows: Shape ``(settings, monitors, P)``; derivatives by P parameters, in single precision.
         misfit: Shape ``(settings, monitors)``; residuals.
         by_phase: Shape ``(settings, monitors, 2E + J)``; derivatives by the phases of 2E arms and J joints.
@@ -167,8 +165,7 @@ def equations_with(
 ) -> NormalEquations:
     """Return the normal equations at a point, with an information matrix from a nearby point.
 
-    This is much faster than :func:`normal_equations`. ``information`` must belong to the same free parameters;
-    ``reading_ma`` are the predicted readings.
+    ``information`` must belong to the same free parameters; ``reading_ma`` are the predicted readings.
     """
     # D is recalculated at every point. With D of the other point, source frequencies were wrong by a standard error.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
@@ -180,10 +177,7 @@ def equations_with(
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, discrepancy: float) -> float:
-    """Return half the sum of squared residuals for other predictions, with the weights of the normal equations.
-
-    A step that lowers it also lowers the cost of the fit.
-    """
+    """Return half the sum of squared residuals for other predictions, with the weights of the normal equations."""
     root = np.sqrt(weight(likelihood.residual(about.reading_ma, discrepancy)))
     drift = about.drift_ma * (root / likelihood.sigma_ma(discrepancy))[..., None]
     return 0.5 * float((without_drift(root * likelihood.residual(reading_ma, discrepancy), drift) ** 2).sum())
@@ -208,7 +202,6 @@ def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likeliho
 def _weighed(
     reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:
-    """Return the weighted residuals of some settings, and the weights of their derivatives."""
     residual = likelihood.residual(reading_ma, discrepancy, settings)
     root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
     return root * residual, root / likelihood.sigma_ma(discrepancy, settings)

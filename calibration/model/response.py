@@ -4,7 +4,7 @@
 
 e is the effective photocurrent, L the photocurrent proportional to the light, ripple the transmission of the port for
 each source, X the leakage between neighbours, c the compression and o the offset. Without additional effects
-(:mod:`calibration.model.physics`) the reading is L. Monitors are neighbours in the order of their ports (assumed).
+(:mod:`calibration.model.physics`) the reading is L.
 """
 
 from __future__ import annotations

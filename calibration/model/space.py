@@ -1,7 +1,7 @@
 """The parameters of a mesh as one vector, for fits, covariances and bounds.
 
-Joint phases are given along observable combinations (``gauge.visible_joint_directions``), monitor sensitivities in dB;
-the others as in :class:`calibration.model.parameters.MeshParameters`.
+Joint phases are given along observable combinations, monitor sensitivities in dB, and the others as in
+:class:`calibration.model.parameters.MeshParameters`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ class ParameterSpace:
     ``coupler_slope_rad_per_hz`` (1 each); then the included groups of :mod:`calibration.model.physics`.
 
     Args:
-        mesh: The mesh.
         sources: Ports where light enters, in the order of ``MeshParameters.source_db``.
-        monitors: Port of every monitor.
         seconds: Second port of each source with two ports, by its first port, in the order of
             ``MeshParameters.second_db``.
         physics: Additional physical effects.
@@ -206,7 +204,6 @@ class ParameterSpace:
         raise IndexError(f"parameter {index} does not exist; there are {self.size}, numbered from 0")
 
     def _ports_of(self, name: str) -> tuple[int, ...]:
-        """Return the ports of a group; empty if its elements are not ports."""
         if name == "second_db":
             return tuple(self.seconds.values())
         if name.startswith("source"):

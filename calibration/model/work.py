@@ -1,7 +1,4 @@
-"""Computational work of fits, counted in predicted readings, so that limits are equal on every computer.
-
-The costs were measured on 72 PUCs (docs/performance.md).
-"""
+"""Computational work of fits, counted in predicted readings, so that limits are equal on every computer."""
 
 from __future__ import annotations
 

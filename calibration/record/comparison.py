@@ -45,8 +45,6 @@ class GroupDifference:
     """Difference of one parameter group between two calibration records.
 
     Attributes:
-        group: Name of the group.
-        unit: Unit of the parameters.
         count: Number of parameters compared.
         rms: Root mean square difference.
         worst: Largest difference (second record minus first).
@@ -156,7 +154,6 @@ def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> Ca
 
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
-    """Return the observable difference of two records as a vector; NaN if a record has no value."""
     one, other = parameters_from_record(first), parameters_from_record(second)
     difference = space.pack(other) - space.pack(one)
     passive = space.groups["passive_phase_rad"]
@@ -183,7 +180,6 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
 def _group(
     space: ParameterSpace, name: str, unit: str, difference: Real, variance: Real | None
 ) -> GroupDifference | None:
-    """Return the difference of one group; ``None`` if it cannot be compared."""
     place = space.group(name)
     part = difference[place]
     here = np.flatnonzero(np.isfinite(part))

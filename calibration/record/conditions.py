@@ -1,7 +1,7 @@
 """Conditions of a calibration, and the ranges in which it is valid.
 
-The ranges are for switching: bar and cross states of single PUCs. Loops are more sensitive. The phase of a loop of six
-PUCs changes by 2π · 6 · 11.25 ps · Δf (0.1 rad in 0.24 GHz) and by 3.6 rad/K.
+The ranges are for switching: bar and cross states of single PUCs. Loops are more sensitive: the phase of a loop of six
+PUCs changes by 2π · 6 · 11.25 ps · Δf and by 3.6 rad/K.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ def loop_reach_hz() -> float:
 def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
     """Return the age in s at which the worst switch state of a record is expected to leak more than allowed.
 
-    Passive phases and resistances drift in a random walk. The worst of E PUCs deviates by the quantile 1 - 1/(2E) of a
-    normal distribution.
+    Passive phases and resistances drift in a random walk; the worst of E PUCs deviates by the quantile 1 - 1/(2E).
     """
     drift = drift or DriftModel()
     # The phase of a heater at half a turn changes by π times the relative change of its resistance.
@@ -108,7 +107,6 @@ class ConditionsWatch:
         )
 
     def _launched_dbm(self) -> float | None:
-        """Return the median launch power of the sources so far, before amplifiers and losses."""
         if self._probe is None:
             return None
         powers = []

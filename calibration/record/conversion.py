@@ -345,7 +345,6 @@ def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
 def _physics_entries(
     space: ParameterSpace, parameters: MeshParameters, gains: Mapping[str, float]
 ) -> tuple[ExtraPhysics, ...]:
-    """Return the additional effects for a record, in the order of the table ``PHYSICS``."""
     pairs, entries = space.physics.pairs, []
     for row in PHYSICS:
         if (values := parameters.extra_physics.get(row.name)) is None:

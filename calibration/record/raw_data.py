@@ -64,7 +64,6 @@ def load_raw(record_path: AnyPath, raw: ArrayFile) -> Observations:
 
 
 def _mismatches(arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
-    """Yield one text for each inconsistency between the arrays of raw readings."""
     settings, heaters, monitors = "settings", "heaters", "monitors"
     sizes: dict[str, int] = {}
     for name, axes in (

@@ -117,7 +117,6 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
 def _extinction_db(
     bench: Bench, record: CalibrationRecord, found: NDArray[np.int64], state: State
 ) -> NDArray[np.float64]:
-    """Set all PUCs to one state; return the true extinction of each in dB."""
     bench.mesh.program(heater_currents_ma(record, dict.fromkeys(found.tolist(), state)))
     bench.clock.sleep(REST_S)
     cells = bench.emulated.world.cells()
@@ -141,8 +140,8 @@ _LAW_POWERS = np.array([1, 2, 3])
 def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
     """Return the parameters of a perfect calibration with the sources and monitors of a record.
 
-    Heater laws are three-term fits to the true laws over the current range of the record. Frequencies and phases refer
-    to the reference of the record. Source powers are copied from the record.
+    Heater laws are fits to the true laws over the current range of the record. Source powers are copied from the
+    record.
 
     Raises:
         ConfigError: The bench is not emulated.
@@ -179,7 +178,6 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
 
 
 def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
-    """Return passive phases of cells without interference as phases of the following joints, ``(joints,)``."""
     phases = np.zeros(4 * mesh.n_pucs)
     # The upper arm ends at rail L of end B.
     phases[2::4] = np.where(mesh.interferes, 0.0, passive_phase_rad)

@@ -177,7 +177,7 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
 
 
 def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> Iterator[Metric]:
-    """Yield the standard error of loop phases including the phase common to all PUCs, if the latter is large."""
+    """Yield the standard error of loop phases including the phase common to all PUCs, if it is much larger."""
     stated = record.joints.loop_sigma_rad if record.joints else None
     if stated is not None and loops_mrad is not None and 1e3 * stated > _COMMON_PHASE_THRESHOLD * loops_mrad:
         note = "laser frequency and temperature turn all loops together"
@@ -238,7 +238,7 @@ def _value_if_same_crosstalk_model(
 def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[int, float]:
     """Return the expected extinction ratio of every PUC with all PUCs set to bar or cross.
 
-    Couplers and standard errors are included. Empty if the currents cannot be calculated.
+    The result is empty if the currents cannot be calculated.
     """
     from lumion_hw.mesh.programming.inverse import heater_currents_ma
     from lumion_hw.mesh.programming.prediction import predict_pucs

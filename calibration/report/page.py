@@ -30,7 +30,6 @@ class Picture:
 
     Attributes:
         name: Name of the picture file, without suffix.
-        svg: The SVG document.
     """
 
     name: str
@@ -47,8 +46,6 @@ class Section:
     """A part of a page with a heading.
 
     Attributes:
-        title: Heading.
-        blocks: Contents.
         folded: Whether the section is closed at first.
     """
 

@@ -70,8 +70,6 @@ def _svg(figure: Figure) -> str:
 
 
 def _styled(draw: Callable[_P, Figure]) -> Callable[_P, str]:
-    """Return a plot as SVG in a fixed style."""
-
     @wraps(draw)
     def styled(*args: _P.args, **kwargs: _P.kwargs) -> str:
         import matplotlib as mpl
@@ -174,7 +172,6 @@ _CLASSES = (("random and reference settings", _BLUE, False), ("sweeps (not in th
 
 
 def _log_scale(axes: Axes, low: float, high: float) -> None:
-    """Make an axis logarithmic, with ticks at 1, 2 and 5 of every decade."""
     axes.set_yscale("log")
     axes.set_ylim(low / 1.15, high * 1.15)
     axes.set_yticks(_one_two_five(low / 1.15, high * 1.15))
@@ -183,7 +180,6 @@ def _log_scale(axes: Axes, low: float, high: float) -> None:
 
 
 def _one_two_five(low: float, high: float) -> list[float]:
-    """Return axis ticks at 1, 2 and 5 times powers of ten, or the ends of the axis."""
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks = [each for decade in decades for each in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
     inside = [tick for tick in ticks if low <= tick <= high]
@@ -241,8 +237,8 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
     """Return a plot of the phase on every arm by each heater at π, as a matrix and over the distance.
 
-    ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, have arms in rows and heaters in columns. The formula of
-    the crosstalk over distance is the label of the curve.
+    ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, have arms in rows and heaters in columns. ``kernel`` is
+    the crosstalk over distance.
     """
     from matplotlib.colors import LogNorm
 

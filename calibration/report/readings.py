@@ -54,7 +54,6 @@ class Fringe:
     Attributes:
         heater: Heater number, 2·PUC + arm.
         source: Port of the light.
-        monitor: Port of the monitor.
         current_ma: Shape ``(currents,)``; heater currents.
         reading_ma: Shape ``(currents,)``; readings.
         residual_sigma: Shape ``(currents,)``; reading minus prediction, in standard deviations.
@@ -78,7 +77,6 @@ class Readings:
     """Raw readings of a run with the model of its record.
 
     Args:
-        record: The record.
         taken: Raw readings of the run.
 
     Attributes:
@@ -128,7 +126,6 @@ class Readings:
         return cls(record, load_raw(path, record.raw))
 
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
-        """Return mesh parameters with the phases of stuck PUCs, with the signs that fit best."""
         if not stuck_rad:
             return parameters
         part = self.taken[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
@@ -279,7 +276,6 @@ def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
 
 
 def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return the first setting of each segment between edges, and the one after its last."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

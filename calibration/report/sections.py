@@ -50,7 +50,6 @@ class Material:
     """Input of a report.
 
     Attributes:
-        record: The record.
         readings: The raw readings next to the record; ``None`` if there are none.
         no_readings: Reason why there are no raw readings.
         no_plots: Reason why there are no plots, or empty.

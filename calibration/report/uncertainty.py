@@ -53,7 +53,7 @@ def cell_loops(mesh: MeshTopology) -> Real:
 def loop_factor(record: CalibrationRecord) -> Real | None:
     """Return a factor F, ``(joints, n)``, of the covariance F·Fᵀ of joint phases without the phase common to all PUCs.
 
-    This phase depends on the mean laser frequency and the temperature. ``None`` without a covariance.
+    ``None`` without a covariance.
     """
     factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
     place = None if record.covariance is None else record.covariance.rows_of("loops")
@@ -97,7 +97,6 @@ def lit_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
 
 
 def _dark_directions(record: CalibrationRecord) -> Real:
-    """Return the combinations of joint phases without light, shape ``(joints, n)``."""
     dark: Real = np.asarray(record.arrays[LOOP_DIRECTIONS], dtype=np.float64)[:, ~lit_loops(record)]
     return dark
 
@@ -122,7 +121,6 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
 
 
 def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
-    """Return the derivative of all arm phases by one parameter of the crosstalk, shape ``(heaters,)``."""
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)
     changed: dict[str, Any] = {name: value + step}
@@ -147,7 +145,7 @@ def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None
 def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Real] | None:
     """Return the parameter groups, and for each pair of groups the largest correlation between their parameters.
 
-    The correlation of a parameter with itself is ignored. ``None`` without a covariance.
+    ``None`` without a covariance.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:

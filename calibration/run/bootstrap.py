@@ -1,7 +1,6 @@
 """Start of the global fit, in about 1,500 settings and half a minute.
 
-The stages are: survey, sweeps of all heaters, some hundred random settings, estimate of passive phases, phase search
-(docs/calibration.md, 5).
+Stages: survey, heater sweeps, random settings, estimate of passive phases, phase search (docs/calibration.md, 5).
 """
 
 from __future__ import annotations
@@ -231,7 +230,6 @@ class Bootstrap:
         return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, warnings)
 
     def _run_by_hand(self) -> Start:
-        """Measure with fibres that are moved by hand, and search for the phases."""
         logbook = self._logbook
         tour = HandMeasurements(
             logbook, self._light, self._expected, self._driven, *self._by_hand, self._plan.sweeps, self._rng,
@@ -293,12 +291,10 @@ class Bootstrap:
         return tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
 
     def _search_plan(self, portion: int) -> SearchPlan:
-        """Return the plan of the phase search after a number of attempts."""
         plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
     def _most_searched(self, survey: Survey) -> float:
-        """Return the work after which no further start is tried."""
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
         return MAX_SEARCH_WORK * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
@@ -410,7 +406,6 @@ class Bootstrap:
 
 
 def _without_reference(observations: Observations) -> Observations:
-    """Return the settings in which at least one heater is on."""
     return observations[np.flatnonzero(observations.currents_ma.any(axis=1))]
 
 

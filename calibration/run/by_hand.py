@@ -1,8 +1,6 @@
 """Measurements of a calibration with fibres that are moved by hand.
 
-After each connection, the first settings show whether the fibres are at the requested ports. Then follow sweeps of
-heaters that are still unknown, random settings for the fit, settings for the verification, and the reference setting
-(all heaters off).
+After each connection, the first settings show whether the fibres are at the requested ports.
 """
 
 from __future__ import annotations
@@ -74,7 +72,6 @@ class HandMeasurements:
     Args:
         logbook: Access to the mesh.
         light: Mean light of the mesh.
-        expected: Expected heaters.
         driven: Shape ``(2E,)``; heaters that may be used.
         sources_by_hand: Ports of the laser that is moved by hand.
         monitors_by_hand: Ports of the meter that is moved by hand.
@@ -145,16 +142,13 @@ class HandMeasurements:
         return measured
 
     def _seen(self, visit: Visit) -> NDArray[np.bool_]:
-        """Return which heaters change the light at a visit, shape ``(2E,)``."""
         return self.responses.visible(visit.source, self._monitors_at(visit))
 
     def _monitors_at(self, visit: Visit) -> list[int]:
-        """Return the ports that a meter reads during a visit."""
         columns = self.responses.columns(visit, self._by_hand["meter"])
         return [self.responses.monitors[column] for column in columns]
 
     def _survey(self, visit: Visit) -> Survey:
-        """Measure the noise at the first visit; all sources and monitors are assumed to work."""
         logbook, probe = self._logbook, self._logbook.probe
         columns = self.responses.columns(visit, self._by_hand["meter"])
         off = np.zeros(len(self._driven))
@@ -210,7 +204,6 @@ class HandMeasurements:
         )
 
     def _wrong_port(self, visit: Visit, readings: Real, floor_ma: float) -> tuple[Fibre, int] | None:
-        """Return the fibre that seems to be in a wrong port, and this port; ``None`` if all seem right."""
         others: list[tuple[Fibre, int]] = []
         for fibre, asked in visit.moves:
             stays = visit.meter if fibre == "laser" else visit.source
@@ -242,7 +235,6 @@ class HandMeasurements:
             self._logbook.plug(fibre, port, dark)
 
     def _sweep(self, visit: Visit, noise: NoiseModel, heaters: dict[int, HeaterFit]) -> None:
-        """Sweep the heaters that are visible at this visit and not known well enough."""
         limit, seen = self._plan.turn_sigma_rad, self._seen(visit)
         pending = [
             heater
@@ -261,7 +253,6 @@ class HandMeasurements:
     def _measure_random(
         self, visit: Visit, measured: HandMeasurement, heaters: dict[int, HeaterFit], count: int, n_visits: int
     ) -> None:
-        """Measure random settings, powers in the fibres, and settings for the verification."""
         logbook, probe = self._logbook, self._logbook.probe
         max_ma = self._nominal_ma.copy()
         for heater, fit in heaters.items():

@@ -1,7 +1,7 @@
 """Calibration of several benches at once on a dask.distributed cluster.
 
-Workers need the same bench files and the same output folder, for example on a shared file system. After a worker is
-lost, its bench is not given to another one, because both could drive the heaters.
+Workers need the same bench files and the same output folder. After a worker is lost, its bench is not given to another
+one, because both could drive the heaters.
 
 dask uses pickle: scheduler and workers must trust everybody who can connect to them
 (docs/decisions/0008-several-benches.md).
@@ -52,7 +52,6 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
 
 
 def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_running: int, say: Say) -> Ended:
-    """Calibrate ``max_running`` benches at a time until all are done, the run stops, or no worker is left."""
     stop = distributed.Event(run, client=client)
     interruption: BaseException | None = None
     waiting, running = list(enumerate(jobs)), dict[Any, tuple[int, str]]()
@@ -97,7 +96,6 @@ def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_
 
 
 def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) -> list[str]:
-    """Return the workers with a free thread, those with most free threads first."""
     left = Counter(threads)
     left.subtract(Counter(worker for _, worker in running.values()))
     return [worker for turn in range(max(left.values(), default=0), 0, -1) for worker in left if left[worker] >= turn]
@@ -115,7 +113,6 @@ def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
 
 
 def _outcome(future: Any, job: BenchJob) -> BenchOutcome:
-    """Return the outcome of a job; if its worker was lost, an outcome that says so."""
     if future.status == "finished":
         answer: BenchOutcome = future.result()
         return answer

@@ -1,7 +1,6 @@
 """Plan of a calibration without any device: cost, expected accuracy, and limits.
 
-It uses the bench file and a nominal mesh with random phases. The phases change the predicted accuracy by 10 % for at
-least 50 settings (docs/calibration.md, 4).
+It uses the bench file and a nominal mesh with random phases.
 """
 
 from __future__ import annotations
@@ -85,8 +84,6 @@ class DryRun:
     """Plan of a calibration: cost, expected accuracy and limits.
 
     Attributes:
-        sources: Source ports.
-        monitors: Monitored ports.
         peak_ma: Largest current of a heater.
         limit_ma: Current limit of the controller.
         limit_mw: Limit of the total heat in the bench file.
@@ -251,7 +248,6 @@ class _Nominal:
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
-        """Return nominal mesh parameters with random phases."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
@@ -271,13 +267,11 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the total heat in each setting, shape ``(settings,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 
 
 def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
-    """Return the assumed launch power of a source in the polarization of the chip."""
     device = model.devices[path.source]
     return _LIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
 
@@ -299,7 +293,6 @@ class _RunPlanner:
         self._full_s = float(self._times.setting_s(np.array(self._n_driven)))
 
     def fixed_stages(self) -> tuple[StagePlan, ...]:
-        """Return the stages whose cost does not depend on a fit."""
         return (
             self._survey(),
             self._sweeps(),
@@ -331,7 +324,6 @@ class _RunPlanner:
         return self._result((*before, self._stage("chosen settings", chosen), *after), whole, why)
 
     def _run_by_hand(self) -> DryRun:
-        """Plan the tour of the fibres that are moved by hand."""
         nominal = self._nominal
         responses = Responses(
             self._mesh, nominal.sources, nominal.monitors, nominal.heaters, nominal.driven, self._max_ma, self._rng
@@ -355,7 +347,6 @@ class _RunPlanner:
         return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=tour.pluggings)
 
     def _result(self, stages: tuple[StagePlan, ...], whole: FitResult, why: str) -> DryRun:
-        """Return the plan with the expected accuracy of its last fit; ``why`` tells why no settings follow."""
         device = self._nominal.device
         known = Knowledge.of(self._model.space, whole, self._goal.sigma_rad)
         bound = Bound(self._model.space, whole.free, whole.information, whole.prior_information)
@@ -374,7 +365,6 @@ class _RunPlanner:
         )
 
     def _left_out(self, puc: int) -> str:
-        """Return a sentence: why a PUC without light is left out, and what to do."""
         sources = (*self._nominal.sources, *self._nominal.seconds.values())
         advice = how_to_see(self._mesh, puc, sources, self._nominal.monitors)
         return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
@@ -407,7 +397,6 @@ class _RunPlanner:
         return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
-        """Return settings as the run may choose them, and the reason if they miss the goal."""
         walk = self._walk(IncrementalSettings.off_share)
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
@@ -454,14 +443,12 @@ class _RunPlanner:
         return BootstrapPlan().sweeps.reach_ma2(self._nominal.heaters, self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:
-        """Return the approximate largest total heat of random settings in mW."""
         heaters = self._n_driven
         # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 
     def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
-        """Return the cost of a stage with a known number of settings, each with all heaters changed."""
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma[self._nominal.driven] ** 2)) if self._n_driven else 0.0
@@ -469,6 +456,5 @@ class _RunPlanner:
 
 
 def _rms(sigma: Real) -> float:
-    """Return the root mean square of the standard errors of free parameters."""
     free = sigma[sigma > 0.0]
     return float(np.sqrt(np.mean(free**2))) if len(free) else 0.0

@@ -1,8 +1,7 @@
 """Journal of a run: a file with every answer of the bench.
 
 Each line contains the CRC-32 of the rest in eight hex digits, a blank, and a JSON object with a running number. The
-first entry is the header: device, plan and seed. A killed process loses nothing, a power failure at most the last
-second. An incomplete last line is ignored.
+first entry has device, plan and seed. A killed process loses nothing, a power failure at most the last second.
 """
 
 from __future__ import annotations
@@ -122,7 +121,6 @@ class RunJournal:
     """A journal open for writing and locked; made by :meth:`begin` or :meth:`resume`.
 
     Attributes:
-        path: The file.
         entries: Requests and answers in the file when it was opened.
         notes: Other events so far.
     """
@@ -336,7 +334,6 @@ def _damaged(path: Path, number: int, offset: int) -> CalibrationError:
 
 
 def _has_answers(handle: int, path: Path) -> bool:
-    """Return whether a file contains answers of an interrupted run, or unknown content."""
     if os.fstat(handle).st_size == 0:
         return False
     try:

@@ -297,7 +297,6 @@ def calibrate(
 
 
 def _pending_request(book: RunJournal) -> PlugRequest | None:
-    """Return the request to the operator at which an interrupted run stopped, if any."""
     asked = [note for note in book.notes if note.get("kind") == _PLUG and note.get("after") == len(book.entries)]
     return PlugRequest(asked[-1]["fibre"], asked[-1]["device"], asked[-1]["port"]) if asked else None
 
@@ -305,7 +304,6 @@ def _pending_request(book: RunJournal) -> PlugRequest | None:
 def _aligned(
     probe: BenchProbe, begun: JournalHeader | None, progress: Progress
 ) -> tuple[dict[int, str], dict[int, float]]:
-    """Tune and align the light; return dark ports with reasons, and reported frequencies."""
     if begun is None:
         tune_to_reference(probe, probe.device_under_test())
     else:
@@ -328,7 +326,6 @@ def _run(
     wavelengths_nm: Sequence[float],
     goal: Goal,
 ) -> Calibration:
-    """Return the calibration of a bench, ready to run."""
     squares: list[float] = []
 
     def found(heater: int, fit: HeaterFit) -> None:
@@ -375,7 +372,6 @@ def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: J
 def _save_incomplete_record(
     bench: Bench, run: Calibration | None, book: RunJournal, path: Path, over: Over, error: BaseException
 ) -> None:
-    """Save an incomplete record after an error; further errors are only logged."""
     if run is None:
         with contextlib.suppress(LumionError):
             bench.events.add("calibration cut short", stage="alignment")
@@ -390,7 +386,6 @@ def _save_incomplete_record(
 
 
 def _is_complete_record(path: Path) -> bool:
-    """Return whether a path has a complete record."""
     if not path.exists():
         return False
     try:
@@ -407,7 +402,6 @@ def _finished(
     command: str,
     judge: Callable[[CalibrationRecord], Sequence[str]],
 ) -> CalibrationRecord:
-    """Return the finished record with raw readings, provenance and problems."""
     raw = save_raw(path, run.logbook.observations())
     resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
     origin = {

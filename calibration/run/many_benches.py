@@ -1,7 +1,5 @@
 """Calibration of several benches at once on this computer, with one process per bench.
 
-The worker process writes the record to the path in its job.
-
 A worker stops its run when the parent process ends.
 """
 
@@ -42,7 +40,6 @@ class BenchJob:
 
     Attributes:
         bench_file: Path of the bench file, or name of a built-in bench.
-        name: Name of the bench.
         record: Path of the record; other files are stored next to it.
         emulate: Whether to emulate the bench.
         seed: Seed of the settings and the emulation.
@@ -175,8 +172,6 @@ def unstarted_outcome(job: BenchJob) -> BenchOutcome:
 
 
 class _Steps:
-    """Progress callback that reports each stage once and stops the run on request."""
-
     def __init__(self, name: str, stopped: Stopped, say: Say) -> None:
         self._name, self._stopped, self._say, self._stage = name, stopped, say, ""
 
@@ -189,7 +184,6 @@ class _Steps:
 
 
 def _ended(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
-    """Return the outcome of an interrupted job."""
     path = Path(job.record)
     kept = path.with_suffix(".incomplete.json")
     left = kept if kept.exists() else path if _changed_at(path) != before else None
@@ -208,7 +202,6 @@ def _file_name(name: str) -> str:
 
 
 def _place(address: str) -> str:
-    """Return a device address without options and symbolic links."""
     where, _, _ = address.partition("?")
     scheme, slashes, rest = where.partition("://")
     if scheme == "serial":
@@ -310,7 +303,6 @@ def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say
 
 
 def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutcome | None:
-    """Forward progress lines and stop requests until a worker returns its outcome; ``None`` if it died."""
     told = False
     try:
         while True:
@@ -344,7 +336,6 @@ def _work(job: BenchJob, parent: Connection) -> None:
 
 
 def _listen(parent: Connection, stop: threading.Event) -> None:
-    """Stop the run if the parent process requests it or ends."""
     with contextlib.suppress(EOFError, OSError):
         parent.recv()
     stop.set()

@@ -1,9 +1,4 @@
-"""Planning after the first fit: measure the settings with the most information until the goal is reached.
-
-Settings are chosen for the worst phases by information per second (:mod:`calibration.measure.design`). Batches are
-measured and fitted in turn. Measurement ends at the required standard error, at the limit of time or settings, or if
-phases are not observable with this bench.
-"""
+"""Planning after the first fit: measure the settings with the most information until the goal is reached."""
 
 from __future__ import annotations
 
@@ -170,6 +165,7 @@ class AdaptiveMeasurement:
             observations = observations + self._measure(plan)
             self.done(len(observations) - first, len(observations) - first)
             self.model, fit = refit(observations, fit)
+            self.likelihood = replace(self.likelihood, field_error=self.model.space.physics.field_error)
             known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
             # The design keeps extra physics fixed. If the next fit does not, its errors are larger than predicted.
             # Without a stricter aim, ever smaller batches would follow, each with a fit of all readings.
@@ -182,14 +178,12 @@ class AdaptiveMeasurement:
         return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, told)
 
     def _affordable_settings(self, observations: Observations) -> int:
-        """Return the number of further settings that the work limit allows."""
         readings = self.model.work.left / (MEASURED_ON * derivatives_work(self.model.space.size))
         return int(min(max(readings / len(observations.monitors) - len(observations), 0.0), BATCH))
 
     def _next_batch(
         self, fit: FitResult, known: Knowledge, aim_rad: float, max_settings: int
     ) -> tuple[Observations, float, str]:
-        """Return the next settings, the predicted standard error, and the reason if they are the last."""
         # The first setting of a batch writes all channels and changes the source; a batch must at least allow that.
         begin_s = float(self.times.setting_s(np.array(len(self.max_ma)))) + self.times.input_change_s
         left_s = self.goal.hardware_s - self.logbook.effort.hardware_s - self.reserve_s - begin_s
@@ -282,11 +276,14 @@ def designer_after(
     # The exact posterior of the fit is the prior of the design, so settings are chosen for the missing information.
     precision[np.ix_(free, free)] = known
     prior = Prior(vector, np.full(model.space.size, np.inf), precision)
-    return Designer(model, parameters, likelihood.noise, prior, free, times, wanted, likelihood.drift)
+    # A field error of η changes a typical reading by √2·η.
+    noise = replace(
+        likelihood.noise, relative=float(np.hypot(likelihood.noise.relative, np.sqrt(2.0) * likelihood.field_error))
+    )
+    return Designer(model, parameters, noise, prior, free, times, wanted, likelihood.drift)
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
-    """Return the standard errors, ``(size,)``, for an information matrix with the prior of a fit."""
     whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
     sigma = np.zeros(space.size)
     sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(whole)), 0.0))
@@ -294,13 +291,11 @@ def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
 
 
 def _named(space: ParameterSpace, sigma: Real) -> str:
-    """Return the names of the phases with the largest errors, as text."""
     worst = [int(index) for index in np.argsort(-sigma)[:_MAX_NAMED] if sigma[index] > 0.0]
     return ", ".join(f"{_phase_name(space, index)} ({1e3 * sigma[index]:.2g} mrad)" for index in worst)
 
 
 def _phase_name(space: ParameterSpace, index: int) -> str:
-    """Return the name of a phase: its PUC, or for a loop the joint that contributes most."""
     loops = space.group("loops")
     if not loops.start <= index < loops.stop:
         return f"PUC {index - space.group('passive_phase_rad').start}"
@@ -310,7 +305,6 @@ def _phase_name(space: ParameterSpace, index: int) -> str:
 
 
 def _unseen_text(space: ParameterSpace, known: Knowledge, unseen: NDArray[np.bool_], dead: Sequence[str]) -> str:
-    """Return a sentence about phases that this bench cannot determine."""
     groups = {"PUC": "passive_phase_rad", "loop": "loops"}
     counts = {word: int((unseen & space.mask((group,))).sum()) for word, group in groups.items()}
     what = " and ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items() if count)

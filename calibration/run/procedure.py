@@ -28,7 +28,7 @@ from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, ti
 from calibration.measure.port_survey import MIN_CONTRAST, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.model.device_under_test import DeviceUnderTest
-from calibration.model.likelihood import LAW_FIELD_ERROR, SETTING_DRIFT, Likelihood, with_model_error
+from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.physics import Physics
@@ -157,7 +157,6 @@ class Calibration:
         return self.record()
 
     def _stages(self) -> None:
-        """Run the stages."""
         self._tune()
         self._start = self._bootstrap.run()
         self.residual("search_unexplained_share", self._start.search.unexplained)
@@ -179,6 +178,7 @@ class Calibration:
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
         self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(diagnosed.certified)}
         self.quality["fit_chi2_per_dof"] = diagnosed.fit.chi2_per_dof
+        self.quality["unexplained_field"] = diagnosed.physics.field_error
         self.quality["work_share"] = self._work.spent / self._work.allowed
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
         if diagnosed.exchanged:  # with a wrong channel map no programmed state would be the intended one
@@ -205,7 +205,6 @@ class Calibration:
         self._measure_reference_again(start)
 
     def _measured_by_hand(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Report the accuracy of measurements with fibres moved by hand."""
         space, goal_rad = self._model(start).space, self.goal.sigma_rad
         known = Knowledge.of(space, diagnosed.fit, goal_rad)
         self.quality |= {"phase_sigma_rad": known.rms_rad(space), "phase_sigma_wanted_rad": goal_rad}
@@ -215,7 +214,6 @@ class Calibration:
         return start, diagnosed
 
     def _conclude_tour(self, taken: HandMeasurement, start: Start, diagnosed: DiagnosedFit) -> None:
-        """Find fibre losses, and verify the record with settings measured before."""
         for source in start.survey.sources:
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
         everything = self.logbook.observations()
@@ -228,10 +226,6 @@ class Calibration:
         self._report_reference_changes(start)
 
     def _tune(self) -> None:
-        """Tune all tunable sources to the reference wavelength.
-
-        If all are tunable, the reported frequency becomes the reference.
-        """
         tunable = self.device.tunable_hz
         self._reported_hz = tune_sources(
             self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable
@@ -273,18 +267,15 @@ class Calibration:
 
     def _likelihood(self, start: Start) -> Likelihood:
         """Return the likelihood (readings with noise) of the random settings, without the heater sweeps."""
+        field_error = self._diagnosed.physics.field_error if self._diagnosed else 0.0
         return Likelihood(
-            start.random,
-            with_model_error(start.survey.noise),
-            drift=SETTING_DRIFT,
-            field_error=0.0 if self._bootstrap.by_hand is None else LAW_FIELD_ERROR,
+            start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT, field_error=field_error
         )
 
     def _reach_ma(self) -> NDArray[np.float64]:
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Measure and fit until the phases reach the goal; return the start with all readings, and the fit."""
         if not diagnosed.certified:
             return start, diagnosed
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
@@ -321,7 +312,6 @@ class Calibration:
         return replace(start, random=random), diagnosed
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
-        """Return the fault diagnosis of the random settings."""
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.free(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
@@ -346,7 +336,7 @@ class Calibration:
             self.device.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
-            self._likelihood(start),
+            replace(self._likelihood(start), field_error=0.0),
             TimedReadings(whole, taken_s),
             done,
             tried.append,
@@ -354,7 +344,6 @@ class Calibration:
         )
 
     def _verify(self) -> None:
-        """Compare predicted and measured light in settings that no fit used."""
         first = len(self.logbook)
         found = verify(
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
@@ -368,7 +357,6 @@ class Calibration:
                 self.quality["unseen_wavelength_excess_db"] = there.excess_db
 
     def _judge_verification(self, found: Verification, settings: NDArray[np.int64]) -> None:
-        """Store the figures of a verification; withdraw the certificate if the deviations are too large."""
         self.quality |= found.figures()
         for name, value in found.figures().items():
             if name.endswith("_db"):
@@ -380,7 +368,6 @@ class Calibration:
             self.quality["fit_certified"] = 0.0
 
     def _is_verification_wrong(self, settings: NDArray[np.int64]) -> bool:
-        """Return whether the verification deviates by more than the reported drift explains."""
         start, diagnosed = self._start, self._diagnosed
         if start is None or diagnosed is None or diagnosed.trajectories is None:
             return True
@@ -394,14 +381,12 @@ class Calibration:
         return excess > TOLERANCE_DB
 
     def _measure_reference_again(self, start: Start) -> None:
-        """Measure the reference setting (all heaters off) once more, and report its changes."""
         for source in start.survey.sources:
             self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
         self._report_reference_changes(start)
 
     def _report_reference_changes(self, start: Start) -> None:
-        """Report changes of the reference setting (all heaters off) during the run."""
         noise = start.survey.noise
         # Changes from drift or from failed monitors are reported separately.
         dead = {defect.number for defect in self._defects() if defect.kind in (DEAD_MONITOR, FAINT_MONITOR)}
@@ -491,7 +476,6 @@ class Calibration:
         return found
 
     def _present_conditions(self) -> Conditions:
-        """Return the conditions for the record."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
@@ -509,7 +493,7 @@ def first_fit(
     """Fit from one start after another until a fit explains the readings; return the start and the fit.
 
     ``start`` is the result of the first search; ``bootstrap`` can search again. ``diagnosis`` returns the fault
-    diagnosis for a start. ``found`` is called with every start and its fit. ``work`` counts and limits the work.
+    diagnosis for a start. ``found`` is called with every start and its fit.
     """
     work = work or FitWork()
     work.spent += start.search.work
@@ -533,7 +517,7 @@ def first_fit(
         if not settled:
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
-    start, diagnosed = now
+    start, diagnosed = now[0], diagnosis(now[0]).accept_field_error(now[1])
     # The last cause has its own work limit, because searches for a better start may have used up the rest.
     work.share = 1.0
     if not _may_be_in_wrong_valley(diagnosed.fit):
@@ -552,7 +536,6 @@ def _may_be_in_wrong_valley(fit: FitResult) -> bool:
 def _better(
     now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from another start; return the better start and its fit."""
     found = diagnosis.begin(other.parameters)
     found = diagnosis.settle(found) if settled else found
     return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now

@@ -1,9 +1,7 @@
 """Check and renewal of a calibration record after some time (docs/calibration.md, 6).
 
-At most two settings per heater are measured, in about two seconds of hardware time. The first are the reference setting
-(all heaters off) with every source. The second are a few settings with every PUC in bar or cross. They show whether the
-record is still valid, and check the renewed record. The third are random settings, which show what has changed. One
-more setting compares heater resistances, if they can be measured.
+At most two settings per heater are measured. Settings with all heaters off, and with every PUC in bar or cross, show
+whether the record is still valid. Random settings show what has changed.
 """
 
 from __future__ import annotations
@@ -54,7 +52,6 @@ class RecordPosterior:
     """Parameters and errors in a record.
 
     Attributes:
-        parameters: Parameters of the record.
         vector: The parameters as a vector.
         free: Parameters with a standard error, shape ``(size,)``.
         matrix: Covariance of all parameters, shape ``(size, size)``.
@@ -171,11 +168,9 @@ class DriftRun:
 
     Attributes:
         probe: Access to the mesh, with polarization aligned.
-        record: The old record.
         days: Age of the record.
         seed: Seed of the settings.
         hardware_s: Maximum hardware time of the random settings.
-        drift: Assumed drift.
         progress: Called after every setting.
     """
 
@@ -188,7 +183,6 @@ class DriftRun:
     progress: Progress = lambda stage, done, total: None
 
     def __post_init__(self) -> None:
-        """Prepare the check; nothing is measured."""
         self.last: Posterior = RecordPosterior.of(self.record)
         self.logbook = Logbook(self.probe)
         space = space_from_record(self.record)
@@ -273,7 +267,6 @@ class DriftRun:
         return change
 
     def _random_settings(self) -> Observations:
-        """Return the settings with the most information about drift, without readings."""
         left = self.max_settings - len(self.logbook)
         stay = max(1, min(_STAY, left // len(self._sources)))
         walk = IncrementalSettings(
@@ -353,7 +346,6 @@ class DriftRun:
         return as_child_record(record, _with_unchanged_entries(record, child, moved))
 
     def _pure_states(self) -> list[tuple[int, Real]]:
-        """Return a few settings with every PUC in bar or cross, for the sources in turn."""
         blocked = {puc for puc, _ in self.record.unusable_states()}
         settings: list[tuple[int, Real]] = []
         for draw in range(_VERIFICATION * _DRAWS):
@@ -378,7 +370,6 @@ class DriftRun:
             self.logbook.switch_everything_off()
 
     def _health(self, known: Posterior, first: int) -> Health:
-        """Compare the readings from number ``first`` on with the predictions of a fit or record."""
         seen = self._likelihood(self.seen(first, self._held_out))
         return check_health(self._model, seen, known, self.drift)
 
@@ -394,7 +385,6 @@ class DriftRun:
 def _with_unchanged_entries(
     record: CalibrationRecord, child: CalibrationRecord, moved: Mapping[Kind, set[int]]
 ) -> CalibrationRecord:
-    """Return a renewed record in which unchanged values are exactly those of the old record."""
     heaters = moved["gain"] | moved["resistance"] | moved["heater"]
     changed = moved["offset"] | {heater // 2 for heater in heaters}
     ports = moved["source"] | moved["monitor"]

@@ -1,7 +1,6 @@
 """Verification: comparison of predicted and measured light in settings that no fit used.
 
-Half of the settings are random heater currents, half bar and cross states. A reading is compared if the port is bright
-in prediction or measurement. Light at a wrong port is an error at both ports.
+Half of the settings are random heater currents, half bar and cross states.
 """
 
 from __future__ import annotations
@@ -43,11 +42,8 @@ class HeldOut:
     Powers are those that leave the mesh: photocurrent over responsivity.
 
     Attributes:
-        setting: Index of the setting.
         kind: Type of setting: ``random`` or ``states``.
         source: Port of the light.
-        port: Port of the monitor.
-        predicted_dbm: Predicted power.
         error_db: Measured minus predicted power, where very small powers are replaced by the smallest one compared.
         noise_db: Standard deviation of ``error_db`` from reading noise.
         error_sigma: ``error_db`` over the standard error of reading and prediction.
@@ -248,8 +244,6 @@ def verify_readings(probe: Probe, record: CalibrationRecord, taken: Observations
 
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
-    """One setting of the verification."""
-
     kind: Kind
     source: int
     currents_ma: Real
@@ -257,7 +251,6 @@ class _VerificationStep:
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
-    """Return the record with missing source powers calculated from launch power and input loss."""
     ports = [
         replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
         if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources
@@ -273,7 +266,6 @@ def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
 def _plan(
     probe: Probe, record: CalibrationRecord, sources: list[int], settings: int, rng: np.random.Generator
 ) -> list[_VerificationStep]:
-    """Return the settings of the verification, grouped by source."""
     kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
     max_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
     seen: Counter[int] = Counter()
@@ -322,7 +314,6 @@ def _rarely_used_states(
 
 
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the predicted power in dBm that leaves the mesh, shape ``(settings, n_ports)``."""
     if record.physics:
         return _full_model_dbm(record, plan, detuning_hz)
     known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
@@ -342,7 +333,6 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
 
 
 def _full_model_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the same for a record with additional physical effects."""
     space, parameters = space_from_record(record), parameters_from_record(record)
     model = _record_model(record, space.monitors)
     reading = model.predict(parameters, _unread(plan, space.monitors, detuning_hz))
@@ -381,7 +371,6 @@ def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_h
 
 
 def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
-    """Return copies of a record with random values for unknown phases."""
     unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
     if not unknown and record.joints is not None:
         return [record]
@@ -401,7 +390,6 @@ def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
 def _judged(
     probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
 ) -> Verification:
-    """Compare readings, shape ``(settings, monitors)``, with the predictions of a record."""
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
     readings = readings - dark_currents_ma(record, probe.monitors)
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
@@ -474,7 +462,6 @@ def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | floa
 
 
 def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, ...]:
-    """Return the PUCs whose phase error would explain most of the errors."""
     if (off**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(off):  # noise
         return ()
     place = space_from_record(record).group("passive_phase_rad")

@@ -1,10 +1,7 @@
 """Extension of a calibration from one wavelength to a range.
 
-The group delay of a PUC, and the slopes of differential phases and coupler angles over frequency, are measured
-(docs/sources.md). All other parameters keep their values.
-
-The light is tuned in steps, so small that loop phases stay unambiguous. After each step a scan finds the phase common
-to all PUCs, and a fit the delay, the slopes, and frequency and power of every source.
+The group delay of a PUC, and the slopes of differential phases and coupler angles over frequency, are measured; other
+parameters keep their values (docs/sources.md).
 """
 
 from __future__ import annotations
@@ -146,7 +143,6 @@ class _Slopes:
 
     @classmethod
     def before(cls, parameters: MeshParameters) -> _Slopes:
-        """Return the prior of delay and slopes."""
         sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
         return cls(np.array([getattr(parameters, name) for name in SLOPES]), np.diag(sigma**2))
 
@@ -155,7 +151,6 @@ class _Slopes:
         return float(np.sqrt(self.covariance[0, 0]))
 
     def precision(self) -> Real:
-        """Return the inverse covariance of delay and slopes."""
         scale = np.sqrt(np.diag(self.covariance))
         unit = np.outer(scale, scale)
         inverse: Real = np.linalg.inv(self.covariance / unit) / unit
@@ -172,7 +167,6 @@ class WavelengthExtension:
         likelihood: Supplies noise and drift of readings.
         walk_ma: Shape ``(heaters,)``; largest current of every heater.
         reported_frequencies_hz: Reported frequency of every tunable source at the reference, by port.
-        reference_nm: Reference wavelength.
         seed: Seed of the settings.
         dark_ma: Monitor readings without light, by port; by default 0.
         plan: Number of settings per wavelength.
@@ -229,7 +223,6 @@ class WavelengthExtension:
         return frequency_hz_from_wavelength_m(wavelength_nm * 1e-9) - self._reference_hz
 
     def _step_out(self, offsets_hz: list[float]) -> None:
-        """Measure at every wavelength, the nearest first, with intermediate steps if necessary."""
         stepped = False
         last_hz = 0.0
         while offsets_hz:
@@ -251,7 +244,6 @@ class WavelengthExtension:
             stepped, last_hz = True, reach_hz
 
     def _at(self, asked_hz: float, settings: int) -> float:
-        """Measure at one wavelength and update delay and slopes; return the actual wavelength in nm."""
         observations = self._measured(asked_hz, settings)
         offset_hz = float(observations.detunings_hz.mean())
         wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)
@@ -279,7 +271,6 @@ class WavelengthExtension:
         return wavelength_nm
 
     def _measured(self, offset_hz: float, settings: int) -> Observations:
-        """Tune the light, measure random settings, and return the readings."""
         reached_hz = tune_sources(self._logbook, self._reference_hz + offset_hz, self._reported_hz)
         first = len(self._logbook)
         settings = max(settings, _MIN_PER_SOURCE * len(self._reported_hz))
@@ -294,7 +285,6 @@ class WavelengthExtension:
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return the mesh parameters with the present delay and slopes."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
@@ -302,7 +292,6 @@ class WavelengthExtension:
         return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
 
     def _scanned(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
-        """Return a start point by a scan of source frequencies; a common shift changes the delay."""
         now = self._now()
         spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, now.delay_s * TUNING_ERROR_HZ)
         span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * now.delay_s)
@@ -324,7 +313,6 @@ class WavelengthExtension:
         return free
 
     def _prior(self) -> Prior:
-        """Return the prior for delay, slopes, source frequencies and powers."""
         space = self._model.space
         mean = space.pack(self._now())
         spreads = {"source_detuning_hz": TUNING_ERROR_HZ, "source_db": _LEVEL_SPREAD_DB}

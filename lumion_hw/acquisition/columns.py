@@ -66,7 +66,6 @@ class Column:
     Attributes:
         name: ``device.quantity``, or ``device.quantity.channel`` for devices with several channels.
         device: Name of the device in the bench file.
-        unit: Unit of the values.
     """
 
     name: str
@@ -426,7 +425,6 @@ _TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[_ColumnSource]:
-    """Return the columns of a temperature controller. ``locked`` is 1 while the temperature is stable."""
     yield _attributes(name, controller.state, _TEMPERATURE_QUANTITIES)
 
 

@@ -1,8 +1,7 @@
 """Export of a recording as documents of bluesky's event model.
 
-The documents are start, descriptor, events and stop (https://blueskyproject.io/event-model). A file contains one JSON
-object ``{"name": ..., "doc": ...}`` per line, as bluesky's ``JSONLinesWriter`` does. Dots in data keys become hyphens:
-``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN.
+A file contains one JSON object ``{"name": ..., "doc": ...}`` per line (https://blueskyproject.io/event-model). Dots in
+data keys become hyphens: ``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ _STATE = "-state"
 def bluesky_documents(recording: RecordedLog, patterns: Sequence[str] = ("*",)) -> Iterator[Document]:
     """Yield the name and content of every document of a recording.
 
-    A missing value is NaN; the state of the value gives the reason. The start document of a scan names the swept
-    settings and contains the settings of the bench before the scan.
+    The start document of a scan names the swept settings and contains the settings of the bench before the scan.
 
     Args:
         recording: The recording.

@@ -1,7 +1,6 @@
 """Code shared by all fits: points of a scan, least squares, standard errors, fitted curve.
 
-Standard errors are calculated from the scatter of the points around the curve; they are valid only if the model is
-right.
+Standard errors are calculated from the scatter of the points around the curve.
 """
 
 from __future__ import annotations
@@ -212,7 +211,6 @@ def _covariance(slopes: Real, residual: Real) -> Real:
 
 
 def _correlation_length(residual: Real) -> int:
-    """Return the number of points over which fit residuals are correlated."""
     n, total = len(residual), float(np.sum(residual**2))
     for lag in range(1, n // 4):
         if not total > 0.0 or float(np.sum(residual[lag:] * residual[:-lag])) / total < 2.0 / math.sqrt(n):

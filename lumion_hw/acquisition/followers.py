@@ -25,7 +25,6 @@ class SweptSource:
     """A source whose wavelength is swept.
 
     Attributes:
-        axis: Axis of the scan.
         nm: Wavelength at every point of the axis, in nm.
     """
 
@@ -77,8 +76,8 @@ def followers(
 ) -> list[Follower]:
     """Return the wavelength settings of meters that follow the light sources of a scan.
 
-    Meters follow a swept source. They follow none if all sources are constant at different wavelengths. Settings in
-    ``swept`` are swept themselves and do not follow.
+    Meters follow a swept source; they follow none if all sources are constant at different wavelengths. Settings in
+    ``swept`` do not follow.
 
     Raises:
         ConfigError: Two sources are swept to different wavelengths, but a meter can be set to one wavelength only.

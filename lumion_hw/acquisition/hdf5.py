@@ -1,8 +1,4 @@
-"""Conversion of a journal to an HDF5 file for readers of HDF5, NeXus and netCDF; needs h5py (extra ``hdf5``).
-
-NeXus (https://manual.nexusformat.org, classes NXroot, NXentry, NXdata): ``default`` attributes point to
-``/entry/data``, where ``signal``, ``auxiliary_signals`` and ``axes`` name the channels and their time.
-"""
+"""Conversion of a journal to an HDF5 file for readers of HDF5, NeXus and netCDF; needs h5py (extra ``hdf5``)."""
 
 from __future__ import annotations
 
@@ -33,10 +29,7 @@ STATE = "_state"
 
 
 def dataset_names(names: Iterable[str]) -> dict[str, str]:
-    """Return HDF5 names for channels or devices, made of letters, digits and ``_`` only, as NeXus requires.
-
-    A number distinguishes names that would be equal.
-    """
+    """Return HDF5 names for channels or devices, made of letters, digits and ``_`` only, as NeXus requires."""
     found: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)

@@ -358,7 +358,6 @@ def _packed(layout: struct.Struct, row: LogRow) -> bytes:
 
 
 def _table(data: memoryview, n: int) -> LogTable:
-    """Return the rows before the first incomplete or damaged row."""
     fields = [("index", "<u4"), ("time_s", "<f8"), ("value", "<f8", (n,)), ("state", "u1", (n,)), ("crc", "<u4")]
     packed = np.ndarray((len(data) // (_layout(n).size + 4),), np.dtype(fields), data)
     step, size = packed.dtype.itemsize, packed.dtype.itemsize - 4

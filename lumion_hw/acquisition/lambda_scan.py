@@ -56,7 +56,6 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
 
 
 def _inside(bench: Bench, meter: str) -> str | None:
-    """Return the name of the laser in the mainframe that contains a meter, or ``None`` if there is none."""
     return next((name for name in bench.lasers if bench.model.devices[name].inside == meter), None)
 
 

@@ -71,8 +71,6 @@ def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep 
 
 
 class _BoardSweep:
-    """A sweep of heater currents by the mesh controller, which reads the photodiodes at each point."""
-
     description = "the mesh controller"
 
     def __init__(self, mesh: MeshAccess, moves: Moves, whole: str, n_axes: int, monitors: Sequence[int]) -> None:

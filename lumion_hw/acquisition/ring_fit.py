@@ -105,9 +105,8 @@ class RingFit(FittedCurve):
 def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str | ScanData | None = None) -> RingFit:
     """Fit the resonances of a ring in a spectrum over wavelength or frequency.
 
-    Each resonance is fitted alone, together with the slope and curvature of the background. The model is an all-pass
-    ring (Bogaerts et al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); at a drop port the
-    resonances are peaks.
+    The model is an all-pass ring (Bogaerts et al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012);
+    at a drop port the resonances are peaks.
 
     Args:
         data: A scan over ``wavelength_nm`` or ``frequency_thz`` with at least two resonances.
@@ -149,7 +148,6 @@ def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str 
 
 
 def _spectrum(points: FitPoints) -> tuple[Real, Real]:
-    """Return ascending frequencies in THz, and the power at each frequency in linear units."""
     thz = SPEED_OF_LIGHT_M_PER_S / points.x * 1e-3 if points.unit == "nm" else points.x
     light = 10.0 ** (points.y / 10.0) if points.y_unit.startswith("dB") else points.y
     order = np.argsort(thz)
@@ -177,7 +175,6 @@ class _FittedResonance(NamedTuple):
 
 
 def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonance]:
-    """Return the significant resonances at the most probable spacing."""
     for found in find_resonances(np.interp(even, thz, light)):
         fits = _fitted(thz, light, even, found)
         of_all = len(fits) / len(found.orders)
@@ -212,7 +209,6 @@ def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_Fitt
 def _fit_resonance(
     thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float
 ) -> _FittedResonance | None:
-    """Fit one resonance; return ``None`` if it is not significant."""
     width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
     solved = shape = None
     for _ in range(2):

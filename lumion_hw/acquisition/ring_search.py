@@ -1,7 +1,7 @@
 """Finds the resonances of a ring in a spectrum with an envelope and ripples.
 
-Dips and peaks are searched on a logarithmic scale, relative to the envelope (the slow change of the power). The free
-spectral range is the largest spacing that agrees with the dips or peaks.
+Dips and peaks are searched relative to the envelope (the slow change of the power). The free spectral range is the
+largest spacing that agrees with the dips or peaks.
 """
 
 from __future__ import annotations
@@ -88,7 +88,6 @@ class _Features(NamedTuple):
 
     @property
     def weight(self) -> Real:
-        """Weight of each dip or peak: power over width."""
         found: Real = self.light**1.5 / self.width
         return found
 
@@ -114,7 +113,6 @@ def _decibels(light: Real) -> Real:
 
 
 def _features(light: Real, dips: bool) -> _Features:
-    """Return the dips or peaks of a spectrum that are clearly higher than the ripples."""
     from scipy.signal import find_peaks, peak_widths
 
     low, high = _bright_range(light) if dips else (0, len(light))
@@ -239,7 +237,6 @@ def _average(values: Real, half_width: int) -> Real:
 
 
 def _running_median(values: Real, width: int) -> Real:
-    """Return running medians over a window."""
     from scipy.ndimage import median_filter
 
     step = max(width // 128, 1)

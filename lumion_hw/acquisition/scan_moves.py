@@ -33,7 +33,6 @@ class Moves:
     """Checks the settings of a scan and sets them point by point. Creating an object changes no setting.
 
     Args:
-        bench: The open bench.
         sweep: The settings and their values.
         snake: Whether every other pass of an axis runs backwards.
 
@@ -42,7 +41,6 @@ class Moves:
         LimitError: A value is outside the limits of its device.
 
     Attributes:
-        plan: The plan of the scan.
         wholes: Array settings whose elements are swept, by name.
         followers: Meters whose wavelength follows the light; none before :meth:`let_follow`.
     """

@@ -23,7 +23,6 @@ class SweptSetting:
     Attributes:
         name: ``device.setting``, with ``.channel`` where a device has several.
         kind: ``number``, ``flag`` or ``choice``.
-        choices: Values of a choice.
         values_base64: The values as little-endian float64 in base64. A flag is 0 or 1, a choice is its index in
             ``choices``, and ``None`` is NaN.
     """

@@ -69,7 +69,6 @@ class PreparedScan:
 
     Attributes:
         moves: The swept settings.
-        reader: The readings.
         own: The sweep that an instrument runs by itself; ``None`` if the host sets all points.
         stepped: Reason why the host sets the points although the instrument has a sweep function; empty otherwise.
     """
@@ -250,7 +249,6 @@ class _Scanning:
             self._store_point(place, _BY_HOST, self._read(), self._moves.numbers(place))
 
     def _read(self) -> list[Value]:
-        """Read all columns of a scan point. If a device does not answer, try once more, then raise its error."""
         values = self._reader.read()
         if any(isinstance(failure, LinkError) for failure in self._reader.failures.values()):
             values = self._reader.read()
@@ -373,7 +371,6 @@ def _check_resumable(path: Path, stored: LogHeader, now: LogHeader) -> None:
 
 @contextlib.contextmanager
 def _with_resume_hint(journal: LogJournal) -> Iterator[None]:
-    """Add the number of saved points to an error."""
     try:
         yield
     except BaseException as error:

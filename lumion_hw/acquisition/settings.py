@@ -210,7 +210,6 @@ class Settings(Mapping[str, Setting]):
     """The settings of a bench by name, in the order of the bench.
 
     Args:
-        bench: The open bench.
         patterns: Setting names with shell wildcards; a device name selects all of its settings.
         skip_silent: Whether to omit devices that do not answer. If a pattern matches only such devices, their error is
             raised.

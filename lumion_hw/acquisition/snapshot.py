@@ -351,7 +351,6 @@ class _Restoring:
         return [setting for setting in self._before if setting.switches == switches]
 
     def _write(self, setting: Setting, value: SettingValue) -> None:
-        """Write a saved value, unless the device already has it or has failed before."""
         if setting.device in self._broken:
             return
 

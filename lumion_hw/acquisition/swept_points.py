@@ -14,7 +14,6 @@ class SweptPoint:
 
     Attributes:
         numbers: Value of every swept setting: as requested, or the wavelength that the laser logged.
-        values: The readings.
     """
 
     numbers: Sequence[float]

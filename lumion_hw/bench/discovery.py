@@ -1,7 +1,7 @@
 """Discovery of instruments: queries addresses and drafts the entries of a bench file.
 
-Only addresses given by the user receive data, because an unexpected command can move an instrument. Other serial ports
-are only listed, with their USB description.
+Only addresses given by the user receive data, because an unexpected command can move an instrument. Serial ports are
+listed without sending anything.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ class DiscoveryProbe:
 def discovery_probes(kinds: Sequence[DeviceKind]) -> list[DiscoveryProbe]:
     """Return the discovery queries of the given kinds, in the order in which they are sent.
 
-    The order is ``*IDN?``, other text lines, binary requests, and last binary requests that begin with an end-of-frame
-    byte. Within each group, lower baud rates come first.
+    Within each group, lower baud rates come first.
     """
     # *IDN? comes first: most instruments know it, and most others ignore a line of text.
     scpi = DiscoveryQuery("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _scpi_identity)

@@ -168,7 +168,6 @@ class MeshAccess:
         return result.photocurrent_ma
 
     def _table(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the currents of all controller channels; 0 for channels without a heater."""
         if np.shape(heater_currents_ma) != (len(self.heater_channels),):
             raise ConfigError(
                 f"{len(self.heater_channels)} heater currents expected, found shape {np.shape(heater_currents_ma)}",

@@ -111,8 +111,6 @@ def _handle_closed_pipe() -> int:
 
 @contextmanager
 def _sigterm_unwinds() -> Iterator[None]:
-    """Make SIGTERM raise ``SystemExit`` while a command runs, so that ``finally`` blocks run."""
-
     def terminate(_signal: int, _frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)
 

@@ -116,7 +116,6 @@ def _serve_devices(
 
 
 def _stop_at_end_of_input(stop: threading.Event) -> None:
-    """Set ``stop`` when standard input closes, as it does when the parent process ends."""
     while os.read(0, 4096):
         pass
     stop.set()

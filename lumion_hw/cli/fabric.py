@@ -236,12 +236,6 @@ def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str
 
 
 def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -> None:
-    """Send a request to the fabric manager and wait for the result.
-
-    Raises:
-        BusyError: The manager did not accept the request in time; the request was withdrawn.
-        LumionError: The manager failed; the error has its message and exit code.
-    """
     from lumion_hw.circuits import lock_owner
     from lumion_hw.fabric.requests import RequestBox
 

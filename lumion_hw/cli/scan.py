@@ -183,7 +183,6 @@ def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: Prepare
 
 @contextlib.contextmanager
 def _progress_bar(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
-    """Show a progress bar; at the end print why no instrument ran the sweep, or the state after Ctrl-C."""
     reasons: set[str] = set()
     try:
         with progress(n_points, "points") as bar:

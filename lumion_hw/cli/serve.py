@@ -180,7 +180,6 @@ def _start_serving(
 
 @contextlib.contextmanager
 def _emulator(file: str, emulate: bool, seed: int) -> Iterator[EmulatorProcess | None]:
-    """Start the process that emulates the bench; yield ``None`` for a real bench."""
     if not emulate:
         yield None
         return

@@ -207,7 +207,6 @@ def _show_differences(file: str, changes: Sequence[SettingChange]) -> None:
 
 
 def _cells(now: SettingValue, wanted: SettingValue) -> tuple[object, object]:
-    """Return table cells with the two values of a setting; of a long array, the element that differs most."""
     import numpy as np
 
     if not (isinstance(now, np.ndarray) and isinstance(wanted, np.ndarray)):

@@ -56,7 +56,6 @@ def check_numbers(document: Mapping[str, Any], what: str) -> None:
 
 
 def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
-    """Yield every float of a document with its full key."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _numbers(item, f"{key}.{name}" if key else str(name))

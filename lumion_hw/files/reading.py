@@ -156,7 +156,6 @@ Level = list[tuple[str, Any]]
 
 
 def _levels(document: Any) -> Iterator[Level]:
-    """Yield all values at one nesting level of a document with their keys, then those at the next level."""
     level: Level = [("", document)]
     while level:
         yield level

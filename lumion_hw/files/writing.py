@@ -85,7 +85,6 @@ def check_target(path: Path, what: str, over: Over = "own") -> Path:
 
 
 def _check_own(real: Path, path: Path, what: str, mode: int) -> None:
-    """Raise ``ConfigError`` if a file is read-only or was not written by this program."""
     hint = "Choose another name, move the file away, or give --force if the command has this option."
     if not mode & 0o222:
         raise ConfigError(f"cannot write {what} {path}: the existing file is read-only.", hint=hint)

@@ -151,7 +151,6 @@ class BenchFabric:
     # -- light --------------------------------------------------------------------------------------------------------
 
     def _report_light(self) -> None:
-        """Report for each server the server whose light arrives there."""
         model, world = self._bench.model, self._bench.emulated.world
         owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
         changes: dict[str, str] = {}

@@ -1,7 +1,6 @@
 """Network of a rehearsal: a namespace per server, and a process that forwards Ethernet frames.
 
-All network objects of this run have the same prefix in their names; no others are changed. Without privileges, socket
-pairs replace the namespaces.
+Without privileges, socket pairs replace the namespaces.
 """
 
 from __future__ import annotations
@@ -174,9 +173,6 @@ def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
 
 class NamespaceNetwork:
     """Network with one namespace per server, each with a data port (emulated light) and a control port.
-
-    Args:
-        servers: Names of the servers.
 
     Attributes:
         data_addresses: Addresses of the data ports, by server.

@@ -57,7 +57,6 @@ class Rehearsal:
     """Result of a rehearsal.
 
     Attributes:
-        trials: Milestones of every trial.
         network: ``tap`` or ``pairs``.
         job: ``torch`` or ``numpy``.
         fell_back: Parts that are not available here, and the reason.
@@ -177,7 +176,6 @@ def rehearse(
 
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that namespaces are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -242,7 +240,6 @@ class _Stage:
         self.close()
 
     def close(self) -> None:
-        """End all started processes and namespaces; may be called twice."""
         for rank in self._ranks.values():
             rank.control.close()
             with contextlib.suppress(ProcessLookupError):
@@ -260,7 +257,6 @@ class _Stage:
             self._network = None
 
     def frames(self) -> dict[str, int]:
-        """Return the numbers of forwarded and dropped frames."""
         forwarder = self._opened_network().forwarder
         if forwarder is None:
             raise RuntimeError("the network of the rehearsal is not open")
@@ -408,7 +404,6 @@ class _Stage:
             os.kill(self._ranks[victim].pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
     def _failed_member(self, members: Sequence[str]) -> tuple[str, str] | None:
-        """Return the first failed server of the job and the sign of failure; ``None`` if all work."""
         if not self._failed.empty():
             server, detector, _ = self._failed.get()
             return (server, f"light ({detector})") if server in members else None

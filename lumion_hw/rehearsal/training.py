@@ -1,7 +1,4 @@
-"""The training job of a rehearsal: a small model and an optimiser, reproducible bit for bit.
-
-Batches depend only on step and rank; gradients are added in rank order.
-"""
+"""The training job of a rehearsal: a small model and an optimiser, reproducible bit for bit."""
 
 from __future__ import annotations
 
@@ -129,7 +126,6 @@ class RingGroup:
     """Ranks in a ring, each linked to the next one over TCP or by messages of a socket pair.
 
     Args:
-        rank: Rank of this process.
         world: Number of ranks.
         generation: Number of the group; messages of earlier groups are discarded.
         link: Socket for messages; ``None`` for TCP.
@@ -330,7 +326,6 @@ class GlooGroup:
     A collective operation may hang when its connections are shut down (torch 2.13); it is then abandoned.
 
     Args:
-        rank: Rank of this process.
         world: Number of ranks.
         generation: Number of the group.
         store: Address and port of the store of the supervisor.

@@ -97,7 +97,6 @@ class Worker:
             self._group = None
 
     def _settle_state(self, group: RingGroup | GlooGroup, is_new: bool) -> None:
-        """Bring all ranks to the same training step; a new rank copies the state of another."""
         trainer, no_step = self._trainer, 1 << 30
         steps = group.gather(no_step if is_new else trainer.step)
         self._report("first_allreduce")

@@ -194,7 +194,6 @@ class PvaConnection:
                 self._renewal_thread.start()
 
     def _renew_lease(self) -> None:
-        """Renew the lease until the connection is closed."""
         while not self._ended.wait(LEASE_S / 3.0):
             try:
                 self._request(_internal("renew", {}, self._number))

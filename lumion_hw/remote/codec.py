@@ -1,7 +1,6 @@
 """JSON encoding of values and errors for calls between a program and a served bench.
 
-The decoded value equals the original, including types, private fields and non-finite numbers. Decoding creates only
-objects of the listed classes; nothing is imported or evaluated.
+Decoding creates only objects of the listed classes; nothing is imported or evaluated.
 """
 
 from __future__ import annotations
@@ -207,7 +206,6 @@ def _subclass_tree(cls: type[LumionError]) -> list[type[LumionError]]:
 
 
 def _encode_or_text(value: object) -> Any:
-    """Encode an attribute of an error, as text if its type cannot be sent."""
     try:
         return encode(value)
     except TypeError:

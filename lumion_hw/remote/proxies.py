@@ -30,7 +30,6 @@ class RemoteDevice:
 
     Args:
         name: Name on the server: the device name in the bench file, or the handle of a returned object.
-        connection: Connection to the server.
         properties: Values of the properties when the device was opened; they are not updated.
     """
 
@@ -73,7 +72,6 @@ class RemoteStream(RemoteDevice):
         return self
 
     def __next__(self) -> Any:
-        """Wait for the next reading and return it."""
         if self._is_closed:
             raise StopIteration
         is_over, reading = self.call("__next__")

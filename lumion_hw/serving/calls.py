@@ -189,7 +189,6 @@ class Calls:
         raise refusal
 
     def _refusal(self, caller: Caller, device: str, is_reader: bool) -> LumionError | None:
-        """Return the error if a client may not open another stream or watch, otherwise ``None``."""
         handles = self._handles.values()
         if sum(handle.connection == caller.connection for handle in handles) >= _MAX_HANDLES:
             return ConfigError(f"this client has {_MAX_HANDLES} streams and watches open", hint="Close some of them.")

@@ -1,7 +1,4 @@
-"""The maintenance thread of a served bench, which changes all circuits and runs requested jobs.
-
-Jobs and maintenance steps run one after the other.
-"""
+"""The maintenance thread of a served bench, which changes all circuits and runs requested jobs."""
 
 from __future__ import annotations
 
@@ -63,7 +60,6 @@ class BenchKeeper:
     """Maintains the circuits and the fabric of a bench and runs jobs, all in one thread.
 
     Args:
-        bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
         path: File of the calibration record; by default the record of the connected circuits.
@@ -112,7 +108,6 @@ class BenchKeeper:
         self._open_journals(path)
 
     def _open_journals(self, path: AnyPath | None) -> None:
-        """Open the journal of circuits, and restore the connected circuits if there is a record."""
         if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
             return
         journal = CircuitJournal(self._directory, self._bench.model.name, self._bench.mesh.topology.sha256)

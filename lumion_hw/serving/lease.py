@@ -1,7 +1,7 @@
-"""The lease of a served bench: the right of one client to change settings, with a number.
+"""The lease of a served bench: the right of one client to change settings.
 
-The number increases with every lease, also across restarts, so that a client with an older number is rejected. A lease
-ends when its holder releases it, loses the connection, or sends no request until the deadline.
+It has a number that increases with every lease; a client with an older number is rejected. A lease ends when its holder
+releases it, loses the connection, or sends no request until the deadline.
 """
 
 from __future__ import annotations

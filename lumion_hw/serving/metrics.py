@@ -1,7 +1,6 @@
 """Metrics of a served bench in the Prometheus text format.
 
-Names and units follow the Prometheus rules (seconds, watts), except that readings and settings keep the unit of the
-device (label ``unit``). Unknown values are omitted.
+Readings and settings keep the unit of the device (label ``unit``); unknown values are omitted.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ class BenchMetrics(Collector):
     """Prometheus collector that converts the newest state to metrics.
 
     Args:
-        owner: The owner of the bench.
         pages: Counts of the web pages; ``None`` without a page server.
     """
 

@@ -104,7 +104,6 @@ class BenchOwner:
     """Owns a bench: reads the devices, maintains circuits and fabric, runs jobs and publishes states. Thread-safe.
 
     Args:
-        bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
         record: Calibration record of the mesh, if there is one.
@@ -115,7 +114,6 @@ class BenchOwner:
         wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
-        bench: The open bench.
         lease: The lease, which a client needs to change the bench.
         calls: Remote calls of the devices.
         ports: TCP ports of the servers of this bench.
@@ -209,11 +207,7 @@ class BenchOwner:
             thread.start()
 
     def step(self, keep_s: float) -> None:
-        """Do one round of all work in this thread, instead of :meth:`start`.
-
-        Run the waiting job, maintain circuits or fabric for ``keep_s``, end the leases of lost clients, read all
-        devices and publish one state.
-        """
+        """Do one round of all work in this thread, instead of :meth:`start`."""
         self._keeper.step(keep_s)
         self._end_leases()
         self._readings.update()
@@ -361,7 +355,6 @@ class BenchOwner:
                 self.bench.events.add("heaters not switched off", reason=str(error))
 
     def _check_not_needed(self, device: str, method: str) -> None:
-        """Raise an error if a call would disturb circuits or a job, or if serving has failed."""
         if self.failure is not None:
             raise self.failure
         self._keeper.check_free(device, method)
@@ -440,7 +433,6 @@ class BenchOwner:
 
     @contextlib.contextmanager
     def _change_device(self, device: str, method: str, caller: Caller) -> Iterator[None]:
-        """Log a call that may change a device, and read the settings of the device afterwards."""
         lease = self.lease.served()
         self._note_driven(device, lease.number)
         with self._log_change(f"{device}.{method}()", None, lease.owner or caller.name, lease.number):

@@ -1,7 +1,6 @@
 """EPICS PV Access server for a bench: values with units, limits, alarms and time stamps, and calls.
 
-Environment variables are ignored. By default the server listens on loopback only; other addresses need a list of
-allowed clients.
+By default the server listens on loopback only; other addresses need a list of allowed clients.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ class PvaServer:
     """Serves a bench on PV Access until it is closed.
 
     Args:
-        owner: The owner of the bench.
         port: TCP port; 0 selects any free port.
         host: Address to listen on.
         allowed: Addresses of other hosts that may connect; required if ``host`` is not loopback.
@@ -250,7 +248,6 @@ class PvaServer:
         self._post_scalar(f"{LEASE}:owner", self._owner.lease.served().owner, AlarmSeverity.NONE, "", time.time())
 
     def _post_scalar(self, name: str, value: Any, severity: AlarmSeverity, alarm: str, time_s: float) -> None:
-        """Send a scalar if it has changed."""
         with self._guard:
             *content, last_s = self._last.get(name, (0.0,))
             if time_s >= last_s and content != [value, severity, alarm]:
@@ -328,7 +325,6 @@ class PvaServer:
         return self._structure({"result": json_text([str(fault) for fault in cleared])})
 
     def _structure(self, fields: Mapping[str, Any]) -> Any:
-        """Return a PV Access structure of texts and numbers."""
         codes = {str: "s", int: "l", float: "d"}
         spec = [(name, codes[type(value)]) for name, value in fields.items()]
         from p4p import Type, Value
@@ -411,7 +407,6 @@ def _index(point: Point) -> int:
 
 
 def _value_or_nan(point: Point) -> Any:
-    """Return the value to send for a point; if unknown, NaN, ``False`` or an empty array."""
     if point.value is not None:
         return point.value
     return {"flag": False, "array": np.zeros(0)}.get(point.kind, math.nan)

@@ -32,7 +32,6 @@ def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
 
 
 def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
-    """Return one row per alarm, with the faults of the mesh controller first."""
     faults = [("mesh controller", int(_M), f"switched off: {fault}") for fault in state.health.faults]
     points = [(point.name, int(point.severity), point.alarm) for point in state.points.values()]
     circuits = [(circuit.name, int(circuit.severity), circuit.alarm) for circuit in state.circuits]

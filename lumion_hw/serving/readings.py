@@ -46,7 +46,6 @@ class DeviceReadings:
     """Readings and settings of one device.
 
     Args:
-        bench: The open bench.
         device: Name of the device in the bench file.
         columns: Whether the device has readings.
         settings: Whether the device has settings.
@@ -228,7 +227,6 @@ class BenchReadings:
     """Readings and settings of all devices of a bench, each device read in its own thread.
 
     Args:
-        bench: The open bench.
         clock: Clock for the silence of devices; by default the wall clock.
         wall_s: Returns the time of day, in seconds since 1970.
     """

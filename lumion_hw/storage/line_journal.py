@@ -2,7 +2,7 @@
 
 Each entry is one line: eight hex digits with the CRC-32 of the JSON text, a blank, and a JSON object with the running
 number ``n``. :meth:`LineJournal.append` returns when the line is on disk. A crash, power failure or full disk loses at
-most the line being written; its remains are moved to another file when the journal is opened.
+most the line being written.
 """
 
 from __future__ import annotations
@@ -55,9 +55,6 @@ class LineJournal:
     Raises:
         ConfigError: The journal has another header, is damaged, or is not writable.
         LumionError: The disk is full.
-
-    Attributes:
-        path: The file.
     """
 
     def __init__(self, path: AnyPath, what: str, header: Mapping[str, Any]) -> None:
@@ -214,7 +211,6 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _entry(line: bytes, name: str) -> dict[str, Any] | None:
-    """Return the entry in a line, or ``None`` if the line is damaged."""
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         return None

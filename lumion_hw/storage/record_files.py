@@ -76,7 +76,6 @@ def load_record(path: AnyPath) -> CalibrationRecord:
 
 
 def _current(body: dict[str, Any], arrays_file: Any, path: Path) -> CalibrationRecord:
-    """Convert a document of the current schema version to a record."""
     if body.pop("conventions", None) != CONVENTIONS:
         raise CalibrationError(
             f"{path} uses other sign or phase conventions", hint="Its numbers have another meaning: calibrate again."

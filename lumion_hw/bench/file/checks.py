@@ -380,7 +380,6 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
 
 
 def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
-    """Check that each source of a fibre around the mesh is used once, and that a receiver or meter gets the light."""
     senders, receivers = Uses(), Uses()
     for uses, fibres in ((senders, bench.inputs), (receivers, bench.outputs)):
         for base, fibre in fibres:
@@ -484,7 +483,6 @@ def _taps(bench: BenchData) -> Iterator[Check]:
 
 
 def _by_hand(bench: BenchData) -> Iterator[Check]:
-    """Check the fibres that are moved by hand: all inputs of a laser or none, and no other device in such a fibre."""
     for base, fibre in bench.inputs:
         if fibre.get("by_hand") is True:
             yield from _alone_in_fibre(base, fibre, ("transponder", "polarization", "polarimeter", "through"))
@@ -623,7 +621,6 @@ def _equal_nic_counts(path: Path, ends: Sequence[object], units: Mapping[str, Se
 def _topology(
     base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
 ) -> Iterator[Check]:
-    """Check the members of a job (servers or accelerators) and the links between them against the topology."""
     shape, links = job.get("topology", "pair"), items(job.get("links"))
     if shape == "pair":
         if len(members) != 2:

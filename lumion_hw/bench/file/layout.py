@@ -157,12 +157,10 @@ def _kind(section: Mapping[str, Any]) -> TopologyKind | None:
 
 
 def _sized(section: Mapping[str, Any], kind: TopologyKind) -> bool:
-    """Return whether section ``mesh`` has a key for the size of this topology."""
     return any(section.get(_key(layout)) is not None for layout in kind.layouts.values())
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts that the keys of section ``mesh`` select, with sizes."""
     given: dict[str, tuple[int, ...]] = {}
     for word, layout in LAYOUTS.items():
         value = section.get(_key(layout))
@@ -175,7 +173,6 @@ def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _chosen(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts of the chosen topology that the keys select, with sizes."""
     kind = _kind(section)
     if kind is None:
         return {}

@@ -196,7 +196,6 @@ def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel 
 
 
 def _add_netlist(data: object, folder: pathlib.Path) -> list[Check]:
-    """Add the text of the netlist file to the bench data; return the mistake if the file cannot be read."""
     from lumion_hw.bench.file.checks import Check
     from lumion_hw.mesh.layout.netlist import NETLIST_NAME
 
@@ -226,7 +225,6 @@ def _too_large(name: str) -> ConfigError:
 
 
 def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
-    """Return the model of a bench file, or ``None`` with all mistakes."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check, cross_check
@@ -247,7 +245,6 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
 
 
 def _find_schema(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
-    """Return the JSON Schema of the device or bench that contains a location, and the location inside it."""
     from lumion_hw.bench.file.known_kinds import KindRegistry
     from lumion_hw.bench.file.model import BenchModel
 
@@ -263,7 +260,6 @@ def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
-    """Return path, position and message of a mistake, with the line of the contradicting key, if any."""
     message = check.message
     if check.other is not None:
         message += f" (line {document.place(check.other).line})"

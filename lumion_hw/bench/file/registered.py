@@ -61,7 +61,6 @@ def _checkout_entries(group: str) -> Iterator[Registration]:
 
 
 def _installed(group: str, excluded: str | None) -> Iterator[Registration]:
-    """Yield the entry points of installed packages, except the excluded ones."""
     seen = {excluded}
     for distribution in distributions():
         text = distribution.read_text("entry_points.txt")

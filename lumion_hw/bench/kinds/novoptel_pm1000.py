@@ -66,7 +66,6 @@ def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polar
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000:
-    """Return an emulated polarimeter behind a fibre with a fixed, random polarization rotation."""
     import numpy as np
 
     from lumion_hw.emulator.optics.polarization import rotation_of_stokes

@@ -71,7 +71,6 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that light enters and leaves the switch at existing ports of opposite sides."""
     sides = [bench.devices[name].get(key, 16) for key in ("n_inputs", "n_outputs")]
     if not all(is_index(side) for side in sides):
         return

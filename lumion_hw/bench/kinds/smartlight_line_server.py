@@ -26,7 +26,7 @@ _N_PUCS = 72
 class LineServerModel(DeviceModel):
     """The control server of the SmartLight prototype (text lines), which sets the states of PUCs.
 
-    The mesh can be set, but not calibrated or used for circuits. The server has no identity query.
+    The mesh can be set, but not calibrated or used for circuits.
     """
 
     kind: Literal["smartlight-line-server"]

@@ -63,7 +63,6 @@ class LazyGroup(NamedGroup):
     """Command group defined by a table of :class:`LazyCommand`.
 
     Args:
-        table: The commands.
         other_programs: Other programs of this package to suggest.
     """
 

@@ -128,7 +128,6 @@ def report_failure(error: BaseException, code: int, as_json: bool) -> int:
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Return whether an error is printed without traceback, because it is not a bug."""
     if isinstance(error, BaseExceptionGroup):
         return all(_is_expected(member) for member in error.exceptions)
     return isinstance(error, LumionError | click.ClickException | click.Abort | KeyboardInterrupt)

@@ -29,7 +29,6 @@ def import_target(target: str) -> Any:
 
 
 def _prefer_installed() -> None:
-    """Put this installation first in ``sys.path`` if another module hides ``calibration``."""
     spec = importlib.util.find_spec(_NAME)
     origin = spec and spec.origin
     if origin and Path(origin).resolve().parent.parent == _INSTALLED_IN:

@@ -103,7 +103,6 @@ class PageApp:
             return _json(text, status)
 
     def _plan_json(self, requests: list[CircuitRequest]) -> str:
-        """Plan circuits and return the plan as JSON; one request at a time."""
         if not self._planning.acquire(timeout=_PLAN_WAIT_S):
             raise ConfigError("the server is busy with other what-if requests", hint="Try again later.")
         try:
@@ -125,7 +124,6 @@ class PageApp:
             self._planning.release()
 
     async def _do(self, request: Request) -> Response:
-        """Execute an action if the request comes from the page and has the token."""
         actions = self._actions
         own_origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
         if actions is None or request.headers.get("origin") != own_origin:

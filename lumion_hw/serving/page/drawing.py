@@ -44,7 +44,6 @@ def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
 
 
 def _picture_paths(paths: Sequence[ServedPath]) -> list[PicturePath]:
-    """Return the paths to draw, labelled by circuit; several paths of a circuit are numbered."""
     n_arms = Counter(path.circuit for path in paths)
     n_drawn: Counter[str] = Counter()
     pictures = []

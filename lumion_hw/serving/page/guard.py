@@ -65,7 +65,6 @@ class PageGuard:
         await response(scope, receive, send_with_headers)
 
     def _rejection(self, scope: Scope) -> tuple[int, str]:
-        """Return HTTP status and reason of a rejection; status 0 if the request is allowed."""
         headers = Headers(scope=scope)
         if not may_connect((scope.get("client") or (LOOPBACK, 0))[0], self._allowed):
             return 403, "this address may not connect; see --allow"

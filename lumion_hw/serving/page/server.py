@@ -55,7 +55,6 @@ class PageServer:
     """Serves the web page of a bench until it is closed, as a context manager.
 
     Args:
-        owner: The owner of the bench.
         port: TCP port; 0 selects any free port.
         host: Address to listen on.
         allowed: Addresses of other hosts that may connect; required if ``host`` is not loopback.

@@ -1,7 +1,4 @@
-"""Server-sent events: each page gets the newest state and the number of states that it missed.
-
-A slow page gets the newest state when it has received the previous one.
-"""
+"""Server-sent events: each page gets the newest state and the number of states that it missed."""
 
 from __future__ import annotations
 

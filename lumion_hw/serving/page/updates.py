@@ -168,7 +168,6 @@ def _quoted(name: str) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value for JSON: numbers rounded to six digits, ``None`` for NaN and infinity."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
