@@ -13,11 +13,10 @@ The stages of a calibration, which :class:`calibration.run.procedure.Calibration
 9. verification   held-out settings, compared with the prediction                     run/verification.py
 10. record        parameters, covariance, faults and effort in one document           record/conversion.py
 
-Packages, each importing only those before it: ``model`` (physics), ``measure``, ``diagnose``, ``fit``, ``record``,
-``run`` (procedure), ``report``. The procedure never reads the emulator's hidden truth; it drives a controller and reads
-monitors through the same interfaces as any lab script. ``lumion-calibrate`` is its command line.
+Packages, each of which imports only those before it: ``model`` (physics), ``measure``, ``diagnose``, ``fit``,
+``record``, ``run`` (procedure), ``report``. The command line is ``lumion-calibrate``.
 
-Scripts import from here, for example ``from calibration import BenchProbe, Calibration``. Everything else is private.
+Scripts import from here, for example ``from calibration import BenchProbe, Calibration``. All other names are private.
 """
 
 import lazy_loader

@@ -1,8 +1,8 @@
 """lumion-hw: drivers, calibration, path set-up, recovery and an emulator for photonic-fabric benches.
 
 ``Bench.open(path)`` opens a bench of real devices; ``Bench.emulate(path, seed=...)`` emulates the same bench without
-hardware. All errors are subclasses of ``LumionError``. ``dir(lumion_hw)`` lists the public names and the sub-packages
-with further public names, such as ``lumion_hw.mesh``. All other names are private.
+hardware. All errors are subclasses of ``LumionError``. ``dir(lumion_hw)`` lists the public names and sub-packages; all
+other names are private.
 """
 
 import lazy_loader

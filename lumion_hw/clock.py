@@ -1,7 +1,6 @@
-"""Clocks: the wall clock, and a virtual clock on which an hour of settling takes no real time.
+"""Clocks: the wall clock, and a virtual clock on which waiting takes no real time.
 
-Everything in the package that waits takes a :class:`Clock`. An emulated bench in one process has a virtual clock, so
-that a run with the same seed repeats exactly.
+An emulated bench has a virtual clock, so that a run with the same seed repeats exactly.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ class Ticker(Protocol):
 
 
 class ClockEvent(Protocol):
-    """An event that is set once: jobs wait for it until another job sets it."""
+    """An event that is set once; jobs can wait for it."""
 
     def set(self) -> None:
-        """Set the event: waiting jobs continue, and later calls of :meth:`wait` return at once."""
+        """Set the event, so that waiting jobs continue."""
 
     def wait(self) -> object:
         """Wait until the event is set."""
 
 
 class Clock(Protocol):
-    """A source of time in seconds, with ways to wait and to run jobs in parallel."""
+    """A source of time in seconds; can wait and run jobs in parallel."""
 
     @property
     def is_virtual(self) -> bool:
-        """Whether time passes only while a job sleeps, so that waiting takes no real time."""
+        """Whether time passes only while a job sleeps."""
 
     def now(self) -> float:
         """Return the time in seconds since an arbitrary start; it never decreases."""
@@ -55,27 +54,27 @@ class Clock(Protocol):
         """Call ``action`` every ``period_s`` seconds until the returned object is cancelled."""
 
     def run_parallel(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Run jobs in parallel threads and wait for all; this takes as long as the slowest job.
+        """Run jobs in parallel threads and wait for all.
 
-        Give each wire one job, because devices on one wire are served one after another. Jobs that share a device
-        synchronize by :meth:`event`, never by a lock that is held while time passes.
+        Use one job for all devices on the same wire. Jobs that share a device synchronize with :meth:`event`, never
+        with a lock that is held while time passes.
 
         Args:
-            jobs: Functions without arguments; a single job runs in the caller's thread.
+            jobs: Functions without arguments; a single job runs in the calling thread.
 
         Returns:
             The results, in the order of the jobs.
 
         Raises:
-            Exception: The error of the first job that failed, in the order of the jobs; its notes list the other
-                errors. Every job has ended.
+            Exception: The error of the first failed job in the order of ``jobs``, with the other errors in its notes.
+                Every job has ended.
         """
 
     def event(self) -> ClockEvent:
         """Return a new event on which jobs of :meth:`run_parallel` can wait."""
 
     def thread_event(self) -> ClockEvent:
-        """Return a new event on which only the calling thread waits; the clock need not have started this thread."""
+        """Return a new event for which only the calling thread waits; any thread may call this."""
 
 
 def run_to_future(job: Callable[[], T]) -> Future[T]:
@@ -89,7 +88,7 @@ def run_to_future(job: Callable[[], T]) -> Future[T]:
 
 
 def results_of(futures: Sequence[Future[T]]) -> list[T]:
-    """Return the results of jobs, or raise the first error with the others in its notes. Ctrl-C is raised first."""
+    """Return the results of jobs, or raise the first error (Ctrl-C first) with the others in its notes."""
     errors = [error for future in futures if (error := future.exception()) is not None]
     errors.sort(key=lambda error: isinstance(error, Exception))
     for error in errors:
@@ -102,14 +101,12 @@ def results_of(futures: Sequence[Future[T]]) -> list[T]:
 Deadline = NewType("Deadline", float)
 """Time on a clock, in seconds, by which a transaction must be complete; returned by :func:`deadline_after`.
 
-A separate type, so that mypy rejects a duration in its place: links and sessions pass deadlines through many calls.
+A separate type, so that type checkers reject a duration in its place.
 """
 
 
 def deadline_after(clock: Clock, timeout_s: float) -> Deadline:
-    """Return the deadline that lies ``timeout_s`` after the present time of ``clock``; infinity means no deadline.
-
-    The user interface has durations (``timeout_s``); only links and sessions use deadlines.
+    """Return the deadline ``timeout_s`` after the present time; infinity means no deadline.
 
     Raises:
         LimitError: The duration is negative or NaN.
@@ -120,7 +117,7 @@ def deadline_after(clock: Clock, timeout_s: float) -> Deadline:
 
 
 def _checked(duration_s: float) -> float:
-    """Return the duration if it is valid for a sleep; an infinite sleep would stop a virtual clock for ever."""
+    """Return the duration after checking that it is valid for a sleep."""
     if not 0.0 <= duration_s < math.inf:
         raise ValueError(f"the sleep duration must be finite and not negative, not {duration_s} s")
     return duration_s
@@ -143,13 +140,12 @@ class _Timer:
 
 
 class _Runner:
-    """A thread on a virtual clock shared with other threads; one thread at a time runs, until it waits.
+    """A thread on a virtual clock. One thread at a time runs, until it waits.
 
     Attributes:
-        turn: Lock that the previous thread releases to let this thread run. A plain lock, because Ctrl-C inside a
-            semaphore or condition, which are written in Python, would leave it in a broken state.
-        waits_for: The current wait; the innermost if a periodic action waits inside another wait.
-        waits_for_own_jobs: Whether this thread waits for jobs that it started itself.
+        turn: Lock that the previous thread releases to let this thread run.
+        waits_for: The current wait; the innermost if there are several.
+        waits_for_own_jobs: Whether this thread waits for jobs that it started.
         error: Exception that the current or next wait raises.
     """
 
@@ -175,7 +171,7 @@ class _VirtualEvent:
         self._waiting: list[_Wait] = []
 
     def set(self) -> None:
-        """Set the event: the waiting jobs continue at this instant, in the order in which they began to wait."""
+        """Set the event; the waiting jobs continue at this instant, the longest waiter first."""
         self._is_set = True
         waiting, self._waiting = self._waiting, []
         for entry in waiting:
@@ -192,10 +188,10 @@ _TIMER, _WAIT = 0, 1
 
 
 class VirtualClock:
-    """A clock whose time advances only while jobs sleep; periodic actions run at their exact instants.
+    """A clock whose time advances only while jobs sleep; periodic actions run at their exact times.
 
-    Parallel jobs take turns, so that a run repeats exactly. A job runs until it waits; then the job whose wait ends
-    first continues (of several, the longest waiter). Threads not started by this clock must not wait on it.
+    Parallel jobs take turns: a job runs until it waits, then the job whose wait ends first continues. Threads not
+    started by this clock must not wait on it.
     """
 
     is_virtual = True
@@ -215,7 +211,7 @@ class VirtualClock:
         return self._now
 
     def sleep(self, duration_s: float) -> None:
-        """Advance the time by this duration; timers and jobs whose times come before its end run in order."""
+        """Advance the time; timers and jobs that are due before the end run in order."""
         end = self._now + _checked(duration_s)
         if self.runners or (self._agenda and self._agenda[0][0] <= end):
             self.wait(lambda wait: self._until(end, wait))
@@ -239,20 +235,20 @@ class VirtualClock:
         return results_of(_ParallelRun(self, jobs).outcomes())
 
     def event(self) -> ClockEvent:
-        """Return a new event on which jobs of :meth:`run_parallel` can wait."""
+        """Return a new event for which jobs of :meth:`run_parallel` can wait."""
         return _VirtualEvent(self)
 
     def thread_event(self) -> ClockEvent:
-        """Return a new event on which only the calling thread waits; see :meth:`Clock.thread_event`."""
+        """Return a new event for which only the calling thread waits; see :meth:`Clock.thread_event`."""
         # Threads not started by this clock have no turn to hand over.
         return _VirtualEvent(self) if self.current_runner() in self.runners else threading.Event()
 
     def due_now(self, wait: _Wait) -> None:
-        """Schedule the end of a wait for the current instant."""
+        """End a wait at the current instant."""
         self._put(self._now, _WAIT, wait)
 
     def wait(self, register: Callable[[_Wait], None]) -> None:
-        """Wait while other threads run; ``register`` receives the new wait object and schedules its end."""
+        """Wait while other threads run; ``register`` schedules the end of the given wait."""
         me = self.current_runner()
         outer, me.waits_for = me.waits_for, _Wait(me)
         try:
@@ -286,7 +282,7 @@ class VirtualClock:
         heapq.heappush(self._agenda, (due_s, rank, next(self._order), item))
 
     def hand_over(self, mine: _Wait | None) -> None:
-        """Run timers and other threads until the wait ``mine`` is over; ``None`` ends this thread's turn for good."""
+        """Run timers and other threads until the wait ``mine`` is over; ``None`` ends this thread."""
         while mine is None or not mine.is_over:
             if not self._n_waits:
                 self._report_deadlock()
@@ -315,11 +311,7 @@ class VirtualClock:
             mine.runner.turn.acquire()
 
     def _run_timer(self, timer: _Timer) -> None:
-        """Run a periodic action inside the wait of a thread; all other threads pause while the action sleeps.
-
-        The action may hold a lock that other threads need, such as that of a session. A thread that ran meanwhile
-        could block on this lock and never hand over its turn.
-        """
+        """Run a periodic action inside the wait of a thread; all other threads pause until it ends."""
         self._n_acting += 1
         try:
             timer.action()
@@ -334,7 +326,7 @@ class VirtualClock:
         self._postponed.clear()
 
     def _report_deadlock(self) -> None:
-        """Make all jobs that wait for an event fail, because no running job is left to set the event."""
+        """Make all waiting jobs fail, because no running job can set their events."""
         for runner in self.runners:
             if runner.waits_for is not None and not runner.waits_for_own_jobs:
                 runner.error = RuntimeError(_DEADLOCK)
@@ -360,7 +352,6 @@ class _ParallelRun(Generic[T]):
         self._ended_lock.acquire()
 
     def outcomes(self) -> list[Future[T]]:
-        """Run all jobs and return their completed futures, in the order of the jobs."""
         if self._caller_is_job:
             self._start()
             self._caller.waits_for_own_jobs = True
@@ -373,7 +364,6 @@ class _ParallelRun(Generic[T]):
         return [self._outcomes[number] for number in range(len(self._jobs))]
 
     def _start_and_wait(self) -> None:
-        """Start the jobs from a separate thread and wait for their end; Ctrl-C interrupts all jobs."""
         # In the main thread Ctrl-C can arrive between any two steps, so every step here can be repeated: a second
         # starter thread ends at once, and nothing depends on whether the lock was acquired.
         interrupt: KeyboardInterrupt | None = None
@@ -408,7 +398,6 @@ class _ParallelRun(Generic[T]):
             self._run_job(0)  # in the caller's turn
 
     def _run_job(self, number: int) -> None:
-        """Run one job in the current thread, then end this thread's turn for good."""
         runner = self._runners[number]
         self._clock.set_current_runner(runner)
         if runner.waits_for is not None:
@@ -426,7 +415,7 @@ class _ParallelRun(Generic[T]):
 
 
 def boot_id() -> str:
-    """Return an identifier shared by all processes with the same monotonic clock; empty if the system has none."""
+    """Return an identifier of the present boot of this computer, or empty text if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -446,7 +435,6 @@ class _ThreadTicker:
             self._action()
 
     def cancel(self) -> None:
-        """End the thread, after its current action unless the action itself made this call."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5.0)
@@ -470,11 +458,7 @@ class SystemClock:
         return _ThreadTicker(_checked_period(period_s), action)
 
     def run_parallel(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Run jobs in parallel; see :meth:`Clock.run_parallel`.
-
-        The first job runs in the caller's thread. Ctrl-C in the main thread therefore interrupts this job, which can
-        make the others end. The call returns when all jobs have ended.
-        """
+        """Run jobs in parallel; see :meth:`Clock.run_parallel`."""
         if len(jobs) < 2:
             return [job() for job in jobs]
         with ThreadPoolExecutor(len(jobs) - 1, thread_name_prefix="lumion-job") as pool:

@@ -1,6 +1,6 @@
 """Access to a dask.distributed cluster (extra ``cluster``).
 
-dask transfers objects as pickle: anybody who can reach the scheduler or a worker can run code there.
+dask uses pickle: anybody who can reach the scheduler or a worker can run code there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The errors of the package, as a hierarchy of classes.
+"""The errors of the package.
 
-Every message says what was requested, what happened, where, and what to do. The command line prints each error as one
-paragraph and ends with its exit code (:func:`exit_code`). Failures of several devices form an ``ExceptionGroup``.
+Messages say what was requested, what happened, where, and what to do. The command line prints an error as one paragraph
+and ends with its exit code (:func:`exit_code`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ class LumionError(Exception):
     """Base class of all errors of this package.
 
     Args:
-        message: What happened: the operation and the value or reply found.
-        device: Name of the device in the bench file, if a device is involved.
-        address: Address of this device.
+        message: What happened.
+        device: Name of the device in the bench file, if any.
         hint: What the user can do next.
     """
 
@@ -61,24 +60,24 @@ class LinkError(LumionError, ConnectionError):
 
 
 class ConnectError(LinkError):
-    """The link could not be opened: its address does not exist or refused the connection."""
+    """The connection could not be opened: the address does not exist or refuses connections."""
 
 
 class InUseError(ConnectError):
-    """The link could not be opened because another program holds it."""
+    """The connection could not be opened because another program uses it."""
 
     exit_code = 6
 
 
 class LinkLost(LinkError):  # noqa: N818 - the name says the event, as in the design
-    """An open link was lost: unplugged, closed by the peer, or a write failed."""
+    """An open connection was lost: unplugged, closed by the other side, or not writable."""
 
 
 class LinkTimeout(LinkError, TimeoutError):  # noqa: N818 - as above
-    """No reply before the deadline; the link itself may still work.
+    """No reply before the deadline; the connection may still work.
 
     Attributes:
-        took_effect: ``False`` if the command has no effect, now or later (always so for a query); ``None`` if unknown.
+        took_effect: ``False`` if the command certainly has no effect, now or later; ``None`` if unknown.
     """
 
     took_effect: bool | None = None
@@ -89,7 +88,7 @@ class ForkError(LumionError, RuntimeError):
 
 
 class FrameError(LinkError):
-    """The received bytes are not a reply of the expected format."""
+    """The received bytes are not a valid reply."""
 
 
 class DeviceError(LumionError):
@@ -129,7 +128,6 @@ class ConfigRejectedError(DeviceError):
 
     Args:
         message: The rejected operation.
-        lane: Host lane.
         code: Configuration status code of the lane (CMIS 11h:202-205).
         name: Name of the status code.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
@@ -150,8 +148,6 @@ class LimitError(LumionError, ValueError):
 
     Args:
         message: The rejected operation.
-        requested: The requested value.
-        limit: The limit that it exceeds.
         unit: Unit of ``requested`` and ``limit``.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
@@ -200,9 +196,9 @@ class NoPathError(RoutingError):
     """No set of routes can satisfy the request; the message names the limiting ports or waveguides.
 
     Args:
-        message: Text that names the limiting ports or waveguides.
-        ports: Ports of the circuits that exclude each other, or the port that cannot be reached.
-        cut: Waveguides between PUCs that form the bottleneck, each as ``(puc, puc)``; empty without a bottleneck.
+        message: Text of the error.
+        ports: Ports of circuits that exclude each other, or the port that cannot be reached.
+        cut: Waveguides that form the bottleneck, each as ``(puc, puc)``; empty without a bottleneck.
         **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
     """
 
@@ -220,11 +216,11 @@ class NoPathError(RoutingError):
 
 
 class UndecidedError(RoutingError):
-    """The search reached its work limit: no routes were found, but routes may exist."""
+    """The search reached its work limit without finding routes; routes may exist."""
 
 
 class CircuitError(LumionError):
-    """A circuit failed its verification with light; the message gives the result and the changes rolled back."""
+    """A circuit was not verified with light; the message gives the result and the changes rolled back."""
 
     exit_code = 3
 
@@ -240,7 +236,7 @@ ErrorArgs = ParamSpec("ErrorArgs")
 
 
 class HasAddress(Protocol):
-    """An object that knows a device's name and address."""
+    """An object that knows the name and address of a device."""
 
     @property
     def device(self) -> str:
@@ -252,7 +248,7 @@ class HasAddress(Protocol):
 
 
 class DeviceErrors:
-    """Mixin for objects with a device name and an address, which are added to their errors."""
+    """Mixin that adds the name and address of a device to errors."""
 
     def error(
         self: HasAddress, kind: Callable[ErrorArgs, ErrorT], *args: ErrorArgs.args, **named: ErrorArgs.kwargs
@@ -271,7 +267,7 @@ class DeviceErrors:
 
 @dataclass(frozen=True)
 class DeviceAddress(DeviceErrors):
-    """Name of a device in the bench file, and the address at which it is reached."""
+    """Name of a device in the bench file, and its address."""
 
     device: str
     address: str
@@ -289,7 +285,7 @@ def exit_code(error: BaseException) -> int:
     """Return the process exit code for an error.
 
     0 ok, 1 failed, 2 usage or configuration, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy, 130 interrupted.
-    An ``ExceptionGroup`` has the exit code of its errors if that is the same for all, otherwise 1.
+    An ``ExceptionGroup`` has the common exit code of its errors, or 1 if they differ.
     """
     if isinstance(error, LumionError):
         return error.exit_code
@@ -302,7 +298,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def name_hint(name: str, choices: Iterable[str], intro: str = "There are") -> str:
-    """Return a hint for a name that does not exist: the closest names, or all names if none is close.
+    """Return a hint for an unknown name: the closest names, or all names.
 
     Args:
         name: The name that was given.

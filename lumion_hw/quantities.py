@@ -8,7 +8,7 @@ SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 """Speed of light in vacuum; exact by the definition of the metre."""
 
 OSNR_OF_0_DBM_DB = 58.0
-"""OSNR in 0.1 nm after an ideal amplifier with 0 dBm input power at 1550 nm: 1 mW / (hν · 12.5 GHz)."""
+"""OSNR in 0.1 nm after an ideal amplifier with 0 dBm input at 1550 nm: 1 mW / (hν · 12.5 GHz)."""
 
 
 def dbm_from_w(power_w: float) -> float:
@@ -50,6 +50,6 @@ def wavelength_m_from_frequency_hz(frequency_hz: float) -> float:
 
 
 def combined_osnr_db(*parts_db: float) -> float:
-    """Return the total OSNR in dB of several noise sources, each given as an OSNR in dB; infinity adds no noise."""
+    """Return the total OSNR in dB of several noise sources, each given as an OSNR in dB."""
     noise = sum(10.0 ** (-part / 10.0) for part in parts_db)
     return -10.0 * math.log10(noise) if noise > 0.0 else math.inf

@@ -1,10 +1,6 @@
 """Detection of heaters and monitors that fail during a calibration run.
 
-The readings are in time order. A fit over all readings is only slightly wrong when an element failed, because most
-readings do not depend on that element. For every heater and every setting this module therefore compares the cost of
-the readings with and without the heater. The gain of the assumption "dead from setting n on" is the sum of these cost
-differences from n to the end; the module uses the n with the largest gain. n = 0 describes a heater that never worked
-although its sweep seemed to show an effect.
+A heater is taken as dead from the setting on for which the readings then fit best; 0 means that it never worked.
 """
 
 from __future__ import annotations
@@ -50,8 +46,8 @@ class Breakdown:
     Attributes:
         number: Heater number (2·PUC + arm), or port of the monitor.
         first: Number of the first setting in which the element did not work; 0 if it has never worked.
-        turn_rad: For a heater stuck at a constant current: change of its PUC's passive phase after the failure.
-        gain: Decrease of the fit's robust cost if this failure is assumed.
+        turn_rad: For a heater stuck at a constant current: change of the passive phase of its PUC.
+        gain: Decrease of the cost of the fit if this failure is assumed.
     """
 
     number: int
@@ -99,9 +95,9 @@ def without_dead_heater(observations: Observations, death: Breakdown) -> Observa
 def find_dead_heater(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, dead: Collection[int] = ()
 ) -> Breakdown | None:
-    """Return the heater whose failure explains most of the misfit; ``None`` if no heater does.
+    """Return the heater whose failure explains most of the misfit; ``None`` if there is none.
 
-    The readings must be in time order. Heaters in ``dead`` are already known to be dead.
+    The readings must be in time order. Heaters in ``dead`` are skipped.
     """
     judge = _SettingCosts(model, parameters, likelihood)
     # First all heaters on every sixth setting, then the best few on all settings. This takes a sixth of the time; a
@@ -120,15 +116,13 @@ def find_dead_heater(
 
 
 def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
-    """Return by how much the robust cost of a fit decreases when corrected observations replace the original ones."""
+    """Return the decrease of the cost of a fit if ``other`` observations replace the original ones."""
     judge = _SettingCosts(model, parameters, likelihood)
     cost = judge.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
     return float(judge.cost.sum() - cost.sum())
 
 
 class _SettingCosts:
-    """Robust cost (outliers damped) of every setting, calculated with all heaters and with one assumed dead."""
-
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
         reading = model.predict(parameters, likelihood.observations)
@@ -137,18 +131,15 @@ class _SettingCosts:
         self.cost = self._costs(reading, np.arange(len(reading)))
 
     def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
-        """Return the robust cost of every setting with given observations, weighted as in the original fit."""
         residual = np.where(likelihood.used, (likelihood.target_ma - reading_ma) / self._sigma_ma, 0.0)
         residual = np.where(likelihood.observations.saturated, np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
         return cost
 
     def settings_cost(self, parameters: MeshParameters, settings: NDArray[np.int64]) -> Real:
-        """Return the robust cost of the chosen settings if the mesh has the given parameters."""
         return self._costs(self._model.predict(parameters, self._likelihood.observations[settings]), settings)
 
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
-        """Return cost decrease, first setting and passive-phase change for the most likely failure of one heater."""
         best = (0.0, 0, 0.0)
         # Settings with the heater off contain no information, unless the passive phase turned (heater stuck at a
         # current).
@@ -187,7 +178,7 @@ class _SettingCosts:
 
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
-    """Return an approximate robust cost (outliers damped): every sixth setting, with noise added for model errors."""
+    """Return an approximate cost of a fit, from every sixth setting."""
     few = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
     residual = few.residual(model.predict(parameters, few.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
@@ -196,11 +187,7 @@ def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likeli
 def exchange(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, one: int, other: int, prior: Prior
 ) -> tuple[MeshParameters, float]:
-    """Return a start point for a fit with the channels of two heaters exchanged, and the robust cost at this point.
-
-    In the likelihood, the currents of both channels are already exchanged. The prior has the heater laws from the
-    sweeps, each stored under the heater that the channel was assumed to drive.
-    """
+    """Return start parameters for a fit with the channels of two heaters exchanged, and the cost at this start."""
     laws = parameters.heater_law.copy()
     for heater, by in ((one, other), (other, one)):
         laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]
@@ -228,10 +215,9 @@ def find_better_law(
     heaters: NominalHeaters,
     dead: Collection[int] = (),
 ) -> MeshParameters | None:
-    """Return the parameters with a better law for the heater with the worst misfit; ``None`` if there is no better law.
+    """Return parameters with a better law for the heater that fits worst; ``None`` if there is none.
 
-    If the signal of a heater is weak, its sweep may have given a law (phase against current) that is wrong by one
-    fringe.
+    The law (phase against current) of a heater with a weak signal may be wrong by one fringe.
     """
     misfit = mean_squared_residual(model, parameters, likelihood)[model.space.group("rho2")].copy()
     misfit[list(dead)] = 0.0

@@ -1,11 +1,7 @@
 """Detection of drift during a run: chip temperature, and power and frequency of each source.
 
-Two deviations from the fit can be measured in every single setting: the excess power (σ about 0.01 dB) and a phase
-shift that all PUCs have in common (σ about 1 mrad). A common phase means a change of the temperature or of the source's
-frequency. All settings of a run are used in time order, sweeps included. A temperature change moves all sources alike;
-a change seen with one source only is attributed to that source. The model consists of one temperature trajectory that
-is piecewise linear between a few instants, one frequency per source, and one power trajectory per source. The drift
-found is removed from readings and settings, and the mesh is fitted again.
+A phase change common to all PUCs is a temperature change, or a frequency change if only one source shows it. The drift
+is removed from the readings, and the mesh is fitted again.
 """
 
 from __future__ import annotations
@@ -77,16 +73,16 @@ _POWER = (
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Deviation of every setting from the fit: in power, and in the phase that all PUCs have in common.
+    """Deviation of every setting from the fit: of the power, and of the phase common to all PUCs.
 
     Attributes:
         taken_s: Shape ``(settings,)``; time of the setting on the clock of the bench.
-        source: Shape ``(settings,)``; port where the light of the setting enters.
+        source: Shape ``(settings,)``; port of the light.
         power_db: Shape ``(settings,)``; measured power relative to the prediction of the fit.
         power_sigma_db: Shape ``(settings,)``; standard error of the power.
         phase_rad: Shape ``(settings,)``; phase common to all PUCs, relative to the fit.
         phase_sigma_rad: Shape ``(settings,)``; standard error of the phase.
-        sure: Shape ``(settings,)``; whether all heater currents are in the range for which the heater laws were fitted.
+        sure: Shape ``(settings,)``; whether all heater currents are within the fitted range.
         square_ma2: Shape ``(settings,)``; sum of the squared currents of all heaters, proportional to the heat.
     """
 
@@ -101,31 +97,30 @@ class Drift:
 
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
-        """Shape ``(settings,)``; which settings determine the phase common to all PUCs to a few milliradians."""
+        """Which settings measure the phase common to all PUCs to a few milliradians, shape ``(settings,)``."""
         tells: NDArray[np.bool_] = self.sure & (self.phase_sigma_rad < _TELLING_RAD)
         return tells
 
     @property
     def measures_power(self) -> NDArray[np.bool_]:
-        """Shape ``(settings,)``; which settings measure the power of the light to some hundredths of a decibel."""
+        """Which settings measure the power to some hundredths of a decibel, shape ``(settings,)``."""
         tells: NDArray[np.bool_] = self.sure & (self.power_sigma_db < _TELLING_DB)
         return tells
 
     def __getitem__(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Drift:
-        """Return the drift of the chosen settings."""
         return Drift(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
 class DriftTrajectories:
-    """Drift of a run as a few trajectories that explain the deviations of all settings.
+    """Drift of a run, as curves over time.
 
     Attributes:
-        at_s: Shape ``(k,)``; times of settings for which the temperature trajectory is given.
-        temperature_rad: Shape ``(k,)``; phase of all PUCs due to temperature, 0 at the last setting.
-        hops: By source, the time in s of a frequency jump and the resulting phase change per PUC in rad.
-        power_at_s: By source, the times in s at which its power trajectory is given.
-        power_db: By source, the power in dB at the times ``power_at_s``, 0 at the last setting.
+        at_s: Shape ``(k,)``; times of the temperature curve.
+        temperature_rad: Shape ``(k,)``; phase change of all PUCs by temperature, 0 at the last setting.
+        hops: By source, time in s of a frequency jump, and phase change per PUC in rad.
+        power_at_s: By source, times of the power curve.
+        power_db: By source, power at these times, 0 at the last setting.
     """
 
     at_s: Real
@@ -136,7 +131,7 @@ class DriftTrajectories:
 
     @property
     def moved(self) -> bool:
-        """Whether temperature, frequency or power drifted in the run by more than a fit absorbs without correction."""
+        """Whether the drift is too large for a fit without correction."""
         return bool(
             np.ptp(self.temperature_rad) > _FOLLOWED_RAD
             or self.hops
@@ -144,7 +139,7 @@ class DriftTrajectories:
         )
 
     def differs(self, other: DriftTrajectories) -> bool:
-        """Return whether these drift trajectories differ significantly from those of the last correction."""
+        """Return whether two drifts differ significantly."""
         if self.hops.keys() != other.hops.keys():
             return True
         pairs = [(self.at_s, self.temperature_rad, other.at_s, other.temperature_rad, _FOLLOWED_RAD)]
@@ -158,7 +153,7 @@ class DriftTrajectories:
         )
 
     def corrected(self, observations: Observations, taken_s: Real, delay_s: float) -> Observations:
-        """Return the settings without drift: readings divided by the power drift, phase drift entered as detuning."""
+        """Return the observations without drift: the power drift is divided out, the phase drift becomes a detuning."""
         phase = np.interp(taken_s, self.at_s, self.temperature_rad)
         power_db = np.zeros(len(taken_s))
         for source, (hop_s, size_rad) in self.hops.items():
@@ -173,7 +168,7 @@ class DriftTrajectories:
         )
 
     def defects(self, delay_s: float) -> tuple[Defect, ...]:
-        """Return one defect for each drift that is so large that the user should check the bench."""
+        """Return one defect for each drift that the user should check."""
         found = []
         kelvin = self.temperature_rad / RAD_PER_K
         if np.ptp(kelvin) > _NAMED_K:
@@ -202,10 +197,10 @@ def measure_drift(
     noise: NoiseModel,
     reach_ma: Real,
 ) -> Drift:
-    """Measure how far power and common phase of every setting deviate from the fit; skip settings without light.
+    """Measure the deviation of power and common phase from the fit for every setting with light.
 
-    The settings are in time order, taken at ``taken_s``. ``reach_ma`` is the largest current of every heater in the
-    fitted settings.
+    ``taken_s`` are the times of the settings, in ascending order. ``reach_ma`` is the largest fitted current of every
+    heater.
     """
     # Dark settings show neither power nor phase.
     lit = np.isin(observations.source, model.space.sources)
@@ -250,9 +245,9 @@ def excess_db(
     noise: NoiseModel,
     min_mw: float = 1e-4,
 ) -> float:
-    """Return the rms error of the predicted powers in dB, without the contributions of noise and drift.
+    """Return the rms error of the predicted powers in dB, without noise and drift.
 
-    All settings must have light. Port powers below ``min_mw`` are not compared.
+    All settings must have light. Port powers below ``min_mw`` are ignored.
     """
     phase_rad, power_db = _smoothed_by_source(drift)
     moved = replace(
@@ -268,10 +263,6 @@ def excess_db(
 
 
 def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
-    """Return phase and power of every setting, smoothed over the neighbouring settings of its source.
-
-    Smoothing removes outliers and fills gaps: a setting that routes all light to one port measures no phase.
-    """
     result = []
     for values, sigma, telling in (
         (drift.phase_rad, drift.phase_sigma_rad, _TELLING_RAD),
@@ -289,9 +280,9 @@ def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
 
 
 def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
-    """Fit drift trajectories that explain the deviations of all settings.
+    """Fit drift curves to the deviations of all settings.
 
-    A phase jump of one source alone is a jump of its frequency; any other phase change is a temperature change.
+    A phase jump of one source alone is a frequency jump; any other phase change is a temperature change.
     """
     # Jumps first: a temperature trajectory would absorb part of a mode hop and shift all other sources.
     hops = _hops(drift)
@@ -318,12 +309,11 @@ def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
 
 
 def _without_small_drift(trajectory: Real, most: float) -> Real:
-    """Return a drift trajectory, or zeros if the drift is so small that a fit absorbs it without correction."""
     return trajectory if np.ptp(trajectory) > most else np.zeros(len(trajectory))
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Return time and phase of a source's frequency jump, if the phases of all other sources stay constant."""
+    """Return time and phase of a frequency jump, by source."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.measures_phase]
@@ -351,9 +341,7 @@ def _spread(values: Real) -> float:
 def _temperature(drift: Drift) -> Real:
     """Fit the phase of all PUCs due to temperature for every setting, with a free frequency for each source.
 
-    The trajectory is piecewise linear, plus the deviation that neighbouring settings have in common. A phase
-    proportional to the heat of a setting is crosstalk, not drift, and is removed: the settings chosen at the end of a
-    run heat the chip less than the random ones.
+    A phase proportional to the heat of a setting is crosstalk, not drift, and is removed.
     """
     # The number of instants grows with the number of settings, up to a limit that prevents fitting noise.
     knots = int(np.clip(drift.measures_phase.sum() // _SETTINGS_PER_KNOT, _MIN_KNOTS, _MAX_KNOTS))
@@ -387,7 +375,6 @@ def _temperature(drift: Drift) -> Real:
 
 
 def _smooth(values: Real, taken_s: Real) -> Real:
-    """Return running medians of the values; the window never extends over a long pause between two settings."""
     half = _WINDOW // 2
     smooth = np.empty(len(values))
     edges = [0, *(np.flatnonzero(np.diff(taken_s) > _APART_S) + 1).tolist(), len(values)]

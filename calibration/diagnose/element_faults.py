@@ -1,7 +1,7 @@
-"""Faults of heaters, PUCs, monitors, sources and channels, each with a message and data.
+"""Faults of heaters, PUCs, monitors, sources and channels, with messages and data.
 
-Every message names the element with its channel or port, the observation and the expected value, what still works, and
-what to do (docs/calibration.md, 12).
+Messages name the element, the observation, the expected value, what still works, and what to do (docs/calibration.md,
+12).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lumion_hw.mesh.record.calibration_record import Defect
 Real = NDArray[np.float64]
 
 UNCERTAIN_LAW = "uncertain law"
-"""Kind of a defect (uncertain phase against current of a heater) that may disappear with more readings."""
+"""Kind of a defect: the phase against current of a heater is uncertain; more readings may help."""
 STUCK_PUC = "stuck PUC"
 DEAD_MONITOR, FAINT_MONITOR = "dead monitor", "faint monitor"
 UNSEEN_PUC = "unseen PUC"
@@ -105,10 +105,9 @@ def heater_name(heater: int, channels: Sequence[int]) -> str:
 def heater_defects(
     heaters: Sequence[HeaterFit], channels: Sequence[int], mesh: MeshTopology, driven: NDArray[np.bool_]
 ) -> tuple[Defect, ...]:
-    """Return the defects of stuck PUCs, dead heaters, and heaters whose law (phase against current) remains uncertain.
+    """Return defects for stuck PUCs, dead heaters, and heaters whose law (phase against current) is uncertain.
 
-    ``heaters`` are the results of the sweeps by heater number (2·PUC + arm); ``driven`` marks the heaters that were
-    swept.
+    ``heaters`` are the sweep results by heater (2·PUC + arm); ``driven`` marks the swept heaters.
     """
     defects = []
     for puc in range(mesh.n_pucs):
@@ -135,7 +134,7 @@ def _channels_text(puc: int, channels: Sequence[int]) -> str:
 def stuck_puc_defect(
     puc: int, channels: Sequence[int], coupling: float | None = None, coupling_sigma: float | None = None
 ) -> Defect:
-    """Return the defect of a stuck PUC. If the PUC is known to be stuck at bar or cross, this state remains usable."""
+    """Return the defect of a stuck PUC. A PUC that is stuck at bar or cross can still be used in this state."""
     states: tuple[State, ...] = ()
     at = ""
     if coupling is not None:
@@ -158,9 +157,9 @@ def mark_unseen_pucs(
     sources: Sequence[int],
     monitors: Sequence[int],
 ) -> tuple[Defect, ...]:
-    """Return the defects, with PUCs whose light reaches no monitor (``unseen``) reported as unseen, not stuck or dead.
+    """Return the defects, with PUCs whose light reaches no monitor (``unseen``) reported as unseen.
 
-    ``sources`` and ``monitors`` are the ports where light enters and those with a monitor.
+    ``sources`` and ``monitors`` are ports.
     """
     # Without light the state of a PUC is unknown; "stuck" would blame an element that may work.
     kept = [each for each in defects if _puc_of(each) not in unseen]
@@ -176,7 +175,7 @@ def mark_unseen_pucs(
 
 
 def how_to_see(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
-    """Return why no monitor receives light of a PUC, and which additional input or output would make it measurable."""
+    """Return why no monitor receives light of a PUC, and which additional input or output would help."""
     inputs = [port for port in mesh.fibre_ports if port not in sources and _passes(mesh, [port], puc, monitors)]
     if inputs:
         return {"reason": "gets no light from your inputs", "remedy": f"Add an input at port {_either(inputs)}"}
@@ -189,7 +188,6 @@ def how_to_see(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: S
 
 
 def _passes(mesh: MeshTopology, sources: Sequence[int], puc: int, monitors: Sequence[int]) -> bool:
-    """Return whether light can pass a PUC on its way from one of the sources to one of the monitors."""
     # Light is reversible: light from a port leaves a PUC where light entering there would reach the port.
     is_reached = mesh.hops_to_port[:, 4 * puc : 4 * puc + 4].reshape(-1, 2, 2) < 8 * mesh.n_pucs
     ends = [np.asarray(is_reached[list(ports)].any(axis=(0, 2))) for ports in (sources, monitors)]
@@ -208,10 +206,9 @@ def _puc_of(defect: Defect) -> int | None:
 def relabel_in_low_light(
     defects: Sequence[Defect], contrast: float, min_contrast: float, channels: Sequence[int]
 ) -> tuple[Defect, ...]:
-    """Return the defects; in low light, dark elements are reported as faint or unseen, not as dead.
+    """Return the defects, in low light with dark elements reported as faint or unseen instead of dead.
 
-    Light is low if the contrast (brightest reading of a typical monitor divided by the noise) is below
-    ``min_contrast``.
+    Light is low if the contrast (brightest reading of a typical monitor over the noise) is below ``min_contrast``.
     """
     advice = DEFECT_TEXTS["little light"].format(contrast=contrast, least=min_contrast)
 
@@ -231,7 +228,7 @@ def relabel_in_low_light(
 
 
 def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
-    """Return the defect of a heater that failed during the random settings; setting 0 means that it never worked."""
+    """Return the defect of a heater that failed at a random setting; setting 0 means that it never worked."""
     kind = "died in the run" if first else "silent"
     words = DEFECT_TEXTS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
     return Defect("dead heater", "heater", heater, words)
@@ -276,7 +273,7 @@ def monitor_breakdown_defect(port: int, first: int, settings: int) -> Defect:
 
 
 def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return the defects, with one dead port in place of a dead source and a dead monitor at the same port."""
+    """Return the defects, with one dead port instead of a dead source and a dead monitor at this port."""
     sources = {defect.number for defect in defects if defect.kind == "dead source"}
     # One broken facet is more likely than a dead diode and a dead source at the same port.
     both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
@@ -286,7 +283,7 @@ def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
 
 
 def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
-    """Return the defects without duplicates. A stuck PUC replaces the two dead heaters reported for it."""
+    """Return the defects without duplicates. A stuck PUC replaces its two dead heaters."""
     stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
     kept: dict[tuple[str, str, int], Defect] = {}
     for defect in defects:
@@ -303,10 +300,9 @@ def defects_from_fit(
     max_ma: float,
     mesh: MeshTopology,
 ) -> tuple[Defect, ...]:
-    """Return the defects of PUCs that follow from a fit: stuck PUCs, weak heaters and couplers off balance.
+    """Return the defects that follow from a fit: stuck PUCs, weak heaters, unbalanced couplers.
 
-    ``phases`` is the slice of the passive phases in the rows and columns of the covariance. ``max_ma`` is the largest
-    heater current allowed. A dead heater has no law (phase against current) among the fitted parameters.
+    ``phases`` is the slice of the passive phases in the covariance, ``max_ma`` the largest allowed current.
     """
     sigma = np.sqrt(np.maximum(np.diag(covariance)[phases], 0.0))
     defects: list[Defect] = []
@@ -340,7 +336,6 @@ def _off_balance(puc: int, least: float, largest: float) -> Defect:
 def _weak_heaters(
     puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], max_ma: float
 ) -> list[Defect]:
-    """Return a defect for every heater too weak for a full fringe, with the range of couplings it still reaches."""
     square = np.linspace(0.0, max_ma**2, 200)
     found = []
     for arm, law in enumerate(laws):

@@ -1,9 +1,4 @@
-"""The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings.
-
-The Fisher information of a plan comes from the normal equations at the readings that the model predicts. Combinations
-of parameters without any information are described as text. Phases of waveguide joints enter as loop phases (sums
-around closed paths), so their unobservable part does not appear among these combinations (docs/calibration.md, 1.2).
-"""
+"""The Cramér-Rao bound of a plan: the smallest possible parameter errors for given settings."""
 
 from __future__ import annotations
 
@@ -42,15 +37,14 @@ _SET_BY_PRIOR = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Bound:
-    """Fisher information of planned settings about P free parameters; the whole parameter vector has ``size`` elements.
+    """Fisher information of planned settings about P free parameters of a vector with ``size`` parameters.
 
     Attributes:
         space: Layout of the parameter vector.
         free: Shape ``(size,)``; which parameters are free.
         information: Shape ``(P, P)``; Fisher information of the readings.
         prior_information: Shape ``(P, P)``; information of the prior, zeros without a prior.
-        reachable_rank: Number of parameter combinations that random settings with the same ports determine; ``None`` if
-            not calculated. Settings chosen for their information may determine slightly more.
+        reachable_rank: Number of parameter combinations that random settings determine; ``None`` if unknown.
     """
 
     space: ParameterSpace
@@ -72,7 +66,7 @@ class Bound:
     def covariance(self) -> Real:
         """Return the smallest possible covariance of all parameters, shape ``(size, size)``; 0 for fixed parameters.
 
-        Combinations that neither readings nor prior determine contribute nothing to the result.
+        Combinations that nothing determines contribute nothing.
         """
         total = self.information + self.prior_information
         result = np.zeros((self.space.size, self.space.size))
@@ -92,7 +86,7 @@ class Bound:
         """Return descriptions of the parameter combinations that no reading determines, the simplest first.
 
         Examples: ``loss_db of PUC 0 by +1 with source_db at port 0 by +1, monitor_db at port 0 by +1``, each in its own
-        unit; ``coupler_common_rad of PUC 9 alone`` if no reading depends on this parameter.
+        unit; ``coupler_common_rad of PUC 9 alone``.
         """
         places = np.flatnonzero(self.free)
         texts = []
@@ -109,10 +103,9 @@ class Bound:
         return tuple(text for _, text in sorted(texts))
 
     def unobservable_directions(self) -> Real:
-        """Return a basis of the unobservable combinations of P free parameters, ``(P - rank, P)``, in their units.
+        """Return a basis of the unobservable combinations of P parameters, ``(P - rank, P)``, in their units.
 
-        The basis is reduced: each vector has one parameter that no other vector contains. The largest element of each
-        is 1.
+        Each vector has one parameter that no other vector contains; the largest element is 1.
         """
         rows = self._unobservable.copy()
         for row in range(len(rows)):
@@ -160,13 +153,12 @@ def plan_bound(
 
     Args:
         model: Model of the mesh.
-        parameters: The point of evaluation; preferably the true parameters, otherwise the best estimate.
-        plan: The settings. Saturated and missing readings give no information; the values of other readings do not
-            matter.
+        parameters: Where to evaluate: the true parameters or the best estimate.
+        plan: The settings; readings are ignored, except that saturated and missing ones give no information.
         noise: Noise of a reading.
-        prior: Prior whose information is added to that of the readings; ``None`` for readings alone.
+        prior: Prior whose information is added; ``None`` for readings alone.
         free: Groups of unknown parameters, or a mask of shape ``(size,)``.
-        drift: Quantities (power, common phase) that may drift from setting to setting.
+        drift: Quantities (power, common phase) that may drift between settings.
     """
     mask = free if isinstance(free, np.ndarray) else model.space.free(free)
     # Predicted readings are used, so that a plan has a bound before it is measured. Saturated readings are ignored.
@@ -180,11 +172,10 @@ def plan_bound(
 
 
 def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likelihood) -> Bound:
-    """Return the Cramér-Rao bound of a fit's readings, with the rank that random settings of its ports reach.
+    """Return the Cramér-Rao bound (smallest possible parameter errors) of the readings of a fit.
 
-    The rank is the number of parameter combinations that the readings determine. More settings do not raise the rank
-    that random settings reach (docs/calibration.md, 1.3). ``max_ma`` is the largest current of every heater, 0 for
-    heaters that stay off. The likelihood supplies noise and drift.
+    It includes the number of parameter combinations that more settings could determine (docs/calibration.md, 1.3).
+    ``max_ma`` is the largest current of every heater, 0 for heaters that stay off.
     """
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
@@ -195,10 +186,6 @@ def fit_bound(fit: FitResult, model: MeshModel, max_ma: Real, likelihood: Likeli
 
 
 def _remove_single_parameters(rows: Real) -> None:
-    """Remove parameters that are unobservable by themselves from all other unobservable combinations, in place.
-
-    Such a parameter has the largest coefficient in its own unit and would hide all others.
-    """
     for _ in range(len(rows) if rows.shape[1] > 1 else 0):
         size = np.sort(np.abs(rows), axis=1)
         single = size[:, -2] <= _NAMED_SHARE * size[:, -1]

@@ -1,8 +1,4 @@
-"""Validity of a calibration after some time (docs/calibration.md, 6): assumed drift, and a check with a few settings.
-
-:func:`check_health` compares predicted and measured readings in units of noise and standard errors.
-:mod:`calibration.fit.ageing` finds out what has changed.
-"""
+"""Validity of a calibration after some time: assumed drift, and a check with few settings (docs/calibration.md, 6)."""
 
 from __future__ import annotations
 
@@ -23,12 +19,12 @@ from lumion_hw.errors import CalibrationError
 Real = NDArray[np.float64]
 
 MAX_CHI2 = 1.5
-"""χ² per degree of freedom above which the drift does not follow :class:`DriftModel` (assumed value)."""
+"""χ² per degree of freedom above which :class:`DriftModel` does not describe the drift (assumed)."""
 
 
 @dataclass(frozen=True)
 class DriftModel:
-    """Changes with time (assumed; docs/calibration.md, 6), as one-sigma spreads.
+    """Changes with time, as one-sigma spreads (assumed; docs/calibration.md, 6).
 
     Attributes:
         temperature_k: Temperature change of the whole chip, for any duration.
@@ -36,8 +32,8 @@ class DriftModel:
         resistance_per_root_day: Relative change of every heater resistance per √day (random walk).
         passive_phase_rad_per_root_day: Change of every passive phase in rad per √day (random walk).
         loop_phase_rad_per_root_day: Phase change of the waveguide joints in rad per √day (random walk).
-        source_db: Power change of every source, and of its second port relative to its first, for any duration.
-        monitor_db: Sensitivity change of every monitor, for any duration.
+        source_db: Power change of every source, also of its second port relative to the first.
+        monitor_db: Sensitivity change of every monitor.
     """
 
     temperature_k: float = 0.1
@@ -72,15 +68,15 @@ class DriftModel:
 
 
 class Posterior(Protocol):
-    """Last known parameters and errors: a :class:`~calibration.fit.global_fit.FitResult`, or read from a record."""
+    """Parameters and errors of the last fit or of a record."""
 
     @property
     def parameters(self) -> MeshParameters:
-        """The point of largest likelihood."""
+        """The parameters."""
 
     @property
     def vector(self) -> Real:
-        """The point of largest likelihood as a vector, shape ``(size,)``."""
+        """The parameters as a vector, shape ``(size,)``."""
 
     @property
     def free(self) -> NDArray[np.bool_]:
@@ -94,7 +90,7 @@ def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, 
     """Return the prior for a fit some days after the last one.
 
     Raises:
-        CalibrationError: A free parameter of the last fit has no finite error.
+        CalibrationError: A free parameter of the last fit has an infinite error.
     """
     free = last.free
     covariance = _aged_covariance(space, last, drift, days)
@@ -109,7 +105,6 @@ def prior_after_time(space: ParameterSpace, last: Posterior, drift: DriftModel, 
 
 
 def _aged_covariance(space: ParameterSpace, last: Posterior, drift: DriftModel, days: float) -> Real:
-    """Return the covariance of the free parameters some days after a fit, shape ``(P, P)``."""
     wide: Real = (last.covariance() + drift.covariance(space, last.vector, days))[np.ix_(last.free, last.free)]
     return wide
 
@@ -126,15 +121,15 @@ _LONGEST_STEP = 0.5
 
 @dataclass(frozen=True)
 class Health:
-    """Agreement of a record with measured settings, relative to noise and the record's standard errors.
+    """Agreement of a record with measured settings.
 
-    The power of every source is free, because the polarization was aligned again.
+    The power of every source is fitted, because the polarization was aligned again.
 
     Attributes:
         readings: Number of compared readings.
-        chi2_per_reading: Mean squared residual, weighted with the full covariance of the readings.
-        but_temperature: Mean squared residual after fitting the chip temperature, which does not affect switching.
-        worst_sigma: Largest residual.
+        chi2_per_reading: Mean squared residual, relative to noise and errors of the record.
+        but_temperature: The same after a fit of the chip temperature, which does not affect switching.
+        worst_sigma: Largest residual, in standard errors.
         worst_at: Monitor and source port of the largest residual.
     """
 
@@ -146,15 +141,14 @@ class Health:
 
     @property
     def holds(self) -> bool:
-        """Whether the record still predicts readings within its stated errors."""
+        """Whether the record predicts the readings within its errors."""
         return self.chi2_per_reading < MAX_CHI2
 
 
 def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior, drift: DriftModel) -> Health:
     """Compare measured readings with the predictions of a fit or record.
 
-    ``drift`` holds the changes that are tolerated: source power, and for ``Health.but_temperature`` also the chip
-    temperature.
+    ``drift`` contains the tolerated changes.
 
     Raises:
         CalibrationError: No monitor receives light.
@@ -178,13 +172,13 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
 
 @dataclass(frozen=True)
 class _ComparedReadings:
-    """Differences between readings and predictions, in sigmas.
+    """Differences between readings and predictions, in standard errors.
 
     Attributes:
-        residual: Reading minus prediction, shape ``(n,)``.
-        slope: Derivative of the prediction by all parameters, shape ``(n, size)``.
-        drift: Change of the prediction for one sigma of each quantity that drifts between settings, shape ``(n, 2)``.
-        places: Indices of setting and monitor of every reading, shape ``(n, 2)``.
+        residual: Shape ``(n,)``; reading minus prediction.
+        slope: Shape ``(n, size)``; derivative of the prediction by all parameters.
+        drift: Shape ``(n, 2)``; change of the prediction for one sigma of each drifting quantity.
+        places: Shape ``(n, 2)``; index of setting and monitor.
     """
 
     residual: Real
@@ -193,7 +187,6 @@ class _ComparedReadings:
     places: NDArray[np.int64]
 
     def covariance(self, spread: Real) -> Real:
-        """Return the covariance of the residuals: noise, drift between settings, and that of the parameters."""
         setting = self.places[:, 0]
         together = (setting[:, None] == setting) * (self.drift @ self.drift.T)
         covariance: Real = np.eye(len(self.residual)) + together + self.slope @ spread @ self.slope.T
@@ -217,9 +210,9 @@ def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParamete
 
 
 def _quadratic_errors(model: MeshModel, likelihood: Likelihood, found: _ComparedReadings, posterior: Posterior) -> Real:
-    """Return the part of the prediction errors that is not linear in the errors of the parameters, in sigmas.
+    """Return the part of the prediction errors that is quadratic in the parameter errors, in standard errors.
 
-    An error e of the field E changes a reading by 2·E·e + e². At a dark port the second part is the larger one.
+    An error e of the field E changes a reading by 2·E·e + e²; at a dark port the second part is larger.
     """
     light = model.space.mask(("source_db", "monitor_db", *(("second_db",) if model.space.seconds else ())))
     of_mesh = np.where(light[:, None] | light, 0.0, posterior.covariance())
@@ -234,11 +227,10 @@ def _quadratic_errors(model: MeshModel, likelihood: Likelihood, found: _Compared
 def _chi2_at_best_temperature(
     model: MeshModel, likelihood: Likelihood, vector: Real, spread: Real, warmed: Real
 ) -> float:
-    """Return χ² per reading at the best-fitting temperature, including a penalty for the temperature change.
+    """Return χ² per reading at the best temperature, with a penalty for the temperature change.
 
-    A tenth of a kelvin moves a ring resonance too far for a linear model. Several temperatures are tried, and the best
-    one is refined step by step. ``spread`` is the covariance of all parameter changes except those due to temperature;
-    ``warmed`` is the change of the parameters for one sigma of temperature.
+    ``spread`` is the covariance of the other parameter changes; ``warmed`` is the parameter change for one sigma of
+    temperature.
     """
 
     def at(rise: float) -> tuple[float, float]:

@@ -1,12 +1,8 @@
-"""Search for the frequencies of sources with separate lasers, because a fit cannot resolve two ambiguities.
+"""Search for the frequencies of sources with separate lasers.
 
-A PUC delays light by 11.25 ps. For two sources 6 GHz (0.05 nm) apart, the phase of every loop of six PUCs therefore
-differs by 2.6 rad, too much for the start of a fit. But there is only one unknown per source, its frequency, and a scan
-finds it once the mesh is known at one frequency.
+Frequencies 1/(2τ) = 44 GHz apart give almost the same light.
 
-Paths between two ports differ by an even number of PUCs. An additional phase of half a turn in every PUC therefore only
-changes the sign of the field. A source whose frequency is wrong by 1/(2τ) = 44 GHz looks almost the same. Only the
-phase difference of the arms (a few mrad/nm) and the stated frequency of the source tell the right frequency from it.
+Only the phase difference of the arms (a few mrad/nm) and the stated frequency of the source decide.
 """
 
 from __future__ import annotations
@@ -30,10 +26,10 @@ _SETTINGS = 12
 def find_detunings(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, span_hz: float, discrepancy: float = 0.1
 ) -> MeshParameters:
-    """Return parameters with source frequencies found by a scan; sources without settings stay unchanged.
+    """Return parameters with the source frequencies found by a scan of ``span_hz`` in both directions.
 
-    The given parameters hold at the frequency of one source. The scan extends by ``span_hz`` in both directions.
-    ``discrepancy`` is the relative error of predicted fields (:class:`calibration.model.likelihood.Likelihood`).
+    The given parameters must hold for one source; sources without settings stay unchanged. ``discrepancy`` is the
+    relative error of the predicted field.
     """
     # The step suits loops: six PUCs turn six times as far as one.
     half = int(np.ceil(2.0 * np.pi * parameters.delay_s * span_hz / _STEP_RAD))
@@ -65,7 +61,7 @@ _MAX_UNLIKELY = 4.0
 
 
 def nearest_branches(source_phase_rad: Real) -> Real:
-    """Shift each source's common phase per PUC by half turns so that these phases are close together."""
+    """Shift the phase per PUC of each source by half turns, so that these phases are close together."""
     # Twice the phase is independent of half turns, so its mean direction does not depend on the branches.
     middle = 0.5 * float(np.angle(np.exp(2j * source_phase_rad).sum()))
     off: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
@@ -73,11 +69,10 @@ def nearest_branches(source_phase_rad: Real) -> Real:
 
 
 def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
-    """Return parameters with one source shifted by half a turn per PUC, which predict almost the same light.
+    """Return parameters with one source shifted by half a turn per PUC, which give almost the same light.
 
-    The phases of the given parameters hold at the mean frequency of the sources; ``sigma_hz`` is the standard error of
-    the stated frequencies. Each returned point, the likeliest first, comes with its increase of the χ² of the source
-    frequencies.
+    ``sigma_hz`` is the standard error of the stated frequencies. Each result comes with the increase of χ² of the
+    source frequencies, the smallest first.
     """
     detuning_hz = np.array(parameters.source_detuning_hz, dtype=np.float64)
     turn_hz = 0.5 / parameters.delay_s

@@ -1,13 +1,7 @@
 """Global fit of all parameters of a mesh to all readings by maximum likelihood.
 
-The fit takes Gauss-Newton steps with exact derivatives and damps steps that do not lower the cost
-(Levenberg-Marquardt). Calculating the information matrix takes four fifths of the time of a round (one step). It is
-therefore kept while the fit stays within one or two standard errors of the point where it was calculated. The slope is
-exact in every round and corrects the matrix (BFGS).
-
-Far from the solution, errors of the model exceed the noise. Readings are then weighted with a model discrepancy
-(:mod:`calibration.model.likelihood`), which is estimated from the residuals and falls with them. At the end it is zero,
-and the result is the maximum-likelihood solution for the noise alone.
+Damped Gauss-Newton steps with exact derivatives (Levenberg-Marquardt); readings far from the model get a low weight at
+first.
 """
 
 from __future__ import annotations
@@ -41,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 MAX_ROUNDS = 60
 CONVERGED_SIGMA = 0.02
-"""Root mean square step, in standard errors, at which a fit has converged."""
+"""A fit has converged when the rms step is below this many standard errors."""
 _LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "crosstalk", "heat_factor")
 # The fine parameters stay fixed while predicted fields are wrong by more than this.
 _EARLY_DISCREPANCY = 0.05
@@ -76,8 +70,8 @@ class Round:
     """One step of a fit.
 
     Attributes:
-        discrepancy: Model discrepancy η: assumed relative error of the predicted field.
-        chi2_per_reading: Mean squared residual relative to noise alone, with residuals clipped at three sigma.
+        discrepancy: Assumed relative error of the predicted field.
+        chi2_per_reading: Mean squared residual relative to the noise, clipped at three sigma.
         step_sigma: Root mean square step, in standard errors.
     """
 
@@ -91,21 +85,20 @@ class FitResult:
     """Result of a fit of P free parameters.
 
     Attributes:
-        parameters: The point of largest likelihood.
-        vector: The point of largest likelihood as a parameter vector.
+        vector: The fitted parameters as a vector.
         free: Shape ``(size,)``; which parameters were free.
-        information: Shape ``(P, P)``; Fisher information of the readings about the free parameters.
-        prior_information: Shape ``(P, P)``; information of the prior. A phase without any reading is known modulo 2π
-            and gets the corresponding error.
+        information: Shape ``(P, P)``; Fisher information of the readings.
+        prior_information: Shape ``(P, P)``; information of the prior.
         converged: Whether the steps became smaller than the standard errors.
-        discrepancy: Model discrepancy η at the end; above 0 the model does not explain the readings.
-        chi2_per_reading: Mean squared residual of the readings used, relative to noise alone.
+        discrepancy: Relative error of the predicted field at the end; above 0 the model does not explain the readings.
+        chi2_per_reading: Mean squared residual relative to the noise.
         readings: Number of readings used.
-        rounds: All steps.
+        rounds: All steps of the fit.
         settings: Number of fitted settings.
-        gathered_sigma: Rms distance from the end to the point where ``information`` was calculated, in standard errors.
-        stated: Shape ``(P, P)``; covariance of the free parameters including the effects that the model leaves out
-            (:mod:`calibration.fit.stated_errors`); ``None`` before this covariance is calculated.
+        gathered_sigma: Rms distance from the result to the point where ``information`` was calculated, in standard
+            errors.
+        stated: Shape ``(P, P)``; covariance that includes effects missing in the model
+            (:mod:`calibration.fit.stated_errors`); ``None`` if not calculated.
     """
 
     parameters: MeshParameters
@@ -124,17 +117,17 @@ class FitResult:
 
     @property
     def path_length_sigma(self) -> float:
-        """Distance from the start to the end of the fit, rms in standard errors."""
+        """Rms distance from the start to the result of the fit, in standard errors."""
         return sum(each.step_sigma for each in self.rounds)
 
     @property
     def certified(self) -> bool:
-        """Whether the fit has converged on a point that explains the readings."""
+        """Whether the fit has converged and explains the readings."""
         return self.converged and self.discrepancy == 0.0
 
     @property
     def chi2_per_dof(self) -> float:
-        """Sum of squared residuals per degree of freedom. Parameters determined by the prior do not count as fitted."""
+        """Sum of squared residuals per degree of freedom. Parameters determined by the prior are not counted."""
         # The trace counts the parameters that the readings determine; parameters held by their prior do not count.
         determined = float((self.inverse * self.information).sum())
         return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
@@ -158,12 +151,11 @@ class _FitState:
 
     Attributes:
         point: Shape ``(size,)``; current parameter vector.
-        equations: Normal equations at ``point``; their information matrix may come from a nearby point.
-        discrepancy: Model discrepancy η used for the reading weights of ``equations``.
-        curvature: Shape ``(P, P)``; information and prior, corrected by later changes of the slope.
-        gathered: Shape ``(size,)``; point at which the information was calculated, possibly by another fit.
-        taken_over_sigma: Distance from ``point`` to ``gathered`` in standard errors when the fit took over the
-            information.
+        equations: Normal equations at ``point``.
+        discrepancy: Assumed relative error of the predicted field.
+        curvature: Shape ``(P, P)``; information and prior, corrected by changes of the slope.
+        gathered: Shape ``(size,)``; point at which the information was calculated.
+        taken_over_sigma: Distance from ``point`` to ``gathered`` at the start of the fit, in standard errors.
     """
 
     point: Real
@@ -176,8 +168,6 @@ class _FitState:
 
 @dataclass(frozen=True, eq=False)
 class _FitStep:
-    """One step of a fit: start and end point, readings at the end, rms length in standard errors, next damping."""
-
     here: _FitState
     point: Real
     reading_ma: Real
@@ -189,12 +179,11 @@ class GlobalFit:
     """Fits a model to readings.
 
     Args:
-        model: Model of the mesh.
         likelihood: Readings with their noise.
-        prior: Knowledge without readings.
         free: Names of the parameter groups to fit, or a mask of shape ``(size,)``; others keep their start values.
         done: Function called with every finished :class:`Round`.
-        give_up: Called with the model discrepancy after every round; the fit ends if the call returns true.
+        give_up: Called with the model discrepancy (relative field error) after every round; the fit ends if it returns
+            true.
     """
 
     def __init__(
@@ -212,7 +201,6 @@ class GlobalFit:
         self._done, self._give_up = done, give_up
 
     def _free_first(self, *, early: bool) -> None:
-        """Return the parameters to fit. Early rounds leave out small effects, which would absorb other errors."""
         late = (*_LATE_GROUPS, *self._model.space.physics.names)
         self._free = self._wanted & ~self._model.space.mask(late) if early else self._wanted
         self._prior_information = self._prior.information(self._free)
@@ -232,11 +220,10 @@ class GlobalFit:
         Args:
             start: Start point.
             rounds: Maximum number of rounds.
-            near: Whether the start is at or near the end of another fit; then all steps are full steps.
-            known: A fit of the first part of the settings, if its information matrix is still valid at the start point.
-            allow_near_information: Whether the returned information may come from a point near the end. This is enough
-                for a fit that is continued. For final errors call :meth:`stated`, because the information about some
-                parameters changes strongly where they are near zero.
+            near: Whether the start is near the end of another fit, so that steps need no damping.
+            known: A fit of the first settings, if its information is still valid at the start point.
+            allow_near_information: Whether the returned information may be from a point near the end. For final errors
+                call :meth:`stated`.
             convergence_sigma: Rms step, in standard errors, at which the fit ends.
         """
         point = self._model.space.pack(start)
@@ -273,20 +260,18 @@ class GlobalFit:
         return result if allow_near_information else self.stated(result)
 
     def stated(self, fit: FitResult) -> FitResult:
-        """Return the fit with an information matrix that was calculated at its end point, or close enough to it."""
+        """Return the fit with an information matrix calculated at its end point."""
         if fit.information_distance_sigma < _NEAR_SIGMA:
             return fit
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
         return replace(fit, information=equations.information, information_distance_sigma=0.0)
 
     def _first(self, point: Real) -> _FitState:
-        """Return the state of a fit that starts far from the solution."""
         reading_ma = self._reading_ma(point)
         discrepancy = self._likelihood.discrepancy(reading_ma, np.zeros((*reading_ma.shape, 2)))
         return self._gathered(point, discrepancy)
 
     def _near(self, point: Real, known: FitResult | None) -> _FitState:
-        """Return the state of a fit that starts near the end of another fit."""
         parameters, likelihood = self._model.space.unpack(point), self._likelihood
         reading_ma, settings = self._reading_ma(point), likelihood.observations
         drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
@@ -303,7 +288,6 @@ class GlobalFit:
         return replace(self._here(point, equations, discrepancy), taken_over_sigma=known.information_distance_sigma)
 
     def _gathered(self, point: Real, discrepancy: float) -> _FitState:
-        """Return the state of the fit at a point, with the information matrix calculated at this point."""
         parameters = self._model.space.unpack(point)
         return self._here(
             point, normal_equations(self._model, parameters, self._likelihood, self._free, discrepancy), discrepancy
@@ -313,7 +297,6 @@ class GlobalFit:
         return _FitState(point, equations, discrepancy, equations.information + self._prior_information, point)
 
     def _after(self, here: _FitState, step: _FitStep, *, recalculate: bool) -> _FitState:
-        """Return the state of the fit after a step; calculate a new information matrix if necessary or requested."""
         # The discrepancy never rises (docs/decisions/0006); otherwise the fit could run in circles.
         discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
         off = (step.point - here.gathered)[self._free]
@@ -339,7 +322,6 @@ class GlobalFit:
         return slope
 
     def _step(self, here: _FitState, damping: float) -> _FitStep:
-        """Return the next step of the fit; a step of length zero if no step lowers the cost."""
         slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
         for tried in itertools.count(1):
             # Levenberg-Marquardt: ten times more damping until the cost falls, then a tenth of it.
@@ -362,7 +344,6 @@ class GlobalFit:
         raise AssertionError("no step lowered the cost, although the damping was increased without limit")
 
     def _shortening(self, step: Real) -> float:
-        """Return the factor by which to shorten a step so that no phase and no power level changes too much at once."""
         space = self._model.space
         # Derivatives are valid within about 0.4 rad only.
         full = np.zeros(space.size)
@@ -381,7 +362,6 @@ class GlobalFit:
         return float(np.minimum(squares, 9.0).mean()) if len(squares) else 0.0
 
     def _squares(self, equations: NormalEquations) -> Real:
-        """Return the squared residuals of the readings used, relative to noise alone, corrected for drift."""
         residual, sigma = self._likelihood.residual(equations.reading_ma, 0.0), self._likelihood.sigma_ma(0.0)
         squares: Real = without_drift(residual, equations.drift_ma / sigma[..., None])[self._likelihood.used] ** 2
         return squares
@@ -407,7 +387,6 @@ class GlobalFit:
 
 
 def _stalled(history: list[Round]) -> bool:
-    """Return whether a positive model discrepancy has hardly fallen over many rounds."""
     discrepancies = [one.discrepancy for one in history]
     if discrepancies[-1:] == [0.0]:
         return False
@@ -432,7 +411,6 @@ def _bfgs_update(curvature: Real, step: Real, change: Real) -> Real:
 
 
 def _solve(matrix: Real, slope: Real, damping: float) -> Real:
-    """Return the damped Gauss-Newton step. The damping of every parameter is relative to its own curvature."""
     scale = scale_of(matrix)
     scaled = matrix / np.outer(scale, scale)
     scaled[np.diag_indices_from(scaled)] += damping

@@ -1,13 +1,12 @@
-"""Selection of additional physics: scores of all effects in the table ``PHYSICS`` from one pass over the data.
+"""Selection of additional physical effects from the table ``PHYSICS``, without another fit for each.
 
-The gain from an additional effect can be predicted without another fit. The prediction
-uses the slope of the likelihood and the information for the effect's parameters at the end of the fit, after
-elimination of the fitted parameters. The evidence of an effect whose parameters have a prior width s around zero is
+The gain is predicted from slope and information of the likelihood for the parameters of the effect. The evidence of an
+effect with prior width s around zero is
 
     L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ: eigenvalues of this information; u: slope along eigenvectors
 
-(Laplace; exact for a linear model; a score test of a variance component at s = 0, Rao 1948). Cross-validation decides
-whether the parameters are added: each half of the settings judges the values from the other half.
+(Laplace; exact for a linear model; a score test of a variance component at s = 0, Rao 1948). An effect is added only if
+each half of the settings confirms the values found from the other half.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from calibration.fit.pair_crosstalk import Pairs, Tail
 from calibration.fit.row_scores import Pass, RowScore, Selection
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics, size_of
+from calibration.model.physics import LAW_DEVIATION, LEFT_BY_LAW_TERMS, PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -36,24 +35,22 @@ _MAX_READINGS = 12_000
 _MAX_READINGS_FOR_PAIRS = 16_000
 # Memory limit for the directions of pairs: 400 MB in single precision.
 _MAX_NUMBERS = 1e8
-# Share of a law deviation that a fit of its three terms cannot absorb, rms over heat from a sixth of a turn to the
-# largest current (independent deviations at the points, linear between them).
-_LEFT_BY_TERMS = 0.6
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Result of one pass over the data for a fit with P free parameters.
+    """Scores of the physical effects that a fit with P free parameters does not include.
 
     Attributes:
-        rows: Scores of the effects that are not fitted, the largest gain first.
-        chosen: Scores of the effects to add together; each still improves the fit after the effects before it.
-        information: Shape ``(P, P)``; Fisher information of the settings in this pass, at the end of the fit.
-        by_segment: Shape ``(c, P)``; slope of the likelihood in each of c segments of settings with the same light.
+        rows: All scores, the largest gain first.
+        chosen: Scores of the effects to add together.
+        information: Shape ``(P, P)``; Fisher information of the used settings.
+        by_segment: Shape ``(c, P)``; slope of the likelihood in each of c groups of consecutive settings with the same
+            source.
         by_monitor: Shape ``(M, P)``; slope of the likelihood at each of M monitors.
-        tail: Errors due to the combinations of pair crosstalk that are not fitted; ``None`` if no pairs are fitted.
-        by_reading: Shape ``(N, M)``; squared whitened residual of each of N settings at each monitor.
-        by_source: Shape ``(S,)``; mean squared whitened residual of each of S sources.
+        tail: Errors due to pair crosstalk that is not fitted; ``None`` if no pairs are fitted.
+        by_reading: Shape ``(N, M)``; squared residual of each setting at each monitor, relative to the noise.
+        by_source: Shape ``(S,)``; mean squared residual of each source, relative to the noise.
     """
 
     rows: tuple[RowScore, ...]
@@ -74,9 +71,9 @@ def score_rows(
     names: Sequence[str],
     excluded: Collection[str] = (),
 ) -> Scores:
-    """Score the physical effects that a fit does not include, and collect the data for the standard errors of the fit.
+    """Score the physical effects that a fit does not include.
 
-    ``names`` lists the effects; those in ``excluded`` are never chosen, whatever their gain.
+    ``names`` lists the effects; those in ``excluded`` are never chosen.
     """
     small, known = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
     excluded = {*excluded, *(row.name for row in PHYSICS if not row.fitted)}
@@ -85,13 +82,17 @@ def score_rows(
     away = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
     ahead = fit.prior_information * share
     pass_ = Pass(model, fit, few, small)
-    found = Selection(pass_.gram, ahead, away, pass_.places, share, {"law_deviation": _by_law(model.space, fit)})
+    found = Selection(pass_.gram, ahead, away, pass_.places, share, {LAW_DEVIATION: _by_law(model.space, fit)})
     rows, chosen, tail = found.rows(excluded), found.chosen(excluded), None
     del found  # half a gigabyte on a large mesh, and pairs need as much
     if CROSSTALK_PAIRS in names:
         score = Pairs(model, fit, pass_).score(ahead, [(pass_.places[row.name], row.width) for row in chosen], share)
         rows = sorted([*rows, score], key=lambda row: -row.gain)
         chosen = [*chosen, *([score] if score.is_supported_by_data and score.name not in excluded else [])]
+        # Deviations of single pairs may look like another effect that is too large for any chip. If they explain the
+        # readings as well, the other effect waits for the scores of the next fit.
+        plausible = [row for row in chosen if row.width <= ROWS[row.name].largest]
+        chosen = plausible if any(row.name == CROSSTALK_PAIRS for row in plausible) else chosen
     elif known.pairs is not None:
         tail = Pairs(model, fit, pass_).unfitted_effect(known.pairs, known.widths[CROSSTALK_PAIRS], few, ahead, share)
     return Scores(
@@ -109,11 +110,9 @@ def score_rows(
 def pair_directions(
     model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, before: PairDirections
 ) -> PairDirections:
-    """Return the best-determined combinations of pair crosstalk for a fit that already includes others.
+    """Return the best-determined combinations of pair crosstalk (from one heater to one waveguide).
 
-    Pair crosstalk is the crosstalk from one heater to one waveguide. The best combinations depend on the settings, so
-    they are determined again after settings were added, starting from ``before``, the combinations that the fit
-    includes.
+    The search starts at the combinations ``before``, which the fit already includes.
     """
     physics = model.space.physics
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
@@ -129,7 +128,6 @@ def pair_directions(
 
 
 def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
-    """Return a likelihood with fewer settings, evenly spaced over the run, to limit computing time and memory."""
     settings, monitors = likelihood.target_ma.shape
     sizes = (size_of(ROWS[name], model.mesh, len(model.space.sources), monitors) for name in small)
     each = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
@@ -138,14 +136,10 @@ def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small:
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
-    """Return the errors of P parameters if the law of each of 2E heaters is wrong by 100 % of its phase, ``(P, 2E)``.
-
-    The three fitted terms absorb only a part of such a deviation, and their standard errors do not include the rest.
-    """
     errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
     for name in LAW_TERMS:
         place = space.groups[name]
-        errors[place] = np.diag(_LEFT_BY_TERMS * fit.vector[place])
+        errors[place] = np.diag(LEFT_BY_LAW_TERMS * fit.vector[place])
     return errors[fit.free]
 
 

@@ -1,7 +1,7 @@
-"""Scores of pairwise crosstalk: crosstalk from one heater to one waveguide that distance alone does not explain.
+"""Pair crosstalk: crosstalk from one heater to one waveguide that distance alone does not explain.
 
-There are more heater-waveguide pairs than the readings can determine, so only their best-determined combinations
-("directions") are fitted. See docs/decisions/0023-pairs-that-are-not-fitted.md.
+Only the best-determined combinations of pairs ("directions") are fitted, because the pairs are too many. See
+docs/decisions/0023-pairs-that-are-not-fitted.md.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _ASKED_SIGMA = 3.0
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Errors of P fitted parameters due to pair crosstalk in directions (combinations of pairs) that are not fitted.
+    """Errors of P fitted parameters due to pair crosstalk that is not fitted.
 
     Attributes:
-        covariance: Shape ``(P, P)``; resulting covariance of the fitted parameters.
-        as_noise: Shape ``(P,)``; part of these variances that the weights of the readings already include.
+        covariance: Shape ``(P, P)``; covariance of the fitted parameters due to it.
+        as_noise: Shape ``(P,)``; part of the variances that the weights of the readings already include.
     """
 
     covariance: Real
@@ -52,7 +52,7 @@ class Tail:
 class Pairs:
     """Information in some settings about crosstalk from single heaters to single waveguides (pairs).
 
-    ``pass_`` holds these settings, with derivatives by the fitted parameters and by the parameters of small effects.
+    ``pass_`` contains these settings and their derivatives.
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
@@ -69,7 +69,7 @@ class Pairs:
         self._work.spent += share * each * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the change of all readings for c combinations of heater-waveguide crosstalk, ``(readings, c)``."""
+        """Return the change of all readings for c combinations of pair crosstalk, ``(readings, c)``."""
         heaters, waveguides, count = directions.shape
         felt = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
@@ -78,7 +78,6 @@ class Pairs:
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Convert slopes by readings, ``(readings, c)``, to slopes by pairs, ``(heaters, waveguides, c)``."""
         light = light.reshape(*self._by_phase.shape[:2], -1)
         pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
         for part in self._parts():
@@ -88,14 +87,13 @@ class Pairs:
         return pairs
 
     def _parts(self) -> Iterator[slice]:
-        """Yield the settings in blocks to save memory: all waveguide phases at once take half a gigabyte."""
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(self, ahead: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
-        """Score the best-determined combinations of pair crosstalk, if other effects are added at the same time.
+        """Score the best-determined combinations of pair crosstalk, together with other effects.
 
-        ``ahead`` is the prior information about the fitted parameters, multiplied by ``share``, the fraction of all
-        settings used here. ``other_effects`` has parameter positions and prior widths.
+        ``ahead`` is the prior information about the fitted parameters, times ``share``, the fraction of settings used.
+        ``other_effects`` has parameter positions and prior widths.
         """
         extra_physics = np.concatenate(
             [np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in other_effects)]
@@ -143,7 +141,6 @@ class Pairs:
         return _halved_equations(halves, across, inner, all_slopes)
 
     def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
-        """Return the normal equations with the given pair combinations as parameters, and all other pairs as noise."""
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
@@ -163,17 +160,16 @@ class Pairs:
         return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
 
     def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
-        """Return the best-determined directions (combinations) of pair crosstalk, with fitted parameters eliminated.
+        """Return the best-determined combinations of pair crosstalk.
 
-        ``before`` are the best directions for fewer settings. ``ahead`` is the prior information about the fitted
-        parameters, multiplied by ``share``, the fraction of all settings used here. ``width`` is the prior width of the
-        relative deviation of a pair.
+        ``before`` are the best combinations for fewer settings. ``ahead`` is the prior information about the fitted
+        parameters, times ``share``, the fraction of settings used. ``width`` is the prior width of the relative
+        deviation of a pair.
         """
         known = _elimination_matrix(self._total_information(ahead), self._rows)
         return self._told(*self._directions(known, before.vectors), width, share)
 
     def _total_information(self, ahead: Real) -> Real:
-        """Return the information about the fitted parameters from the settings and the prior together."""
         first, second = self._pass.gram.main
         whole: Real = first + second + ahead
         return whole
@@ -184,7 +180,6 @@ class Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
-        """Return c random combinations of the crosstalk from 2E heaters to W waveguides, ``(2E, W, c)``, of order 1."""
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
         directions *= (self._curve > 0.0).T[..., None]
         return directions
@@ -192,9 +187,9 @@ class Pairs:
     def _score_without_directions(
         self, seen: NDArray[np.float32], whole: Real, known: NDArray[np.float32], here: float
     ) -> RowScore | None:
-        """Return a score without pair combinations if the likelihood slopes of the pairs are no larger than from noise.
+        """Return a score without pair combinations if the pairs have no more effect than noise, otherwise ``None``.
 
-        Score test of a variance (Rao 1948); its traces are estimated with random directions (Hutchinson 1989).
+        Score test of a variance (Rao 1948), with random directions (Hutchinson 1989).
         """
         misfit = self._misfit.reshape(-1, 1)
         slope = float((self._transpose(_without(known, misfit.astype(np.float32))) ** 2).sum())
@@ -217,8 +212,7 @@ class Pairs:
     ) -> tuple[NDArray[np.float32], Real]:
         """Return the best-determined combinations of pair crosstalk and their effect on the readings.
 
-        ``known`` is the result of :func:`_elimination_matrix`. The iteration begins at the best directions of other
-        settings.
+        ``known`` is the result of :func:`_elimination_matrix`; the iteration starts at ``begin``.
         """
         # One step of subspace iteration (Halko, Martinsson, Tropp 2011): the readings determine far fewer directions
         # than there are pairs. Directions that are missed count as noise of the readings, and are chosen again later.
@@ -236,9 +230,9 @@ class Pairs:
     def unfitted_effect(
         self, fitted: PairDirections, width: float, likelihood: Likelihood, ahead: Real, share: float
     ) -> Tail:
-        """Return the effect on the fitted parameters of pair crosstalk in combinations that are not fitted.
+        """Return the effect of pair crosstalk that is not fitted on the fitted parameters.
 
-        The variances are estimated with random directions (Hutchinson 1989), to an accuracy of a tenth.
+        The variances are estimated with random directions (Hutchinson 1989) to about 10 %.
         """
         directions = self._random_directions(_PROBES_BESIDE)
         self._spend(BESIDE)
@@ -259,10 +253,7 @@ class Pairs:
         return Tail(covariance, as_noise)
 
     def _parameter_shift(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
-        """Return the shift of P parameters due to each of c random pair combinations, ``(P, c)``, divided by √c.
-
-        A sum of squares over the c columns is thus a mean over the combinations.
-        """
+        """Return the shift of P parameters for c random pair combinations, ``(P, c)``, divided by √c."""
         count = directions.shape[2]
         along = np.asarray(known.T @ self._light(directions), np.float64)
         following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
@@ -272,8 +263,6 @@ class Pairs:
 def _halved_equations(
     main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
 ) -> HalvedEquations:
-    """Return the normal equations of both halves of the settings, assembled from the blocks of their matrices."""
-
     def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = (each[np.ix_(chosen, chosen)] for each in inner)
         return first, second
@@ -284,8 +273,7 @@ def _halved_equations(
 def _elimination_matrix(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the matrix L⁻¹·Kᵀ, ``(P, N·M)``, for the derivatives K of N·M readings by P known parameters.
 
-    L is the Cholesky factor of ``whole``, the information of these parameters with the prior. :func:`_without` uses the
-    result to remove from readings what the known parameters explain.
+    L is the Cholesky factor of ``whole``, the information of these parameters with the prior.
     """
     from scipy.linalg import solve_triangular
 
@@ -298,7 +286,6 @@ def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[n
 
 
 def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return an orthonormal basis of c combinations of pair crosstalk, shape ``(heaters, waveguides, c)``."""
     from scipy.linalg import qr
 
     basis, _ = qr(directions.reshape(-1, directions.shape[2]), mode="economic", check_finite=False)

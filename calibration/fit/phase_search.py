@@ -1,16 +1,8 @@
-"""Search for all passive and loop phases from random settings, starting without loop phases (docs/calibration.md, 5).
+"""Search for all passive and loop phases from random settings (docs/calibration.md, 5).
 
-First, :func:`guess_passive_phases` estimates all passive phases at once. With everything else random, the mean power at
-a monitor varies with the differential phase ψ of each PUC as -D/2·cos(ψ + α), where D is the dependence of the mean
-light on the PUC's bar fraction. For each PUC, a regression of the readings on cos ψ and sin ψ, weighted by D over all
-sources and monitors, gives α. Every reading serves all PUCs, because each PUC modulates the light with its own random
-code. The sign of D distinguishes bar from cross.
+:func:`guess_passive_phases` first estimates all passive phases by a regression of the readings.
 
-Then :class:`PhaseSearch` finds all phases. The amplitudes at the monitors in some hundred random settings outnumber the
-unknown phases a hundredfold, so the cost has hardly any false minima. Damped Gauss-Newton steps on new random subsets
-of the readings find the true minimum from approximate passive phases and arbitrary loop phases. A step on a subset
-costs a fraction of a step on all readings, and the random choice moves the search out of shallow minima. The result is
-the start of the global fit.
+:class:`PhaseSearch` then finds all phases by Gauss-Newton steps on random subsets of the readings.
 """
 
 from __future__ import annotations
@@ -75,10 +67,10 @@ class Levels:
     """Power levels of S sources and sensitivities of M monitors, up to a common factor.
 
     Attributes:
-        source: Shape ``(S,)``; power level of every source.
+        source: Shape ``(S,)``; power of every source.
         monitor: Shape ``(M,)``; relative sensitivity of every monitor, with geometric mean 1.
-        second: Shape ``(S,)``; ratio of the power at the second port of a source to that at its first, 0 without a
-            second port; ``None`` if no source has two ports.
+        second: Shape ``(S,)``; power at the second port of a source over that at its first, 0 without a second port;
+            ``None`` if no source has two ports.
     """
 
     source: Real
@@ -95,8 +87,7 @@ class PassiveGuess:
     """Estimated passive phases.
 
     Attributes:
-        passive_rad: Shape ``(pucs,)``; estimated phases.
-        strength: Shape ``(pucs,)``; signal divided by the noise of the estimate; about 1 means no signal.
+        strength: Shape ``(pucs,)``; signal over noise of the estimate; about 1 means no signal.
     """
 
     passive_rad: Real
@@ -104,7 +95,7 @@ class PassiveGuess:
 
 
 def mean_levels(observations: Observations, sources: tuple[int, ...], light: MeanLight) -> Levels:
-    """Return levels with which the predicted mean light equals the median reading of each source at each monitor."""
+    """Return the levels at which the predicted mean light equals the median reading of each source and monitor."""
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T
     # The median of speckle is ln 2 times its mean.
@@ -134,10 +125,10 @@ def mean_levels(observations: Observations, sources: tuple[int, ...], light: Mea
 def guess_passive_phases(
     observations: Observations, phase_rad: Real, sources: tuple[int, ...], light: MeanLight, levels: Levels
 ) -> PassiveGuess:
-    """Estimate the passive phases from random settings.
+    """Estimate the passive phases from settings with random heater currents.
 
-    All heaters are random in these settings; ``phase_rad`` holds the resulting heater phases, shape ``(settings,
-    heaters)``. The sources are in ascending order. ``light`` is the mean transmission of the mesh over random settings.
+    ``phase_rad`` contains the phases caused by the heaters, shape ``(settings, heaters)``. ``sources`` are in ascending
+    order. ``light`` is the mean transmission of the mesh over random settings.
     """
     number = np.searchsorted(sources, observations.source)
     expected = light.power[np.ix_(observations.monitors, sources)].T[number]
@@ -162,22 +153,19 @@ def guess_passive_phases(
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """Parameters of the search, for a mesh of up to 144 PUCs; :meth:`on` returns the plan for a larger mesh.
+    """Parameters of the phase search, for up to 144 PUCs; :meth:`on` returns those for a larger mesh.
 
     Attributes:
         portion: Number of settings used in each step.
-        monitors: Number of monitors used per setting, drawn again for every chunk of settings.
+        monitors: Number of monitors used per setting.
         steps: Maximum number of steps from one start.
-        patience: Number of steps in which a search with much unexplained light must reduce it by a fifth, or end.
+        patience: Number of steps in which the unexplained light must fall by a fifth, otherwise the search ends.
         starts: Maximum number of starts.
-        unexplained: Fraction of the light that the ideal model may leave unexplained at the right minimum.
-        plausible: Unexplained fraction below which the global fit is a better use of time than another start. A single
-            heater law that is wrong by 7 % leaves 0.5 % from every start.
-        source_phase_rad: Spread of the common phase per PUC between sources with their own lasers; 0 for a single
-            laser.
-        source_prior: Cost of a source phase that is ``source_phase_rad`` off the others, as a fraction of the light.
-        one_laser_first: Whether to search in the light of one source first, and then find the phases of the other
-            lasers.
+        unexplained: Fraction of the light that may remain unexplained at the right minimum.
+        plausible: Fraction of unexplained light below which no further start is tried.
+        source_phase_rad: Spread of the phase per PUC between separate lasers; 0 for a single laser.
+        source_prior: Cost of a source phase that differs by ``source_phase_rad``, as a fraction of the light.
+        one_laser_first: Whether to search with the light of one laser first, then to find the phases of the others.
     """
 
     portion: int = 200
@@ -192,12 +180,9 @@ class SearchPlan:
     one_laser_first: bool = False
 
     def on(self, n_pucs: int) -> SearchPlan:
-        """Return the plan for a mesh with this many PUCs.
+        """Return the parameters for a mesh with this many PUCs.
 
-        On a larger mesh a step needs more readings, and the search more steps. Light passes more imperfect elements:
-        even the true phases leave 0.6 % of the light unexplained on 265 PUCs, and 0.2 % on 72. Groups of lasers may
-        also settle in different minima: with all sources at once, no start found the right minimum
-        (docs/performance.md).
+        A larger mesh needs more readings and steps, and more light remains unexplained (docs/performance.md).
         """
         if n_pucs <= _MAX_UNSCALED_PUCS:
             return self
@@ -221,15 +206,14 @@ class SearchResult:
 
     Attributes:
         passive_rad: Shape ``(pucs,)``; passive phases.
-        joint_rad: Shape ``(joints,)``; phases of the waveguide joints between PUCs, with arbitrary unobservable parts.
-        source_phase_rad: Shape ``(sources,)``; common phase per PUC for each source, in addition to the joint phases.
+        joint_rad: Shape ``(joints,)``; phases of the waveguide joints, with arbitrary unobservable parts.
+        source_phase_rad: Shape ``(sources,)``; phase per PUC for each source.
         levels: Power levels of sources and sensitivities of monitors.
         misfit: Shape ``(E + J,)``; mean squared residual of the readings that depend on each phase.
-        unexplained: Fraction of the light left unexplained.
+        unexplained: Fraction of the light that remains unexplained.
         steps: Number of steps from the last start.
-        starts: Number of starts.
-        agreed: Whether two starts ended in the same minimum, which indicates the right one despite unexplained light.
-        work: Number of readings evaluated, as :class:`calibration.model.work.FitWork` counts them.
+        agreed: Whether two starts ended in the same minimum.
+        work: Number of evaluated readings.
     """
 
     passive_rad: Real
@@ -248,14 +232,12 @@ class PhaseSearch:
     """Searches for the phases of E PUCs and J waveguide joints that explain the readings of N settings.
 
     Args:
-        model: Model of the amplitudes.
         observations: Readings of random settings.
-        source_number: Shape ``(N,)``; index of the active source among the model's sources.
-        arm_rad: Shape ``(N, 2E)``; arm phases caused by heat.
+        source_number: Shape ``(N,)``; index of the active source.
+        arm_rad: Shape ``(N, 2E)``; phases of the arms caused by heat.
         joint_rad: Shape ``(N, J)``; phases of waveguide joints caused by heat.
-        noise: Noise of a reading.
         plan: Parameters of the search.
-        rng: Random numbers for subsets and starts.
+        rng: Random generator.
     """
 
     def __init__(
@@ -290,15 +272,12 @@ class PhaseSearch:
     ) -> SearchResult:
         """Search for all phases from a guess, or continue a search of fewer settings.
 
-        Each later start begins at the best result so far and redraws the phases that explain least. On a large mesh
-        most phases are right by then, and no random start would be right everywhere.
-
         Args:
             guess: Estimated passive phases.
             levels: Initial power levels of sources and sensitivities of monitors.
-            on_step: Called at each step with the step number and the unexplained fraction.
+            on_step: Called with the step number and the unexplained fraction of the light.
             before: Result of the search to continue.
-            seed_result: Result of a search from another start; this search ends if it reaches the same minimum.
+            seed_result: Result from another start; the search ends if it reaches the same minimum.
             max_work: Number of predicted readings after which no further start begins.
         """
         if before is None:
@@ -328,9 +307,9 @@ class PhaseSearch:
         return replace(best, starts=starts, work=self._work)
 
     def add_other_lasers(self, corrected: SearchResult, levels: Levels) -> SearchResult:
-        """Extend a search result for the first source by the best phase of each other laser.
+        """Add the phases of the other lasers to a search result for the first laser.
 
-        ``levels`` holds the initial power levels of all sources and sensitivities of all monitors.
+        ``levels`` contains the initial powers and sensitivities.
         """
         # Monitor levels are known from this result; source levels are relative to them.
         source = np.concatenate([corrected.levels.source, levels.source[1:]])
@@ -348,7 +327,6 @@ class PhaseSearch:
         return np.concatenate([passive_rad, drawn, np.zeros(self._n_sources)])
 
     def _redrawn(self, found: SearchResult, guess: PassiveGuess, quantile: float) -> Real:
-        """Return a start point in which the phases whose readings fit worst are replaced by random ones."""
         point, worst = _to_point(found), found.misfit >= np.quantile(found.misfit, 1.0 - quantile)
         # Keep passive phases that were estimated with a strong signal.
         worst[: len(guess.strength)] &= (guess.strength < _TRUSTED_STRENGTH) & self._model.mesh.interferes
@@ -357,23 +335,12 @@ class PhaseSearch:
         return point
 
     def _resolve_laser_valleys(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Return the search result after moving lasers, or groups of lasers, out of wrong minima.
-
-        A laser phase that is wrong by a sixth of a turn per PUC leaves the light around a cell of six PUCs unchanged,
-        and all other loops settle at a compromise between the lasers. Half of all starts end with one laser in such a
-        wrong minimum, with ten times as much unexplained light. On a large mesh some starts end with two groups of
-        lasers in different minima, with even more unexplained light.
-        """
+        """Return the search result after moving lasers out of wrong minima."""
         if not self._plan.source_phase_rad or self._n_sources == 1:
             return found
         return self._with_lasers_moved(self._by_one_laser(found, on_step), on_step)
 
     def _by_one_laser(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Search with the light of one laser first, then with the light of all lasers.
-
-        With one laser, loop phases cannot end as a compromise between two groups of lasers. Once the loops are right,
-        the phase of each other laser is found by a scan of one parameter.
-        """
         if not max(_MAX_ONE_LASER_UNEXPLAINED, self._plan.plausible) <= found.unexplained < _MAX_GROUPS_UNEXPLAINED:
             return found
         for source in self._rng.permutation(self._n_sources)[:_MAX_LASERS_TRIED].tolist():
@@ -385,7 +352,6 @@ class PhaseSearch:
         return found
 
     def _with_lasers_moved(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        """Move laser phases to neighbouring minima as long as this explains more light; return the search result."""
         mesh = self._model.mesh
         enough = min(self._plan.plausible, _MIN_UNEXPLAINED_PER_PUC * mesh.n_pucs)
         if not mesh.faces or not enough < found.unexplained < _MAX_ONE_LASER_UNEXPLAINED:
@@ -414,7 +380,6 @@ class PhaseSearch:
         max_steps: int | None = None,
         only_source: int | None = None,
     ) -> SearchResult:
-        """Run the search from one start point, with the light of all sources or of one source."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         settings = np.arange(len(self._source)) if only_source is None else np.flatnonzero(self._source == only_source)
         scan = only_source is None and self._plan.source_phase_rad > 0.0
@@ -448,14 +413,13 @@ class PhaseSearch:
         )
 
     def _scale(self, levels: Levels) -> tuple[Real, ...]:
-        """Return the square roots of source powers, monitor sensitivities, and second-port powers (if any)."""
+        """Return the square roots of source powers, monitor sensitivities, and second-port powers."""
         second: list[Real] = []
         if self._model.has_second.any():
             second = [np.sqrt(self._model.has_second if levels.second is None else levels.second)]
         return np.sqrt(levels.source), np.sqrt(levels.monitor), *second
 
     def _has_stalled(self, costs: list[float]) -> bool:
-        """Return whether a search no longer improves. A search with much unexplained light is stopped later."""
         for patience, limit in ((_AVERAGED_STEPS, self._plan.unexplained), (self._plan.patience, np.inf)):
             if len(costs) >= 2 * patience:
                 before, now = np.mean(costs[-2 * patience : -patience]), np.mean(costs[-patience:])
@@ -506,17 +470,13 @@ class PhaseSearch:
         return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0), misfit
 
     def _drawn_monitors(self, n: int) -> NDArray[np.int64]:
-        """Draw the k monitors that a step uses for each of n settings, shape ``(n, k)``.
-
-        All settings of a step use the same monitors, because the field is calculated for these monitors only.
-        """
+        """Draw the k monitors that a step uses for each of n settings, shape ``(n, k)``."""
         drawn = self._rng.permutation(self._amplitude.shape[1])[: self._plan.monitors]
         return np.tile(drawn, (n, 1))
 
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
     ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
-        """Return amplitudes and their derivatives by passive, joint and source phases, and by second-port levels."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         source = self._source[part]
         # Light passes joints and PUCs alternately, so a phase common to all PUCs equals a phase common to all joints.
@@ -534,11 +494,6 @@ class PhaseSearch:
         return amplitude, derivative, by_second
 
     def _scanned(self, point: Real, scale: tuple[Real, ...]) -> Real:
-        """Scan the phase per PUC of each source, and return the point with the best value for every source.
-
-        The light around a cell of six PUCs does not change if the phase shifts by a sixth of a turn, so several minima
-        are compared.
-        """
         phases = len(point) - self._n_sources
         spread = self._plan.source_phase_rad
         count = int(np.ceil(_SCAN_RANGE_SIGMA * spread / _SCAN_STEP_RAD))
@@ -557,7 +512,6 @@ class PhaseSearch:
     def _unexplained(
         self, point: Real, scale: tuple[Real, ...], part: NDArray[np.int64], source: int, common_rad: float
     ) -> float:
-        """Return the mean squared residual of one source's settings if its phase per PUC has a trial value."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         every = np.tile(np.arange(self._amplitude.shape[1]), (len(part), 1))
         joint = point[n_pucs : n_pucs + n_joints] + common_rad + self._heated[1][part]
@@ -568,7 +522,7 @@ class PhaseSearch:
         return float(np.minimum(residual**2, _HUBER_RESIDUAL**2).mean())
 
     def _turn(self, matrix: Real, slope: Real) -> Real:
-        """Return the damped step of all phases, with each phase limited to half a radian."""
+        """Return the damped step of all phases, each limited to half a radian."""
         diagonal = np.diag(matrix)
         phases = len(diagonal) - self._n_sources
         # Adding the mean keeps phases without light from running away.
@@ -579,7 +533,6 @@ class PhaseSearch:
         return np.clip(step, -_MAX_TURN_RAD, _MAX_TURN_RAD)
 
     def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
-        """Return the square roots of the power levels after a partial step towards their best fit."""
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)
@@ -594,21 +547,21 @@ def _to_point(found: SearchResult) -> Real:
 
 
 def is_same_valley(one: SearchResult, other: SearchResult, max_difference: float = _SAME_VALLEY_UNEXPLAINED) -> bool:
-    """Return whether two searches ended in the same minimum: nearly equal phases and nearly equal unexplained light."""
+    """Return whether two searches ended in the same minimum, with equal phases and equal unexplained light."""
     off = np.abs((one.passive_rad - other.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
     is_same_light = abs(one.unexplained - other.unexplained) <= max_difference * max(one.unexplained, other.unexplained)
     return is_same_light and bool(np.quantile(off, _SAME_VALLEY_QUANTILE) < _SAME_VALLEY_RAD)
 
 
 def is_same_valley_from_other_search(one: SearchResult, other: SearchResult) -> bool:
-    """Return whether two searches with different starts and random subsets ended in the same minimum."""
+    """Return whether two searches with different starts ended in the same minimum."""
     return is_same_valley(one, other, _SAME_VALLEY_UNEXPLAINED_OTHER_SEARCH)
 
 
 def _wrap_half_turns(source_rad: Real) -> Real:
-    """Shift source phases by half turns so that each is near their median.
+    """Shift source phases by half turns, so that each is near the median.
 
-    A phase of half a turn per PUC has no effect on loops with an even number of PUCs.
+    Half a turn per PUC has no effect on loops with an even number of PUCs.
     """
     middle = float(np.median(source_rad))
     near: Real = middle + (source_rad - middle + 0.5 * np.pi) % np.pi - 0.5 * np.pi

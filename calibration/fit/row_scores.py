@@ -1,6 +1,6 @@
-"""Scores of additional physical effects (rows of the table ``PHYSICS``), from normal equations that include them.
+"""Scores of additional physical effects (rows of the table ``PHYSICS``).
 
-See :mod:`calibration.fit.growth` for the purpose of the scores.
+See :mod:`calibration.fit.growth`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from calibration.model.symmetric import solved
 Real = NDArray[np.float64]
 
 Placed = Sequence[tuple[slice, float]]
-"""Effects to score together: for each, the slice of its parameters in the vector, and its prior width."""
+"""Effects to score together: for each, the slice of its parameters and its prior width."""
 MIN_GAIN = 25.0
-"""Smallest gain, in log evidence and in the log likelihood of held-out readings, for which an effect is added."""
+"""Smallest gain (in log evidence, and in log likelihood of held-out readings) for which an effect is added."""
 # Rows with at least this share of the best gain count as equal; the cheapest of them is chosen.
 _NEAR_BEST_GAIN_FRACTION = 0.8
 # Number of readings per matrix product.
@@ -42,16 +42,15 @@ _DECADES = 4.0
 
 @dataclass(frozen=True, eq=False)
 class RowScore:
-    """Predicted gain of adding one physical effect (a row of the table ``PHYSICS``) to a fit of P parameters.
+    """Predicted gain of adding one physical effect to a fit of P parameters.
 
     Attributes:
-        name: Name of the effect.
         gain: Gain in log evidence.
         held_out: Gain in log likelihood of held-out settings, scaled to the same amount of data.
-        width: Most likely prior width of the effect's parameters.
-        excluded_effect: Shape ``(P, k)``, in single precision; factor F of the covariance F·Fᵀ of the fitted parameters
-            that results from leaving the effect out.
-        pairs: Directions of pair crosstalk, if the effect is pair crosstalk.
+        width: Most likely prior width of the parameters of the effect.
+        excluded_effect: Shape ``(P, k)``; factor F of the covariance F·Fᵀ of the fitted parameters if the effect is
+            left out.
+        pairs: Combinations of pair crosstalk, if the effect is pair crosstalk.
     """
 
     name: str
@@ -63,11 +62,10 @@ class RowScore:
 
     @property
     def is_supported_by_data(self) -> bool:
-        """Whether both the evidence and the held-out settings support adding the effect."""
+        """Whether evidence and held-out settings both support adding the effect."""
         return self.gain > MIN_GAIN and self.held_out > MIN_GAIN
 
     def __str__(self) -> str:
-        """Return the score as one line for a log."""
         return f"{self.name}: gain {self.gain:.0f}, held out {self.held_out:.0f}, width {self.width:.3g}"
 
 
@@ -75,14 +73,11 @@ class RowScore:
 class HalvedEquations:
     """Normal equations of P fitted parameters and p parameters of further effects, for each half of the settings.
 
-    The information about effect parameters is calculated on request: a large mesh has thousands of them, and few
-    gain anything.
-
     Attributes:
         main: For each half, shape ``(P, P)``; information about the fitted parameters.
-        across: For each half, shape ``(P, p)``; cross terms of the information between fitted and effect parameters.
+        across: For each half, shape ``(P, p)``; cross terms between fitted and effect parameters.
         slope: For each half, shape ``(P + p,)``; slope of the log likelihood.
-        inner: Function that returns the information about chosen effect parameters for each half, ``(k, k)``.
+        inner: Returns the information about chosen effect parameters for each half, ``(k, k)``.
     """
 
     main: tuple[Real, Real]
@@ -91,7 +86,7 @@ class HalvedEquations:
     inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
 
     def among(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
-        """Return, for each half of the settings, information and slope of fitted and chosen parameters together."""
+        """Return, for each half of the settings, information and slope of the fitted and chosen parameters."""
         inner = self.inner(chosen)
         first, second = (
             np.block([[self.main[half], self.across[half][:, chosen]], [self.across[half][:, chosen].T, inner[half]]])
@@ -103,21 +98,18 @@ class HalvedEquations:
 
 
 class Pass:
-    """One pass over the settings of a fit: whitened derivatives by its parameters and by those of small effects.
+    """Derivatives of all readings by the parameters of a fit and of small effects, in units of noise.
 
     Args:
-        model: Model of the mesh that was fitted.
-        fit: The fit.
-        likelihood: The settings.
-        small: Names of effects with few parameters, whose parameters follow those of the fit in the vector.
+        small: Names of effects with few parameters, which follow those of the fit in the vector.
 
     Attributes:
-        main: Number of parameters of the fit, P.
-        places: By name of a small effect, the position of its parameters among all parameters.
-        by_segment: Shape ``(c, P)``; slopes in each of c segments of settings.
+        main: Number of fitted parameters, P.
+        places: Position of the parameters of each small effect, by name.
+        by_segment: Shape ``(c, P)``; slopes in each of c groups of consecutive settings.
         by_monitor: Shape ``(M, P)``; slopes at each of M monitors.
-        misfit: Shape ``(settings, M)``; whitened residuals.
-        rows: Shape ``(settings, M, P + p)``; whitened derivatives, in single precision.
+        misfit: Shape ``(settings, M)``; residuals in units of noise.
+        rows: Shape ``(settings, M, P + p)``; derivatives in units of noise.
         by_phase: Shape ``(settings, M, W)``; derivatives by the phases of W waveguides.
         heat_mw: Shape ``(settings, heaters)``; heat of every heater in every setting.
     """
@@ -152,14 +144,13 @@ class Pass:
 
     @property
     def gram(self) -> HalvedEquations:
-        """Normal equations of the fitted parameters and of the parameters of all small effects."""
+        """Normal equations of the fitted parameters and those of all small effects."""
         # Not cached: the object and the pass would refer to each other and hold gigabytes until the next garbage
         # collection.
         (main, across, slope), (second_main, second_across, second_slope) = self._halves
         return HalvedEquations((main, second_main), (across, second_across), (slope, second_slope), self._inner)
 
     def _equations(self, half: int) -> tuple[Real, Real, Real]:
-        """Return, for one half of the settings, information on fitted parameters, cross terms with effects, slopes."""
         n, size = self.main, self.rows.shape[-1]
         main, across, slope = np.zeros((n, n)), np.zeros((n, size - n)), np.zeros(size)
         for settings in self._settings(half):
@@ -170,7 +161,6 @@ class Pass:
         return main, across, slope
 
     def _inner(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return the information about chosen effect parameters, for each half of the settings."""
         halves = np.zeros((2, len(chosen), len(chosen)))
         for half in (0, 1):
             for settings in self._settings(half):
@@ -179,7 +169,6 @@ class Pass:
         return halves[0], halves[1]
 
     def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the settings of one half in large blocks, because products of small matrices are slow."""
         mine = np.flatnonzero(self.half == half)
         at_once = max(_AT_ONCE // self.misfit.shape[1], 1)
         return (mine[first : first + at_once] for first in range(0, len(mine), at_once))
@@ -189,13 +178,12 @@ class Selection:
     """Selection of the physical effects to add to a fit of P parameters, one after the other.
 
     Args:
-        gram: Normal equations of fitted parameters and of the parameters of all effects.
-        ahead: Shape ``(P, P)``; information of the prior about the fitted parameters.
-        away: Shape ``(P,)``; derivative of the prior's cost (negative log density) by the fitted parameters.
-        places: By effect, the position of its parameters among all parameters.
-        share: Fraction of the settings that this pass uses.
-        errors: By name of an effect that is never fitted, its ``excluded_effect`` (:class:`RowScore`) for a width of
-            one.
+        gram: Normal equations of the fitted and all effect parameters.
+        ahead: Shape ``(P, P)``; prior information about the fitted parameters.
+        away: Shape ``(P,)``; derivative of the cost of the prior by the fitted parameters.
+        places: Position of the parameters, by effect.
+        share: Fraction of the settings that are used.
+        errors: ``excluded_effect`` (:class:`RowScore`) of effects that are never fitted, for a width of one.
     """
 
     def __init__(
@@ -223,18 +211,17 @@ class Selection:
         self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
 
     def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        """Return information matrix and slope for some effect parameters after elimination of the fitted parameters."""
         first, second = self._gram.inner(chosen)
         return first + second - self._across[:, chosen].T @ self._by_row[:, chosen], self._outer[chosen]
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
-        """Return the scores of all effects, the largest gain first; held-out gains only for ``excluded`` effects."""
+        """Return the scores of all effects, the largest gain first."""
         found = [self._with_excluded_effect(score, *self._alone[score.name]) for score in self._scores]
         asked = [self._held_out(score, ()) if score.name in excluded else score for score in found]
         return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
-        """Return the effects to add, chosen one by one: of those with the largest gains, the fastest to compute."""
+        """Return the effects to add, chosen one by one by gain and computing time."""
         (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
         order = [row.name for row in PHYSICS]
         places = {name: place for name, place in self._place_among_asked.items() if name not in excluded}
@@ -263,7 +250,6 @@ class Selection:
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
     def _score(self, name: str, information: Real, slope: Real) -> RowScore:
-        """Return the score of an effect without ``excluded_effect``, which is slow to calculate and rarely needed."""
         widths, evidence = evidence_by_width(information, slope, ROWS[name].largest)
         best = int(evidence.argmax())
         return RowScore(
@@ -273,15 +259,14 @@ class Selection:
     def _with_excluded_effect(self, score: RowScore, information: Real, slope: Real) -> RowScore:
         place, largest = self._places[score.name], ROWS[score.name].largest
         mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
+        excluded = _excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share)
         if (by_one := self._errors.get(score.name)) is not None:
-            return replace(score, excluded_effect=(np.sqrt(mean_square) * by_one).astype(np.float32))
-        return replace(
-            score,
-            excluded_effect=_excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share),
-        )
+            # The given errors replace those of the same parameters; others follow from the readings.
+            excluded[by_one.any(axis=1)] = 0.0
+            excluded = np.column_stack([excluded, np.sqrt(mean_square) * by_one]).astype(np.float32)
+        return replace(score, excluded_effect=excluded)
 
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
-        """Add the gain on held-out settings to the score of an effect, if the effect has any gain."""
         if score.gain < MIN_GAIN:
             return score
         others = [(self._place_among_asked[one.name], one.width) for one in added]
@@ -296,28 +281,26 @@ class Selection:
 
 
 def parameter_numbers(place: slice) -> NDArray[np.int64]:
-    """Return the parameter numbers that a slice of the vector covers."""
+    """Return the parameter numbers in a slice."""
     return np.arange(place.start, place.stop)
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
-    """Return the expected squared prior width, assuming that all orders of magnitude are equally likely a priori."""
     allowed = widths <= largest
     weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
     return float((weight * widths**2).sum() / weight.sum())
 
 
 def _excluded_effect(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
-    """Return ``excluded_effect`` of :class:`RowScore`: the errors of the fitted parameters if an effect is left out."""
     known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
     moved = by_row @ (known @ (slope / share))
     return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
 
 
 def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the segment number of every setting.
+    """Return the number of the segment of every setting.
 
-    A segment is a group of consecutive settings with the same source, up to a maximum length.
+    A segment is a limited number of consecutive settings with the same source.
     """
     begins = np.concatenate([[True], np.diff(source) != 0])
     since = np.arange(len(source)) - np.maximum.accumulate(np.where(begins, np.arange(len(source)), 0))
@@ -326,12 +309,12 @@ def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the half (0 or 1) of every setting; stretches of consecutive settings go to the halves in turn."""
+    """Return the half (0 or 1) to which every setting belongs, for cross-validation."""
     return settings // _STRETCH % 2
 
 
 def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[Real, Real]:
-    """Return trial prior widths and the log evidence of each; the widths extend beyond the largest allowed one."""
+    """Return trial prior widths and the log evidence of each."""
     values, vectors = np.linalg.eigh(0.5 * (information + information.T))
     values, along = np.maximum(values, 0.0), (vectors.T @ slope) ** 2
     widths = largest * np.logspace(-_DECADES, 0.5, _WIDTHS)
@@ -341,9 +324,9 @@ def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[R
 
 
 def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
-    """Estimate the prior width of an effect from its fitted parameters, up to the largest width in ``PHYSICS``.
+    """Estimate the prior width of an effect from the fitted parameters, up to the largest width in ``PHYSICS``.
 
-    ``width`` is the prior width that the fit used.
+    ``width`` is the prior width used in the fit.
     """
     free = np.flatnonzero(fit.free)
     place = space.groups[name]
@@ -357,13 +340,13 @@ def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: 
 
 @dataclass(frozen=True, eq=False)
 class _CrossValidation:
-    """Cross-validation of m effect parameters: one half of the settings finds the values, the other half judges them.
+    """Cross-validation of m effect parameters: one half of the settings gives the values, the other half tests them.
 
     Attributes:
-        information: Shape ``(m, m)``; information of the half that finds the values.
-        slope: Shape ``(m,)``; slope of the log likelihood of the half that finds the values.
-        judged_information: Shape ``(m, m)``; information of the judging half, at the values from the other half.
-        judged_slope: Shape ``(m,)``; slope of the log likelihood of the judging half.
+        information: Shape ``(m, m)``; information of the first half.
+        slope: Shape ``(m,)``; slope of the log likelihood of the first half.
+        judged_information: Shape ``(m, m)``; information of the testing half, at the values from the first half.
+        judged_slope: Shape ``(m,)``; slope of the log likelihood of the testing half.
     """
 
     information: Real
@@ -375,7 +358,6 @@ class _CrossValidation:
     def of(
         cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
     ) -> _CrossValidation:
-        """Return the cross-validation in which the given half of the settings finds the parameter values."""
         n, found, judge = len(ahead), informations[half], informations[1 - half]
         slope, judge_slope = slopes[half], slopes[1 - half]
         right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
@@ -391,7 +373,6 @@ class _CrossValidation:
         )
 
     def gain(self, rows: Placed) -> float:
-        """Return the gain in log likelihood of the judging half for the parameter values that the other half found."""
         chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
         inner = self.information[np.ix_(chosen, chosen)].copy()
         spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])

@@ -1,10 +1,6 @@
-"""Standard errors that remain valid where the model is incomplete, and reasons for which a fit is not certified.
+"""Standard errors that remain valid where the model is incomplete, and reasons why a fit is not certified.
 
-The covariance of a fit is correct for a chip that obeys the model. Two kinds of unmodelled effects increase it. First,
-every effect in the table ``PHYSICS`` that is not fitted contributes with a size (prior width) estimated from the
-readings; pairwise crosstalk contributes in the combinations that are not fitted. Second, unknown effects cause
-residuals that are correlated within settings or monitors: the errors are increased by the excess scatter of the
-likelihood slopes (sandwich estimator). docs/decisions/0021-stated-errors.md compares the methods.
+Effects that are not fitted increase the errors (docs/decisions/0021-stated-errors.md).
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from calibration.model.space import ParameterSpace
 Real = NDArray[np.float64]
 
 MAX_ERROR_FACTOR = 2.0
-"""Largest factor by which unknown effects may increase a group's errors in a certified fit."""
+"""Largest factor by which unknown effects may increase the errors of a group in a certified fit."""
 # A row is left out if that increases the errors of every group by less than this factor; fitting it costs more.
 _HARMLESS = 1.1
 _JUDGED = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
@@ -39,7 +35,7 @@ class StatedErrors:
 
     Attributes:
         fit: The fit with increased errors.
-        widened: By parameter group, the rms factor by which its errors grew.
+        widened: By parameter group, the rms factor by which its errors were increased.
         doubts: Reasons why the fit is not certified.
     """
 
@@ -51,12 +47,11 @@ class StatedErrors:
 def needed_rows(
     space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore], by: float = _HARMLESS
 ) -> tuple[RowScore, ...]:
-    """Return the effects that increase the errors of a parameter group by more than a given factor if left out."""
+    """Return the effects that increase the errors of a parameter group by more than a factor ``by`` if left out."""
     return tuple(row for row in rows if _error_growth(space, fit, row) > by)
 
 
 def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:
-    """Return the largest factor by which leaving an effect out increases the errors of a parameter group."""
     plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
     grown = 1.0 + (row.excluded_effect**2).sum(axis=1) / np.maximum(plain, 1e-300)
     groups = [mine for name in _JUDGED if (mine := _of(space, name, numbers)).any()]
@@ -64,9 +59,9 @@ def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float
 
 
 def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> StatedErrors:
-    """Return the fit with standard errors that include the effects its model leaves out.
+    """Return the fit with standard errors that include the effects missing in the model.
 
-    ``scores`` rate these effects, from one pass over the data.
+    ``scores`` are the scores of these effects.
     """
     plain = fit.inverse
     whole = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
@@ -75,19 +70,20 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         noise = np.sqrt(np.maximum(1.0 - scores.tail.as_noise / np.maximum(np.diag(plain), 1e-300), 0.0))
         whole = whole + plain * (np.outer(noise, noise) - 1.0) + scores.tail.covariance
     factors = sandwich_factors(space, fit, scores)
-    factor = np.ones(len(plain))
+    factor, unexplained = np.ones(len(plain)), dict[str, float]()
     numbers = np.flatnonzero(fit.free)
     known = np.diag(whole) / np.maximum(np.diag(plain), 1e-300)
     for name, value in factors.items():
         # Rows that are left out explain part of the scatter; this part is not counted twice.
         mine = _of(space, name, numbers)
-        factor[mine] = max(value / np.sqrt(np.mean(known[mine])), 1.0)
+        unexplained[name] = float(value / np.sqrt(np.mean(known[mine])))
+        factor[mine] = max(unexplained[name], 1.0)
     whole = whole * np.outer(factor, factor)
     grown = np.sqrt(np.diag(whole) / np.maximum(np.diag(plain), 1e-300))
     widened = {
         name: float(np.sqrt(np.mean(grown[mine] ** 2))) for name in _JUDGED if (mine := _of(space, name, numbers)).any()
     }
-    return StatedErrors(replace(fit, stated=whole), widened, find_objections(space, fit, scores, factors))
+    return StatedErrors(replace(fit, stated=whole), widened, find_objections(space, fit, scores, unexplained))
 
 
 def sandwich_factors(
@@ -95,7 +91,7 @@ def sandwich_factors(
 ) -> dict[str, float]:
     """Return, by parameter group, the factor by which correlated residuals increase the standard errors.
 
-    Residuals are grouped by settings and by monitors; the larger factor is used (White 1980; Cameron et al. 2011).
+    Residuals are grouped by settings and by monitors (White 1980; Cameron et al. 2011).
     """
     numbers, inverse = np.flatnonzero(fit.free), fit.inverse
     # For the settings in this pass: fewer settings scatter more, as expected.
@@ -115,7 +111,7 @@ def sandwich_factors(
 def find_objections(
     space: ParameterSpace, fit: FitResult, scores: Scores, factors: dict[str, float]
 ) -> tuple[str, ...]:
-    """Return the reasons why the errors of a fit are not reliable; empty if they are."""
+    """Return the reasons why the errors of a fit are unreliable."""
     found = []
     for name, width in space.physics.widths.items():
         row, values = ROWS[name], fit.vector[space.group(name)]
@@ -131,6 +127,8 @@ def find_objections(
     # Omitted rows increase the errors. More than a factor of two makes the errors unreliable.
     asked = {row.name: row for row in (*scores.chosen, *(row for row in scores.rows if row.is_supported_by_data))}
     missing = [row for row in asked.values() if _error_growth(space, fit, row) > MAX_ERROR_FACTOR]
+    # The errors of an effect that is never fitted are known, unless it is larger than on any known chip.
+    missing = [row for row in missing if ROWS[row.name].fitted or row.width > ROWS[row.name].largest]
     found += [
         f"{ROWS[row.name].words} would explain the readings better (log evidence {row.gain:.0f}), but was not fitted"
         for row in missing

@@ -1,8 +1,6 @@
 """Calibration probe for an open bench: modules and lasers supply the light, and the monitors of the mesh are read.
 
-Only one source is on at a time. A source is the transmitter of a module or a tunable laser. Its polarization is aligned
-once at the start by maximizing the sum of all monitors, which is proportional to the coupled power. Several sources are
-on at once only during this alignment; :mod:`calibration.measure.separated_light` separates them.
+Only one source (transmitter of a module, or laser) is on at a time.
 """
 
 from __future__ import annotations
@@ -43,12 +41,11 @@ _FACET_SPREAD_DB = 2.0
 
 
 class BenchProbe:
-    """Interface through which a calibration drives and reads the mesh of an open bench.
+    """Sets and reads the mesh of an open bench for a calibration.
 
     Args:
-        bench: The bench.
         aligner: Polarization search.
-        on_plug: Function called when a fibre has to be moved by hand; without it, such a move raises an error.
+        on_plug: Called when a fibre has to be moved by hand; without it, such a move raises an error.
     """
 
     def __init__(self, bench: Bench, aligner: Aligner | None = None, on_plug: OnPlug | None = None) -> None:
@@ -88,7 +85,7 @@ class BenchProbe:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Ports that receive light from a module or laser; of a source with two ports, only the first one."""
+        """Ports that receive light from a module or laser; for a source with two ports, the first one."""
         used = self._inputs if self._only_sources is None else self._only_sources
         return tuple(port for port in self._inputs if port in used and port not in self._dead)
 
@@ -125,15 +122,15 @@ class BenchProbe:
 
     @property
     def monitors_by_hand(self) -> tuple[int, ...]:
-        """Ports of the power meter that is moved by hand; empty if it is no monitor of the mesh."""
+        """Ports of the power meter that is moved by hand; empty if no such meter is a monitor."""
         by_hand = {path.port for path in self._wiring.outputs if path.by_hand}
         return tuple(port for port in self.monitors if port in by_hand) if self._bench.mesh.meters else ()
 
     def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
-        """Have a fibre that is moved by hand plugged into a port, with heaters and sources off.
+        """Have a fibre that is moved by hand connected to a port, with heaters and sources off.
 
         Raises:
-            CalibrationError: There is no ``on_plug``.
+            CalibrationError: No operator can be asked (``on_plug`` is missing).
         """
         paths: list[InputPath | OutputPath] = [*self._inputs.values(), *self._wiring.outputs]
         path = next(path for path in paths if path.by_hand and path.port == port)
@@ -161,22 +158,22 @@ class BenchProbe:
         """Call ``keep`` with every request to the operator.
 
         Args:
-            keep: Function that stores the request.
-            before: Request with which the interrupted run stopped; without ``on_plug`` it counts as fulfilled.
+            keep: Stores a request.
+            before: Request at which an interrupted run stopped; without ``on_plug`` it counts as done.
         """
         self._note_request, self._plugged_already = keep, before
 
     def assume_plugged(self, fibre: Fibre, port: int) -> None:
-        """Take a fibre that is moved by hand to be at a port."""
+        """Assume that a fibre that is moved by hand is connected to a port."""
         self._plugged[fibre] = port
         if fibre == "meter" and self._bench.mesh.meters is not None:
             self._bench.mesh.meters.moved_to = port
 
     def check_input_ports_match_record(self, record: CalibrationRecord) -> None:
-        """Raise ``ConfigError`` if a source that can feed two ports feeds other ports than during the calibration.
+        """Raise ``ConfigError`` if a source feeds other ports than during the calibration.
 
         Raises:
-            ConfigError: A fibre of such a source was connected or disconnected since the calibration.
+            ConfigError: A fibre was connected or disconnected since the calibration.
         """
         space = space_from_record(record)
         made, now = _together(space.sources, space.seconds), _together(self._inputs, self._seconds)
@@ -229,7 +226,7 @@ class BenchProbe:
         return self._sources[port].tunable_hz()
 
     def tune(self, port: int, frequency_hz: float) -> float:
-        """Tune the source at a port to the nearest possible frequency; return the frequency it reports.
+        """Tune the source at a port to the nearest possible frequency; return the reported frequency.
 
         A source that is on stays on.
 
@@ -254,7 +251,6 @@ class BenchProbe:
         }
 
     def _set_meter_wavelengths(self, wavelength_nm: float) -> None:
-        """Set the wavelength of the meters on the outputs, because their responsivity depends on it."""
         if wavelength_nm != self._meters_nm:
             for meter in self._bench.meters.values():
                 for channel in meter.channels:
@@ -268,15 +264,15 @@ class BenchProbe:
     ) -> dict[int, str]:
         """Align the polarization of every source; return the ports that stay dark, with reasons.
 
-        The method first waits for the chip temperature if it is controlled. Afterwards it measures the thermal time
-        constant of the heaters, unless a record provides it.
+        Waits for the chip temperature first, if it is controlled. Then measures the thermal time constant of the
+        heaters, unless it is known from a record.
 
         Args:
-            dead: Ports that are known to be dark, each with the reason; they are skipped.
-            done: Function called after every source.
+            dead: Ports to skip because they are dark, with reasons.
+            done: Called after every source.
 
         Raises:
-            ConfigError: The bench file specifies a wait that is too short for these heaters.
+            ConfigError: The wait in the bench file is too short for these heaters.
             DeviceError: The temperature controller is off or reports a fault.
             DeviceTimeoutError: The temperature is not stable in time.
         """
@@ -313,9 +309,9 @@ class BenchProbe:
         return dict(self._dead)
 
     def _align_together(self, ports: Sequence[int]) -> dict[int, Alignment]:
-        """Align at the same time all sources that the monitors can tell apart; return the results by port.
+        """Align several sources together; return the results by port.
 
-        Sources without a result must be aligned one by one: dim sources, or all if their patterns are too similar.
+        Sources without a result must be aligned alone.
         """
         self.light_only_port(None)
         dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, NDArray[np.float64]]()
@@ -361,10 +357,10 @@ class BenchProbe:
         self._bench.events.add("source dark", port=port, reason=str(error))
 
     def measure_heater_time_constant(self) -> None:
-        """Measure the thermal time constant of the heaters unless it is known; the heaters are off afterwards.
+        """Measure the thermal time constant of the heaters unless it is known; heaters are off afterwards.
 
         Raises:
-            ConfigError: The bench file specifies a wait that is too short for these heaters.
+            ConfigError: The wait in the bench file is too short for these heaters.
         """
         mesh, typical, lit = self._bench.mesh, self._bench.model.mesh_section.typical, self._lit
         if mesh.heater_tau_s is not None or lit is None or lit in {-1, *self._timed_with}:
@@ -379,13 +375,12 @@ class BenchProbe:
             mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
-        """Return the sum of all photocurrents; a saturated monitor counts as full scale."""
         seen = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
         full = self._bench.mesh.monitor_full_scale_ma
         return float(np.where(np.isnan(seen), full, seen).sum())
 
     def light_only_port(self, port: int | None) -> None:
-        """Switch on the source at one port and all others off; a laser may have to be moved there by hand first."""
+        """Switch on the source at one port and all others off. A laser may have to be moved there by hand."""
         if port in self.sources_by_hand and self._plugged.get("laser") != port:
             self.plug("laser", port)
         lit, self._lit = self._lit, None
@@ -401,12 +396,12 @@ class BenchProbe:
         self._lit = port if port is not None else -1
 
     def launched_dbm(self, port: int) -> float:
-        """Return the power in the fibre at the facet: reported launch power plus gain minus fixed losses."""
+        """Return the power in the fibre at the facet in dBm: reported power plus gain minus fixed losses."""
         path = self._inputs[port]
         return self._launched_dbm[port] + path.gain_db - path.loss_db
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Drive the heaters, wait until they settle, and read all monitors; repeat if the temperature lock was lost."""
+        """Set the heaters, wait until they settle, and read all monitors; repeat if the temperature was not stable."""
         self.measure_heater_time_constant()
 
         def read() -> NDArray[np.float64]:
@@ -416,24 +411,23 @@ class BenchProbe:
         return self._temperature.held(read)
 
     def _used(self, readings_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the readings of the monitors that are used; the last axis of the readings is that of all monitors."""
         return readings_ma if self._columns is None else readings_ma[..., self._columns]
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure settings one after the other; the controller runs them as one sweep if it can."""
+        """Measure settings one after the other, as one sweep if the controller can."""
         self.measure_heater_time_constant()
         return self._temperature.held(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
-        """Continue the list of temperature-lock losses from earlier sessions; call ``keep`` with every new loss."""
+        """Continue the list of temperature lock losses from earlier sessions; ``keep`` is called with every new one."""
         self._temperature.keep_temperature_lock_losses(before, keep)
 
     def measurement_warnings(self) -> tuple[str, ...]:
-        """Return warnings about the measurement that belong in the record, one sentence each."""
+        """Return warnings about the measurement for the record, one sentence each."""
         return self._temperature.measurement_warnings()
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power in dBm that leaves each tapped port into its fibre, read by external meters."""
+        """Return the power in dBm that leaves each port with an external meter into its fibre."""
         readings = {
             (name, reading.channel): reading
             for name, meter in self._bench.meters.items()
@@ -458,7 +452,7 @@ class BenchProbe:
         return self._bench.mesh.measures_resistances
 
     def heater_resistances_ohm(self) -> NDArray[np.float64]:
-        """Return the resistance of every heater at the present setting, mean of a few readings; NaN where unknown."""
+        """Return the resistance of every heater at the present setting in Ω; NaN if unknown."""
         readings = [self._bench.mesh.heater_resistances_ohm() for _ in range(_RESISTANCE_READINGS)]
         mean: NDArray[np.float64] = np.mean(readings, axis=0)
         return mean
@@ -468,7 +462,7 @@ class BenchProbe:
         return self._bench.clock.now() - self._began_s
 
     def switch_everything_off(self) -> None:
-        """Switch heaters and sources off; a failure is logged, and the remaining devices are still switched off."""
+        """Switch heaters and sources off. A failure is logged, and the other devices are still switched off."""
         # Heaters first, because they can cause damage.
         actions: list[Callable[[], object]] = [lambda: self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))]
         actions += [source.off for source in self._sources.values()]
@@ -483,8 +477,6 @@ class BenchProbe:
 
 @dataclass(frozen=True)
 class _TimedMeshReader:
-    """Mesh access that reads the monitors at a chosen time after each change of the heaters."""
-
     mesh: MeshAccess
 
     def read(self, currents_ma: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
@@ -497,7 +489,6 @@ class _TimedMeshReader:
 
 
 def _together(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:
-    """Return the groups of ports that get light from the same source."""
     return {frozenset({port, seconds.get(port, port)}) for port in sources}
 
 

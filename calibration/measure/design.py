@@ -1,10 +1,4 @@
-"""Choice of settings to measure: cheap random ones, or those with the most information per second of hardware time.
-
-Most heaters are off in a setting. Passive phases are those without heat; readings with warm heaters determine them only
-through the heater laws (on 72 PUCs three times less accurately). Consecutive settings differ in some heaters only:
-writing few channels is faster than writing all, and a few changed heaters already change the light of a recirculating
-mesh completely.
-"""
+"""Choice of settings to measure: random ones, or those with the most information per second."""
 
 from __future__ import annotations
 
@@ -27,15 +21,14 @@ from lumion_hw.errors import ConfigError
 Real = NDArray[np.float64]
 
 OFF_SHARE = 0.7
-"""Fraction of heaters that are off. Of 0.25, 0.5, 0.7, 0.85 and 0.95 it gives the most information per second."""
+"""Fraction of heaters that are off; gives the most information per second."""
 TRIES = 4
-"""Number of candidate settings per choice. Four halve the hardware time of a random sequence (docs/performance.md).
-Computing time is proportional to the number, the benefit is not: 32 candidates reach 0.40 mrad where 8 reach 0.45."""
+"""Number of candidate settings per choice (docs/performance.md)."""
 _MEAN_HZ = 1e6
 # Relative information below which a combination of parameters counts as unobservable.
 _ROUNDING = 1e-12
 CHANGED = 18
-"""Heaters changed from setting to setting; of 144 heaters, the number with the most information per second."""
+"""Heaters changed from setting to setting; gives the most information per second on a mesh of 144 heaters."""
 DESIGN_GROUPS = (
     "passive_phase_rad",
     "rho2",
@@ -48,17 +41,16 @@ DESIGN_GROUPS = (
     "second_db",
     "monitor_db",
 )
-"""Parameter groups that the design considers; the many less important parameters are left out."""
+"""Parameter groups that the design considers."""
 
 
 @dataclass(frozen=True, eq=False)
 class IncrementalSettings:
-    """Settings in which only some heaters change from one setting to the next.
+    """Random settings in which a few heaters change from one to the next.
 
     Attributes:
         max_ma: Shape ``(heaters,)``; largest current of every heater, 0 for heaters that must stay off.
         sources: Ports that receive light in turn.
-        monitors: Port of every monitor.
         settings_per_source: Number of settings before the source changes.
         changed: Number of heaters changed from setting to setting.
         off_share: Fraction of the heaters that are off.
@@ -72,9 +64,9 @@ class IncrementalSettings:
     off_share: float = OFF_SHARE
 
     def random(self, count: int, rng: np.random.Generator, first: int = 0) -> Observations:
-        """Return ``count`` random settings, to be measured.
+        """Return ``count`` random settings to be measured.
 
-        ``first`` is the number of the first setting when a sequence continues.
+        ``first`` is the number of the first setting, to continue a sequence.
         """
         currents = np.empty((count, len(self.max_ma)))
         now = self._draw(rng, np.arange(len(self.max_ma)))
@@ -85,7 +77,7 @@ class IncrementalSettings:
         return self.with_light(currents, np.array(self.sources)[turn])
 
     def step(self, now: Real, rng: np.random.Generator) -> Real:
-        """Return the heater currents of the next setting, in which only some heaters change."""
+        """Return the heater currents of the next setting."""
         # Writing 18 of 144 channels takes a third of the time of a full write and gives nearly as much information,
         # because the light of a recirculating mesh already changes completely.
         following = now.copy()
@@ -94,12 +86,11 @@ class IncrementalSettings:
         return following
 
     def with_light(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:
-        """Return settings with currents ``(settings, heaters)`` and source ports ``(settings,)``, without readings."""
+        """Return settings without readings, from currents ``(settings, heaters)`` and source ports ``(settings,)``."""
         nothing = np.zeros((len(currents_ma), len(self.monitors)))
         return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
 
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
-        """Return random heater currents, each either zero or uniform in its square."""
         # Uniform in I², hence in phase; uniform in I would concentrate the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
         drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
@@ -108,14 +99,14 @@ class IncrementalSettings:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Settings chosen for measurement, with the accuracy that they should give.
+    """Chosen settings, with the expected accuracy.
 
     Attributes:
-        plan: The settings; readings are NaN.
-        seconds: Hardware time of the planned settings, in s.
-        sigma_rad: Rms standard error of passive phases or loop phases after each setting, whichever is larger.
+        plan: The settings, without readings.
+        seconds: Hardware time of the settings.
+        sigma_rad: Rms standard error of passive or loop phases after each setting, whichever is larger.
         reached: Whether the required standard error is reached.
-        reason: Why the design stops.
+        reason: Why no further settings were chosen.
     """
 
     plan: Observations
@@ -128,21 +119,14 @@ class Design:
 class Designer:
     """Chooses settings by expected information per second of hardware time.
 
-    The design is greedy: of several random steps it always chooses the one that reduces the mean variance of passive
-    phases and loops most, per second (A-optimal). A D-optimal design, which treats all parameters alike, leaves passive
-    phases with a third more standard error.
-
-    Phases refer to the mean frequency of the sources: if each source is a separate laser, a common frequency error is
-    not a phase of the mesh.
+    It takes the candidate that reduces the mean variance of passive and loop phases most, per second (A-optimal).
 
     Args:
-        model: Model of the mesh.
-        parameters: The best estimate of the mesh.
-        noise: Noise of a reading.
-        prior: Other knowledge, before any measurement or after a fit.
-        free: Groups of unknown parameters, or a mask; fewer parameters are faster.
+        parameters: Best estimate of the mesh.
+        prior: Prior knowledge, or an earlier fit.
+        free: Groups of unknown parameters, or a mask.
         times: Duration of the steps of a setting.
-        wanted: Shape ``(size,)``; parameters to determine, by default all passive phases and loops.
+        wanted: Shape ``(size,)``; parameters to determine, by default all passive and loop phases.
         drift: Quantities that may differ from setting to setting.
     """
 
@@ -171,24 +155,23 @@ class Designer:
         self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
-        """Return the positions, among the free parameters, of those in a group that the design shall determine."""
         place = self._model.space.group(name)
         inside = (self._free >= place.start) & (self._free < place.stop)
         return np.flatnonzero(inside if wanted is None else inside & wanted[self._free])
 
     def sigma_rad(self) -> float:
-        """Return the rms standard error of the passive phases or the loop phases of interest, whichever is larger."""
+        """Return the rms standard error of the wanted passive or loop phases, whichever is larger."""
         # The sum of squares of a row of R is the variance of its parameter, without any matrix inversion.
         sums = ((self._root[group] ** 2).sum(axis=1) for group in self._groups if len(group))
         return float(np.sqrt(max((float(variance.mean()) for variance in sums), default=0.0)))
 
     def add(self, observations: Observations) -> None:
-        """Add the information of settings to that of the design, as if the settings had been measured."""
+        """Add the information of settings, as if they had been measured."""
         for rows in self._rows(observations):
             self._add_information(rows)
 
     def gain_rad2(self, candidates: Observations) -> Real:
-        """Return by how much each candidate setting reduces the sum of the phase variances, shape ``(settings,)``."""
+        """Return by how much each candidate reduces the sum of the phase variances, shape ``(settings,)``."""
         return self._gains(self._rows(candidates))
 
     def choose(
@@ -203,15 +186,12 @@ class Designer:
     ) -> Design:
         """Choose settings until the goal is reached, each time the one with the most information per second.
 
-        After every ``walk.settings_per_source`` settings the source may change to the one with the most information per
-        second, the time of the change included.
-
         Args:
-            walk: Source of candidate settings, each a random change of the last setting.
+            walk: Gives random candidates from the last setting.
             seconds: Available hardware time.
-            wanted_rad: Standard error at which to stop; see :meth:`sigma_rad`.
+            wanted_rad: Standard error at which to stop.
             rng: Random generator for the candidate settings.
-            tries: Number of candidate settings to compare for each choice.
+            tries: Number of candidates per choice.
             max_settings: Maximum number of settings.
             progress: Called with the number of settings chosen so far.
 
@@ -252,7 +232,6 @@ class Designer:
     def _best_step(
         self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
-        """Return the candidate setting of a source with the most information per second, its derivatives and time."""
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
         rows = self._rows(walk.with_light(steps, np.full(tries, source)))
@@ -261,7 +240,6 @@ class Designer:
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
-        """Return the source with the most information per second until the next change, time for switching included."""
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
@@ -276,7 +254,7 @@ class Designer:
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
-        """Return for every setting the derivatives of M readings by P parameters, in units of reading noise."""
+        """Return for every setting the derivatives of M readings by P parameters, in units of noise."""
         rows: list[Single] = []
         for part in self._model.linearise(self._parameters, observations):
             sigma = self._noise.sigma_ma(part.reading_ma)
@@ -307,9 +285,9 @@ class Designer:
 
 
 def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
-    """Return the information matrix of the free parameters, ``(P, P)``, as if the mean source frequency were known.
+    """Return the information about the free parameters, ``(P, P)``, as if the mean source frequency were known.
 
-    An error of the mean frequency shifts all loop phases alike; with several lasers only differences are observable.
+    With several lasers, only frequency differences are observable.
     """
     mean = np.where(space.mask(("source_detuning_hz",)), 1.0 / max(len(space.sources), 1), 0.0)[free]
     known: Real = information + np.outer(mean, mean) / _MEAN_HZ**2
@@ -317,9 +295,9 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
 
 
 def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Return the root R of a covariance R·Rᵀ; R stays accurate while the covariance shrinks by many decades.
+    """Return the root R of a covariance R·Rᵀ.
 
-    Combinations that no setting can determine keep a large but finite variance: every phase is known modulo a turn.
+    Combinations that no setting determines keep a large but finite variance.
     """
     # An unobservable phase is still known modulo a turn; an infinite variance would hide everything else.
     whole = modulo_a_turn(information, phases)

@@ -1,4 +1,4 @@
-"""Losses from the mesh into the fibres, measured with external meters after the mesh itself is known."""
+"""Losses from the mesh into the fibres, measured with external meters."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def fibre_losses_db(
     settings: Observations,
     done: Callable[[int, int], None] = lambda step, total: None,
 ) -> dict[int, tuple[float, float]]:
-    """Return the loss into the fibre at every port with a meter, and its standard error.
+    """Return the loss into the fibre at every port with a meter, and the standard error, in dB.
 
-    A few of ``settings`` are measured for each source; ``done`` is called after each of them.
+    A few of ``settings`` are measured for each source; ``done`` is called after each.
     """
     chosen = np.concatenate([_spread(settings, source) for source in model.space.sources])
     few = settings[chosen]
@@ -57,7 +57,7 @@ def fibre_losses_db(
 def losses_from_levels_db(
     model: MeshModel, parameters: MeshParameters, few: Observations, levels: Sequence[Mapping[int, float]]
 ) -> dict[int, tuple[float, float]]:
-    """Return the loss into the fibre at every port with a meter, and its standard error.
+    """Return the loss into the fibre at every port with a meter, and the standard error, in dB.
 
     Args:
         model: The model of the mesh.
@@ -92,7 +92,6 @@ def losses_from_levels_db(
 
 
 def _spread(settings: Observations, source: int) -> np.ndarray:
-    """Return the indices of a few settings of one source, spread evenly over the run."""
     own = np.flatnonzero(settings.source == source)
     if not len(own):
         return own

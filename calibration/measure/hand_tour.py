@@ -1,9 +1,7 @@
-"""Tour of the fibres that are moved by hand: which ports they visit, in which order, and how a wrong port is found.
+"""Order in which fibres are moved by hand between ports, and detection of a wrong port.
 
-A plugging takes an operator, so the tour plugs each fibre into each of its ports once, and everything that is wanted at
-a position is measured there. If laser and meter both move, the laser stays at one port while the meter visits all
-outputs; then the meter stays while the laser visits the other inputs. Each plugging therefore has its own power level
-in the fit: that of its source or of its monitor.
+If laser and meter both move, the laser stays at one port while the meter visits all outputs, then the meter stays while
+the laser visits the other inputs.
 """
 
 from __future__ import annotations
@@ -43,12 +41,12 @@ _SAME_PATTERN = 0.05
 
 @dataclass(frozen=True)
 class Visit:
-    """Stay of the moved fibres at their ports.
+    """Period in which the moved fibres stay at their ports.
 
     Attributes:
         source: Port that gets the light.
         meter: Port of the meter that is moved by hand; ``None`` if no meter is moved.
-        moves: Fibres to plug in before, with their ports.
+        moves: Fibres to connect before, with their ports.
     """
 
     source: int
@@ -58,29 +56,21 @@ class Visit:
 
 @dataclass(frozen=True)
 class HandTour:
-    """Order of all visits.
-
-    Attributes:
-        visits: The visits.
-    """
+    """Order of the visits (periods in which no fibre moves)."""
 
     visits: tuple[Visit, ...]
 
     @property
     def pluggings(self) -> int:
-        """Number of times that an operator plugs in a fibre."""
+        """Number of times that an operator connects a fibre."""
         return sum(len(visit.moves) for visit in self.visits)
 
 
 class Responses:
-    """Settings that show at which ports the fibres are, and the responses of heaters expected at every pair of ports.
+    """Settings that show where the fibres are, and expected responses of heaters at every pair of ports.
 
     Args:
-        mesh: The mesh.
-        sources: Ports of the sources.
-        monitors: Ports of the monitors.
-        heaters: Expected heaters.
-        driven: Shape ``(2E,)``; heaters to drive.
+        driven: Shape ``(2E,)``; heaters that may be used.
         max_ma: Shape ``(2E,)``; largest current of every heater.
         rng: Random generator for chips and backgrounds.
     """
@@ -112,7 +102,6 @@ class Responses:
         self._mean, self._variance = logs.mean(axis=0), logs.var(axis=0) + _RESPONSE_VARIANCE
 
     def _settings_ma(self, squares_ma2: Real, heaters: NDArray[np.int64]) -> Real:
-        """Return settings: every background, then the same with each of the heaters moved by about half a turn."""
         half_ma2 = np.pi / float(np.mean(self._heaters.rho2_range))
         settings = []
         for square in squares_ma2:
@@ -126,7 +115,6 @@ class Responses:
         return currents_ma
 
     def _predicted(self, currents_ma: Real, count: int, rng: np.random.Generator) -> Real:
-        """Return the responses of heaters on chips with random phases, shape ``(C, H, S, M)``."""
         mesh, heaters = self._mesh, self._heaters
         model = MeshModel(mesh, self.sources, self.monitors, heaters.ohm)
         n_sources = len(self.sources)
@@ -181,12 +169,12 @@ class Responses:
     def likely_port(
         self, readings_ma: Real, visit: Visit, candidates: Sequence[tuple[Fibre, int]], floor_ma: float
     ) -> tuple[Fibre, int] | None:
-        """Return the fibre that seems to be in a wrong port, and this port; ``None`` if the requests may be right.
+        """Return the fibre that seems to be in a wrong port, and this port; ``None`` if all may be right.
 
         Args:
             readings_ma: Shape ``(n, M)``; readings at :attr:`currents_ma`, NaN at ports without a meter.
             visit: Requested ports.
-            candidates: Fibres with other ports at which they may be.
+            candidates: Fibres with other possible ports.
             floor_ma: Noise of a reading.
         """
         columns = np.flatnonzero(np.isfinite(readings_ma).all(axis=0))
@@ -209,7 +197,7 @@ class Responses:
 
 
 def responses(readings_ma: Real, count: int) -> Real:
-    """Return by how much each of ``count`` heaters changes readings of shape ``(n, ...)``, relative to their mean."""
+    """Return the relative change of readings of shape ``(n, ...)`` by each of ``count`` heaters."""
     blocks = readings_ma.reshape(_BACKGROUNDS, 1 + count, *readings_ma.shape[1:])
     mean = np.maximum(blocks.mean(axis=(0, 1)), 1e-30)
     change: Real = np.sqrt(np.mean((blocks[:, 1:] - blocks[:, :1]) ** 2, axis=0)) / mean
@@ -217,7 +205,7 @@ def responses(readings_ma: Real, count: int) -> Real:
 
 
 def is_same_pattern(one_ma: Real, other_ma: Real) -> bool:
-    """Return whether readings of the same settings, shape ``(n, M)``, are proportional within a few per cent."""
+    """Return whether two readings of the same settings, shape ``(n, M)``, are proportional within a few per cent."""
     both = np.isfinite(one_ma).all(axis=0), np.isfinite(other_ma).all(axis=0)
     # A moved meter has its readings in the column of its requested port.
     one, other = one_ma[:, both[0]], other_ma[:, both[1]]
@@ -229,7 +217,7 @@ def is_same_pattern(one_ma: Real, other_ma: Real) -> bool:
 
 
 def plan_tour(responses: Responses, sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]) -> HandTour:
-    """Return the order of visits with the fewest pluggings that shows as many heaters as possible.
+    """Return the order of visits that shows as many heaters as possible with the fewest connections by hand.
 
     Args:
         responses: Expected responses of the heaters.
@@ -265,7 +253,6 @@ def plan_tour(responses: Responses, sources_by_hand: Sequence[int], monitors_by_
 
 
 def _from(first: int, ports: Sequence[int]) -> list[int]:
-    """Return ports in ascending order, beginning with a given one."""
     return [first, *(port for port in sorted(ports) if port != first)]
 
 

@@ -1,16 +1,13 @@
 """Fit of a heater law (phase φ against current I) to a few settings, independent of the rest of the mesh.
 
-A phase shifter that light passes in one direction changes the equations of a mesh by rank one. With x = e^{-jφ} every
-field transmission is therefore (a + b·x) / (c + d·x), with the same c and d for all detectors, and every power is
+With x = e^{-jφ} every field transmission is (a + b·x) / (c + d·x), with the same c and d for all detectors, and every
+power is
 
     P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ)
 
-The denominator describes light that passes loops any number of times. If light returns through the same arm, the change
-has rank two, and the numerators contain a second harmonic. The heat of the arm also warms its neighbours, which makes
-the numerators drift with I². Both effects are included where the residuals require them. The numerators are linear and
-are eliminated for all detectors at once (variable projection); the law and D, E are searched. The law is φ = ρ2·I²·(1 +
-κ·I² + κ²·I⁴), the series for a resistance that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps
-of a heater on different backgrounds share the law.
+Light in loops gives the denominator. If light passes the arm in both directions, the numerators contain a second
+harmonic. The law is φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series for a resistance that rises with its heat
+(docs/decisions/0006-global-fit.md).
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from lumion_hw.mesh.waves.heater import HeaterLaw
 Real = NDArray[np.float64]
 
 MODULATION_SIGMA = 2.5
-"""Smallest rms swing of the best detector, in units of its noise, that counts as an effect of the heater."""
+"""Smallest rms swing of the best detector, in units of noise, that counts as an effect of the heater."""
 
 # Prior sigma of D and E; a passive mesh has |D + jE| below 1, and the search keeps a distance to this limit.
 _LOOP_SIGMA = 0.4
@@ -50,11 +47,11 @@ _AMBIGUOUS_SIGMA = 25.0
 
 @dataclass(frozen=True, eq=False)
 class HeaterSweep:
-    """Monitor readings at n currents of one heater, with everything else constant.
+    """Monitor readings at n currents of one heater, with all others constant.
 
     Attributes:
-        squares_ma2: Shape ``(n,)``; squared heater currents I².
-        reading_ma: Shape ``(n, monitors)``; photocurrents of all monitors. Monitors with a NaN are ignored.
+        squares_ma2: Shape ``(n,)``; squared heater currents.
+        reading_ma: Shape ``(n, monitors)``; photocurrents. Monitors with a NaN are ignored.
     """
 
     squares_ma2: Real
@@ -63,13 +60,13 @@ class HeaterSweep:
 
 @dataclass(frozen=True)
 class HeaterFit:
-    """Heater law fitted to the sweeps of one heater.
+    """Heater law (phase against current) fitted to the sweeps of one heater.
 
     Attributes:
         law: The law; ``None`` if no detector showed an effect.
-        turn_sigma_rad: Standard error of the phase at one turn; infinite if a different law fits equally well.
-        residual_sigma: Rms residual in units of the noise.
-        modulation_sigma: Rms swing of the best detector in units of its noise.
+        turn_sigma_rad: Standard error of the phase at one turn; infinite if the law is ambiguous.
+        residual_sigma: Rms residual in units of noise.
+        modulation_sigma: Rms swing of the best detector in units of noise.
     """
 
     law: HeaterLaw | None
@@ -79,15 +76,15 @@ class HeaterFit:
 
 
 NOT_SWEPT = HeaterFit(None, np.inf, 0.0, 0.0)
-"""Result for an arm without a heater, or with a heater that changes no monitor reading."""
+"""Result for an arm without a heater, or without an effect on any monitor."""
 
 
 def fit_heater(
     sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, heaters: NominalHeaters
 ) -> HeaterFit:
-    """Fit phase as a function of current to one or several sweeps of one heater with the given largest current.
+    """Fit phase against current to one or several sweeps of one heater.
 
-    ``heaters`` are the expected heaters of the chip, from which the search starts.
+    ``heaters`` are the expected heaters of the chip.
     """
     # All constants of the fit hold for the published heaters, so squared currents are in units in which this heater
     # equals them.
@@ -127,12 +124,12 @@ _BENDING = PUBLISHED_BENDING_PER_MA2
 
 @dataclass(frozen=True)
 class _BendingPrior:
-    """Prior for κ, the relative change of the heater resistance per mA² (of the published heaters).
+    """Prior for κ, the relative change of the heater resistance per mA².
 
     Attributes:
         sigma: Standard deviation about the published value.
         starts: Start values of κ.
-        min_improvement: Factor by which χ² per degree of freedom must fall before a form with this prior is used.
+        min_improvement: Factor by which χ² per degree of freedom must fall before this prior is used.
     """
 
     sigma: float
@@ -147,7 +144,7 @@ _AT_ANY_FOUNDRY = _BendingPrior(0.02, (-0.02, _BENDING, 0.05), 3.0)
 
 @dataclass(frozen=True)
 class _NumeratorForm:
-    """Optional terms in the numerators of the power formula (see the module), and the prior for the resistance.
+    """Optional terms in the numerators of the power formula (see the module), and prior for the resistance.
 
     Attributes:
         orders: Harmonics of the phase φ.
@@ -175,7 +172,6 @@ class _SweepTrace:
     Attributes:
         squares: Shape ``(n,)``; squared currents in units of the published heaters.
         values: Shape ``(n, m)``; readings at n currents, in units of noise, in m columns.
-        detectors: Number of detectors.
         modulation: Rms swing of the detector with the largest swing.
     """
 
@@ -187,7 +183,7 @@ class _SweepTrace:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Minimum of the fit: law parameters ρ2 and κ, denominator terms D, E of every sweep, cost and normal matrix."""
+    """Minimum of the fit: ρ2 and κ of the law, D and E of every sweep, cost and normal matrix."""
 
     point: Real
     cost: float
@@ -210,7 +206,7 @@ def _fit_model(
 
 
 def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
-    """Return whether a fitted phase law has half the true ρ2, so that its second harmonic fits the fringe."""
+    """Return whether a fitted law has half the true ρ2, so that its second harmonic fits the fringe."""
     if form.orders == (1,):
         return False
     # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
@@ -220,7 +216,6 @@ def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _Num
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    """Return the sum of squared residuals for trial values of ρ2, κ, D and E, with best-fitting numerators."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)
@@ -242,7 +237,7 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrac
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
-    """Return the residuals of k trial laws with fitted numerators, ``(k, n, m)``, at n currents in m columns.
+    """Return the residuals of k trial laws, ``(k, n, m)``, at n currents in m columns.
 
     ``loop`` contains the denominator terms D and E, shape ``(k, 2)``.
     """
@@ -265,7 +260,6 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
 def _initial_guesses(
     traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
 ) -> list[Real]:
-    """Return start points: the best values of ρ2 on a grid, with the best denominator terms D, E of every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2, bending = (
         grid.ravel()
@@ -337,7 +331,6 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
 
 
 def _turn_sigma(found: _Point) -> float:
-    """Return the standard error of the heater phase at one full turn, for the given noise."""
     rho2, bending = found.point[:2]
     square = 2.0 * np.pi / rho2
     slope = np.zeros(len(found.point))

@@ -11,9 +11,9 @@ Real = NDArray[np.float64]
 
 
 def measure_resistances(probe: Probe, currents_ma: Real) -> Real | None:
-    """Set the heaters to the given currents and return their resistances.
+    """Set the heaters to the given currents and return their resistances; heaters stay on.
 
-    Resistances rise with heat, so a later comparison needs the same currents.
+    Compare resistances at equal currents only, because they rise with heat.
 
     Args:
         probe: Access to the mesh.

@@ -1,4 +1,4 @@
-"""Light sources of a bench: transmitters, tunable lasers, and lasers that a switch leads to several inputs."""
+"""Light sources of a bench: transmitters, tunable lasers, and lasers behind a switch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lumion_hw.interfaces.wiring import InlineDevice, InputPath
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 MODULE_SPREAD_HZ = 6.25e9
-"""Frequency accuracy of modules without wavelength lockers: 0.05 nm about the nominal wavelength (assumption)."""
+"""Frequency accuracy of modules without wavelength lockers: 0.05 nm (assumption)."""
 LASER_SPREAD_HZ = 1.25e9
-"""Frequency accuracy of tunable lasers: 0.01 nm (assumption; swept lasers are better)."""
+"""Frequency accuracy of tunable lasers: 0.01 nm (assumption)."""
 _READY_S = 60.0
 
 
@@ -36,18 +36,18 @@ class LightSource(Protocol):
         """Switch the light source off."""
 
     def launched_dbm(self) -> float:
-        """Return the reported launch power while the source is on. Raise ``DeviceError`` if the device reports none."""
+        """Return the reported launch power while the source is on. Raise ``DeviceError`` if there is none."""
 
     def frequency_hz(self) -> float:
-        """Return the optical frequency that the light source reports."""
+        """Return the reported optical frequency."""
 
     def tunable_hz(self) -> tuple[float, float] | None:
         """Return the lowest and highest frequency of the source; ``None`` if it is not tunable."""
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune the source to the nearest possible frequency and return the frequency it reports.
+        """Tune the source to the nearest possible frequency; return the reported frequency.
 
-        The method may leave the source on or off.
+        The source may be on or off afterwards.
 
         Raises:
             LimitError: The frequency is out of range; nothing was changed.
@@ -56,7 +56,7 @@ class LightSource(Protocol):
 
 
 class ModuleSource:
-    """Transmitter of a transponder module; a coherent module is tunable."""
+    """Transmitter of a transponder module."""
 
     def __init__(self, name: str, module: Transponder, *, coherent: bool) -> None:
         self._name, self._module = name, module
@@ -65,7 +65,7 @@ class ModuleSource:
 
     @property
     def spread_hz(self) -> float:
-        """Standard deviation of the true frequency from the reported one; it is smaller once the module was tuned."""
+        """Standard deviation of the true frequency from the reported one; smaller after tuning."""
         return MODULE_SPREAD_HZ if self._tuned_hz is None else LASER_SPREAD_HZ
 
     def on(self) -> None:
@@ -84,7 +84,7 @@ class ModuleSource:
         return power_dbm
 
     def frequency_hz(self) -> float:
-        """Return the frequency to which the module was tuned, or its nominal frequency if it was not tuned."""
+        """Return the frequency to which the module was tuned, or the nominal frequency."""
         if self._tuned_hz is not None:
             return self._tuned_hz
         return frequency_hz_from_wavelength_m(self._module.identify().wavelength_nm * 1e-9)
@@ -97,7 +97,7 @@ class ModuleSource:
         return min(grid.min_thz for grid in tuning) * 1e12, max(grid.max_thz for grid in tuning) * 1e12
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune the module to the nearest channel of its grids; a module in low-power mode is powered up first."""
+        """Tune the module to the nearest channel of its grids; this ends the low-power mode."""
         if self._laser is None:
             raise ConfigError("this module cannot be tuned", device=self._name)
         asked_thz, grids = frequency_hz * 1e-12, self._laser.capabilities().tuning
@@ -117,7 +117,7 @@ def _nearest_thz(grid: TuningRange, asked_thz: float) -> float:
 
 
 class LaserSource:
-    """A tunable laser, with the clock that times its settling."""
+    """A tunable laser."""
 
     spread_hz = LASER_SPREAD_HZ
 
@@ -134,11 +134,11 @@ class LaserSource:
         self._laser.disable()
 
     def launched_dbm(self) -> float:
-        """Return the power setting read back from the laser."""
+        """Return the power setting of the laser, as read back."""
         return self._laser.state().power_dbm
 
     def frequency_hz(self) -> float:
-        """Return the frequency setting read back from the laser."""
+        """Return the frequency setting of the laser, as read back."""
         return self._laser.state().frequency_thz * 1e12
 
     def tunable_hz(self) -> tuple[float, float] | None:
@@ -147,7 +147,7 @@ class LaserSource:
         return low_thz * 1e12, high_thz * 1e12
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune the laser; its output is off during tuning if the laser requires this."""
+        """Tune the laser. Its output is off during tuning if the laser requires this."""
         # Such a laser would sweep its light through the chip during tuning.
         if not self._laser.capabilities.tunes_while_emitting:
             self._laser.disable()
@@ -156,11 +156,10 @@ class LaserSource:
 
 
 class SwitchedSource:
-    """Light source at one of the inputs to which a switch can lead its light.
+    """Light source behind a switch, at one of the inputs that the switch can select.
 
     Args:
         source: The laser or module.
-        path: The input.
         switches: Open switches of the bench, by name.
     """
 
@@ -173,7 +172,7 @@ class SwitchedSource:
         return self._source.spread_hz
 
     def on(self) -> None:
-        """Lead the light to the input, and switch the source on.
+        """Switch the light to the input, and the source on.
 
         Raises:
             BusyError: The switch output is connected to another switch input.
@@ -190,7 +189,7 @@ class SwitchedSource:
         self._source.on()
 
     def off(self) -> None:
-        """Switch the source off; the connections of the switch stay."""
+        """Switch the source off; the switch stays as it is."""
         self._source.off()
 
     def launched_dbm(self) -> float:
@@ -198,7 +197,7 @@ class SwitchedSource:
         return self._source.launched_dbm()
 
     def frequency_hz(self) -> float:
-        """Return the optical frequency that the source reports."""
+        """Return the reported optical frequency."""
         return self._source.frequency_hz()
 
     def tunable_hz(self) -> tuple[float, float] | None:
@@ -206,17 +205,17 @@ class SwitchedSource:
         return self._source.tunable_hz()
 
     def tune(self, frequency_hz: float) -> float:
-        """Tune the source to the nearest possible frequency and return the frequency it reports."""
+        """Tune the source to the nearest possible frequency; return the reported frequency."""
         return self._source.tune(frequency_hz)
 
 
 def switch_passages(path: InputPath) -> tuple[InlineDevice, ...]:
-    """Return the passages of an input's light through switches, the one next to the source first."""
+    """Return the switches in an input, the one next to the source first."""
     return tuple(part for part in path.through if part.exit_port is not None)
 
 
 def are_alternatives(path: InputPath, other: InputPath) -> bool:
-    """Return whether a switch or a hand leads the light of one source to either of two inputs, but not to both."""
+    """Return whether one source can feed either of two inputs, by a switch or by hand, but not both at once."""
     if path.by_hand and other.by_hand:
         return True
     exits = {(part.device, part.channel): part.exit_port for part in switch_passages(path)}
@@ -226,7 +225,7 @@ def are_alternatives(path: InputPath, other: InputPath) -> bool:
 
 
 def driven_switches(inputs: Iterable[InputPath]) -> frozenset[str]:
-    """Return the switches that a calibration changes, because they lead one source to several inputs."""
+    """Return the switches that a calibration changes."""
     paths = list(inputs)
     return frozenset(
         part.device
@@ -237,11 +236,9 @@ def driven_switches(inputs: Iterable[InputPath]) -> frozenset[str]:
 
 
 def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
-    """Return the second port of every source that feeds two ports, keyed by its first port.
+    """Return the second port of every source that feeds two ports, by its first (lower) port.
 
-    The lower port identifies the source. A coherent module sends both tributaries or none: CMIS switches media lanes,
-    and both tributaries share one lane. They carry independent data, so their interference averages out in a monitor
-    and their powers add.
+    A coherent module sends light to both ports or to none; the powers add.
     """
     paths: dict[str, list[InputPath]] = {}
     for path in inputs:

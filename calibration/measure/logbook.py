@@ -1,8 +1,6 @@
 """Access to the mesh that counts the effort, stores all readings, and continues an interrupted run.
 
-Every stage of a calibration is a function of plan, seed and readings. An interrupted run is therefore resumed by
-running it again: its first requests get the stored answers of the interrupted run, and later requests are answered by
-the bench. A request with its answer is a :class:`LogbookEntry`; the journal stores these entries.
+An interrupted run is resumed by running it again: stored answers replace its first requests to the bench.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ Real = NDArray[np.float64]
 Kind = Literal["settings", "launched", "fibre", "tuned", "resistances", "laser", "meter"]
 
 DARK = -1
-"""Source number of settings without light."""
+"""Source of settings without light."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +34,15 @@ class LogbookEntry:
 
     Attributes:
         kind: ``settings``: a batch of settings; the answer is photocurrents in mA, ``(n, M)``, NaN if saturated.
-            ``launched``: reported launch power of a source; the answer is in dBm, shape ``(1, 1)``. ``fibre``: external
-            meters at the present setting; the answer is port and dBm, shape ``(n, 2)``. ``tuned``: tuning of a source;
-            the answer is its reported frequency in Hz, shape ``(1, 1)``. ``resistances``: heaters at the present
-            setting; the answer is in ohms, shape ``(1, 2E)``. ``laser`` and ``meter``: plugging of the fibre that is
-            moved by hand; the answer is its port, shape ``(1, 1)``.
-        source: Port of the source, or :data:`DARK`; for a plugging, the requested port.
-        currents_ma: Heater currents of a batch of settings, shape ``(settings, heaters)``; empty for other requests.
-        answer: Answer of the bench.
-        at_s: Time since the start of the run when the answer arrived, by the clock of the bench.
+            ``launched``: launch power of a source; the answer is in dBm, ``(1, 1)``. ``fibre``: external meters; the
+            answer is port and dBm, ``(n, 2)``. ``tuned``: tuning of a source; the answer is the reported frequency in
+            Hz, ``(1, 1)``. ``resistances``: heater resistances in ohms, ``(1, 2E)``. ``laser`` and ``meter``: a fibre
+            moved by hand; the answer is the port, ``(1, 1)``.
+        source: Port of the source, or :data:`DARK`; for a fibre moved by hand, the requested port.
+        currents_ma: Heater currents of the settings, shape ``(settings, heaters)``; otherwise empty.
+        at_s: Time of the answer since the start of the run, by the clock of the bench.
         asked_hz: Requested frequency of a tuned source.
-        spent_s: Duration of a batch without the source change, by the clock of the bench; ``None`` if not recorded.
+        spent_s: Duration of a batch without the source change; ``None`` if not recorded.
     """
 
     kind: Kind
@@ -58,7 +54,7 @@ class LogbookEntry:
     spent_s: float | None = None
 
     def has_same_request(self, other: LogbookEntry) -> bool:
-        """Return whether two logbook entries contain the same request to the bench."""
+        """Return whether two entries contain the same request."""
         return (
             self.kind == other.kind
             and self.source == other.source
@@ -68,7 +64,7 @@ class LogbookEntry:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return the logbook entry as a JSON-compatible document; arrays keep every bit."""
+        """Return the entry as a JSON document."""
         return {
             "kind": self.kind,
             "source": self.source,
@@ -81,7 +77,7 @@ class LogbookEntry:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> LogbookEntry:
-        """Return the logbook entry stored in a JSON document.
+        """Return the entry in a JSON document.
 
         Raises:
             CalibrationError: The document is not a valid entry.
@@ -99,7 +95,6 @@ class LogbookEntry:
 
 
 def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
-    """Raise ``ValueError`` if a stored answer has impossible values or shapes."""
     if not np.isfinite(currents_ma).all():
         raise ValueError("currents_ma holds NaN or infinity")
     if np.isinf(answer).any():
@@ -124,10 +119,7 @@ def _unpacked(document: Mapping[str, Any]) -> Real:
 
 
 def times_s(entries: Sequence[LogbookEntry]) -> Real:
-    """Return the time in s of every setting since the start of the run, by the clock of the bench.
-
-    Settings of a batch are evenly spaced. A batch without a recorded duration started at the previous entry.
-    """
+    """Return the time of every setting in s since the start of the run, by the clock of the bench."""
     times, before_s = [], entries[0].at_s if entries else 0.0
     for entry in entries:
         if entry.kind == "settings":
@@ -143,16 +135,16 @@ def times_s(entries: Sequence[LogbookEntry]) -> Real:
 class HardwareTimes:
     """Durations of the steps of a setting (Sánchez-Jácome 2025).
 
-    The times are those of the driver in that paper, transfer included. A controller that executes sweeps may be faster.
+    A controller that runs sweeps may be faster.
 
     Attributes:
-        write_one_s: Write of one channel.
-        write_all_s: Write of ``all_channels``; between one and all channels the time grows linearly.
-        all_channels: Channels of the full write.
+        write_one_s: Time to write one channel.
+        write_all_s: Time to write ``all_channels``; in between it grows linearly.
+        all_channels: Number of channels of a full write.
         settle_s: Five thermal time constants.
-        read_s: Read of all monitors.
-        input_change_s: Change of the source; 0 if unknown.
-        waited_s: Time from drive to read: the wait of the bench plus half a reading.
+        read_s: Time to read all monitors.
+        input_change_s: Time to change the source; 0 if unknown.
+        waited_s: Time from setting the heaters to the middle of the reading.
     """
 
     write_one_s: float = 0.014
@@ -165,11 +157,11 @@ class HardwareTimes:
 
     @classmethod
     def waiting(cls, settle_s: float | None) -> HardwareTimes:
-        """Return the published durations, with a wait of ``settle_s`` after each setting if this is not ``None``."""
+        """Return the published durations, with a wait of ``settle_s`` unless this is ``None``."""
         return cls() if settle_s is None else cls(settle_s=settle_s, waited_s=settle_s + 0.5 * cls.read_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
-        """Return the duration in s of each setting, for an array with the number of channels that each changes."""
+        """Return the duration of each setting in s, from the number of changed channels."""
         # A straight line between two published values, for one channel and for all channels.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
@@ -177,7 +169,7 @@ class HardwareTimes:
         return seconds
 
     def plan_s(self, plan: Observations) -> float:
-        """Return the duration of a sequence of settings that starts with all heaters off and no light."""
+        """Return the duration of settings in s, starting with all heaters and light off."""
         before = np.vstack([np.zeros(plan.currents_ma.shape[1]), plan.currents_ma[:-1]])
         changes = int((np.diff(plan.source) != 0).sum()) + 1
         seconds = self.setting_s((plan.currents_ma != before).sum(axis=1)).sum()
@@ -189,11 +181,11 @@ class MeasurementEffort:
     """Effort of a calibration stage: settings, readings, source changes and times.
 
     Attributes:
-        settings: Settings of heaters and light.
-        readings: Reads of all monitors, several per setting if a setting is read again.
-        changed_channels: Heater channels that were written.
-        source_changes: Changes of the source.
-        hardware_s: Hardware time of writes, settling, reads and source changes.
+        settings: Number of settings of heaters and light.
+        readings: Number of reads of all monitors.
+        changed_channels: Number of written heater channels.
+        source_changes: Number of changes of the source.
+        hardware_s: Time of writes, settling, reads and source changes.
         cpu_s: Processor time of this process.
     """
 
@@ -205,7 +197,6 @@ class MeasurementEffort:
     cpu_s: float = 0.0
 
     def __add__(self, other: MeasurementEffort) -> MeasurementEffort:
-        """Return the sum of two efforts."""
         return MeasurementEffort(
             self.settings + other.settings,
             self.readings + other.readings,
@@ -228,21 +219,18 @@ class MeasurementEffort:
 
 
 class Logbook:
-    """A probe that counts the effort and stores every answer.
+    """A probe (access to the mesh) that counts the effort and stores every answer.
 
     Args:
         probe: Access to the mesh.
         times: Duration of the steps.
-        before: Answers of an interrupted run, which are replayed before the bench is used.
-        keep: Called with every new entry, to store it in a journal.
+        before: Answers of an interrupted run, which are used before the bench.
+        keep: Called with every new entry.
 
     Attributes:
-        probe: Access to the mesh.
-        times: Duration of the steps.
-        keep: Called with every new answer; may be replaced at any time.
-        light_db: By source, the increase of its power in dB since the interrupted run; new readings are scaled to the
-            old power.
-        stages: Effort of each stage.
+        keep: Called with every new entry; may be replaced at any time.
+        light_db: By source, the increase of the power in dB since the interrupted run, by which new readings are
+            scaled.
         entries: All requests and answers.
     """
 
@@ -276,11 +264,10 @@ class Logbook:
 
     @property
     def effort(self) -> MeasurementEffort:
-        """Total effort so far, without processor time."""
+        """Effort so far, without processor time."""
         return self._effort
 
     def __len__(self) -> int:
-        """Return the number of stored readings."""
         return self._n_readings
 
     @property
@@ -318,11 +305,11 @@ class Logbook:
         return self.probe.tunable_hz(port)
 
     def tune(self, port: int, frequency_hz: float) -> float:
-        """Tune a source and return the frequency that it reports.
+        """Tune a source and return the reported frequency.
 
         Raises:
-            CalibrationError: As :meth:`measure`.
-            LimitError: As :meth:`calibration.measure.probe.Probe.tune`.
+            CalibrationError: As for :meth:`measure`.
+            LimitError: As for :meth:`calibration.measure.probe.Probe.tune`.
         """
         self._launched_dbm.pop(port, None)
         # Stored answers do not tune the bench; the tuning is made up for before the first new request.
@@ -337,10 +324,10 @@ class Logbook:
         return float(self._answered("tuned", port, nothing, ask, frequency_hz)[0, 0])
 
     def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
-        """Have a fibre that is moved by hand plugged into a port.
+        """Have a fibre that is moved by hand connected to a port.
 
         Raises:
-            CalibrationError: As :meth:`measure`, or nobody is there to move the fibre.
+            CalibrationError: As for :meth:`measure`, or no operator can be asked.
         """
 
         def ask() -> NDArray[np.float64]:
@@ -353,22 +340,21 @@ class Logbook:
         self._plugged[fibre] = port
 
     def assume_plugged(self, fibre: Fibre, port: int) -> None:
-        """Take a fibre that is moved by hand to be at a port."""
+        """Assume that a fibre that is moved by hand is connected to a port."""
         self._plugged[fibre] = port
         self.probe.assume_plugged(fibre, port)
 
     def _keep_fibres(self) -> None:
-        """Before the first new request of a resumed run, tell the probe where the interrupted run left the fibres."""
         if not self._fibres_known:
             for fibre, port in self._plugged.items():
                 self.probe.assume_plugged(fibre, port)
             self._fibres_known = True
 
     def launched_dbm(self, port: int) -> float:
-        """Return the first launch power that a source reported, as power in the fibre at the facet.
+        """Return the launch power of a source in dBm, in the fibre at the facet, as first reported.
 
         Raises:
-            CalibrationError: As :meth:`measure`.
+            CalibrationError: As for :meth:`measure`.
         """
         if port not in self._launched_dbm:
             nothing = np.zeros((0, 2 * self.mesh.n_pucs))
@@ -382,10 +368,10 @@ class Logbook:
         return self._launched_dbm[port]
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power in dBm that leaves each port into its fibre, read by external meters.
+        """Return the power in dBm that leaves each port with an external meter into its fibre.
 
         Raises:
-            CalibrationError: As :meth:`measure`.
+            CalibrationError: As for :meth:`measure`.
         """
         nothing = np.zeros((0, 2 * self.mesh.n_pucs))
 
@@ -402,10 +388,10 @@ class Logbook:
         return self.probe.measures_resistances
 
     def heater_resistances_ohm(self) -> NDArray[np.float64]:
-        """Return the resistance of every heater at the present setting in ohms; NaN where unknown.
+        """Return the resistance of every heater at the present setting in ohms; NaN if unknown.
 
         Raises:
-            CalibrationError: As :meth:`measure`.
+            CalibrationError: As for :meth:`measure`.
         """
         nothing = np.zeros((0, 2 * self.mesh.n_pucs))
 
@@ -417,14 +403,13 @@ class Logbook:
         return resistances
 
     def _return_to_setting(self) -> None:
-        """Set the bench to the present setting, if that comes from the interrupted run."""
         if self._applied is not None and not self._there:
             self._light_up()
             self.probe.measure(self._applied[1])
             self._there = True
 
     def elapsed_s(self) -> float:
-        """Return the time of the run so far by the clock of the bench, including the interrupted part."""
+        """Return the time of the run, including the interrupted part, by the clock of the bench."""
         return self._before_s + self.probe.elapsed_s()
 
     def switch_everything_off(self) -> None:
@@ -433,11 +418,11 @@ class Logbook:
         self.probe.switch_everything_off()
 
     def light_only_port(self, port: int | None) -> None:
-        """Select the one source that is on from the next reading on, or ``None`` for no light."""
+        """Select the source that will be on from the next reading on; ``None`` for no light."""
         self._wanted = port
 
     def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return heater currents (array of any shape) rounded to the steps and the range of the controller."""
+        """Return heater currents of any shape, rounded to the steps and range of the controller."""
         step_ma = self.probe.current_step_ma
         if not step_ma:
             return currents_ma
@@ -447,22 +432,22 @@ class Logbook:
         return driven
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Drive the heaters, let them settle and read all monitors; NaN if a monitor is saturated.
+        """Set the heaters, let them settle and read all monitors; NaN if saturated.
 
-        Currents are stored as rounded by the drive, so that its steps cause no error.
+        The stored currents are rounded to the steps of the controller.
 
         Raises:
-            CalibrationError: The stored readings belong to a run with a different plan, seed or mesh.
+            CalibrationError: The stored answers belong to a run with another plan, seed or mesh.
         """
         driven_ma = self.driven_ma(currents_ma)
         answer: NDArray[np.float64] = self._taken(driven_ma[None], lambda: self.probe.measure(driven_ma)[None])[0]
         return answer
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure a batch of settings, ``(settings, heaters)``, with the selected source; store all of it or nothing.
+        """Measure a batch of settings, ``(settings, heaters)``, with the selected source.
 
         Raises:
-            CalibrationError: As :meth:`measure`.
+            CalibrationError: As for :meth:`measure`.
         """
         driven_ma = self.driven_ma(currents_ma)
         return self._taken(driven_ma, lambda: self.probe.measure_many(driven_ma))
@@ -470,8 +455,6 @@ class Logbook:
     def _taken(
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        """Return the readings of a batch, from the interrupted run or newly measured; count and store them."""
-
         def ask() -> NDArray[np.float64]:
             self._light_up()
             self._began_s = self.elapsed_s()
@@ -497,7 +480,6 @@ class Logbook:
         ask: Callable[[], NDArray[np.float64]],
         asked_hz: float = 0.0,
     ) -> NDArray[np.float64]:
-        """Answer a request from the interrupted run if it contains the answer; otherwise ask the bench."""
         number = len(self.entries)
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
         if number < len(self._before):
@@ -551,14 +533,13 @@ class Logbook:
         )
 
     def _seconds(self, changed: int, *, moved: bool) -> float:
-        """Return the duration of one setting; if heaters and light are unchanged, only the read takes time."""
         still = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
         return float(still) + moved * self.times.input_change_s
 
     def observations(self, first: int = 0, last: int | None = None) -> Observations:
-        """Return the stored settings and readings in time order; settings without light have source -1.
+        """Return the settings and readings in order of time; settings without light have source -1.
 
-        The frequency of the light is relative to the frequency to which its source was first tuned.
+        Frequencies are relative to the first tuned frequency of the source.
         """
         batches = [entry for entry in self.entries if entry.kind == "settings"]
         width, monitors = 2 * self.probe.mesh.n_pucs, self.probe.monitors
@@ -573,7 +554,6 @@ class Logbook:
         return taken[slice(first, last)]
 
     def _without_meter(self) -> NDArray[np.bool_]:
-        """Return for every batch of settings which monitors had no meter, because it was moved elsewhere by hand."""
         monitors = self.probe.monitors
         batches = [entry for entry in self.entries if entry.kind == "settings"]
         moved = {entry.source for entry in self.entries if entry.kind == "meter"}
@@ -593,7 +573,6 @@ class Logbook:
         return missing
 
     def _detunings_hz(self) -> list[float]:
-        """Return the frequency offset of every batch of settings from the first tuned frequency of its source."""
         first_hz: dict[int, float] = {}
         now_hz: dict[int, float] = {}
         result = []
@@ -609,7 +588,7 @@ class Logbook:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Add the effort spent inside a ``with`` block to that of a stage."""
+        """Add the effort inside a ``with`` block to a stage."""
         effort, cpu_s = self._effort, time.process_time()
         try:
             yield

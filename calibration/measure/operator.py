@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 Fibre = Literal["laser", "meter"]
-"""A fibre that is moved by hand: that of the laser or that of the power meter."""
+"""A fibre that is moved by hand: that of the laser or of the power meter."""
 
 
 @dataclass(frozen=True)
 class PlugRequest:
-    """Request to plug a fibre into a port of the mesh. Heaters are at zero and lasers are off.
+    """Request to connect a fibre to a port of the mesh; heaters are at zero and lasers off.
 
     Attributes:
-        fibre: Fibre to move.
-        device: Name of the laser or power meter in the bench file.
-        port: Port of the mesh.
-        reason: Why a port is requested again, as a sentence; empty at the first request.
+        device: Name of the laser or power meter.
+        reason: Why a port is requested again, as a sentence; empty at first.
     """
 
     fibre: Fibre
@@ -27,9 +25,9 @@ class PlugRequest:
     reason: str = ""
 
     def words(self) -> str:
-        """Return the request as a phrase, such as ``plug laser tls into port 2``."""
+        """Return the request as text, such as ``plug laser tls into port 2``."""
         return f"plug {self.fibre} {self.device} into port {self.port}"
 
 
 OnPlug = Callable[[PlugRequest], None]
-"""Function that returns when the operator has plugged in the fibre."""
+"""Returns when the operator has connected the fibre."""

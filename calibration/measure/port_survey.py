@@ -1,8 +1,7 @@
 """Survey before the sweeps: noise of the monitors, and working sources and monitors.
 
-The survey measures a reference setting with all heaters off, which is repeated during a run. If the light becomes
-weaker at all monitors together, the laser or its polarization has changed. If the distribution of the light changes,
-the mesh has changed: its temperature, or its heaters by aging (docs/calibration.md, step 1, and 11).
+A reference setting with all heaters off is measured, and repeated during the run to find changes (docs/calibration.md,
+11).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MIN_LOOKS = 24
 _FURTHER_BACKGROUNDS = 6
 _LIVE_SIGMA = 10.0
 MIN_CONTRAST = 300.0
-"""Smallest contrast at which a working monitor with 15 dB less light than a typical one differs from a dead one."""
+"""Smallest contrast (brightest reading over noise) at which a dim monitor can be told from a dead one."""
 _BRIGHT_SIGMA = 1000.0
 _MIN_RELATIVE = 1e-4
 _CUT_SHARE = 0.25
@@ -50,12 +49,11 @@ class Survey:
     """Result of the survey: working sources and monitors, and the noise of a reading.
 
     Attributes:
-        noise: Noise of a reading.
         sources: Ports whose light reaches a monitor, in ascending order.
         monitors: Ports whose monitors receive light.
         defects: Sources and monitors that do not work.
-        dark_ma: Monitor readings without light, by port, where they differ significantly from zero.
-        contrast: Brightest reading of a typical monitor divided by the noise.
+        dark_ma: Significant monitor readings without light, by port.
+        contrast: Brightest reading of a typical monitor over the noise.
     """
 
     noise: NoiseModel
@@ -67,15 +65,14 @@ class Survey:
 
     @property
     def is_dim(self) -> bool:
-        """Whether there is so little light that an element may look dark without being broken."""
+        """Whether there is too little light to tell dim elements from dead ones."""
         return self.contrast < MIN_CONTRAST
 
 
 def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.bool_] | None = None) -> Survey:
     """Measure without light, then every source with a few sets of heater currents (backgrounds).
 
-    The first background is the reference setting with all heaters off, the others are random. A source or monitor
-    counts as dead only if it is also dark on some additional backgrounds. ``driven`` are the heaters to drive; by
+    The first background has all heaters off, the others are random. ``driven`` are the heaters that may be used; by
     default all.
 
     Raises:
@@ -132,10 +129,10 @@ def _judged(
     noise: NoiseModel,
     level_ma: NDArray[np.float64],
 ) -> Survey:
-    """Decide which sources and monitors work, from the largest reading of every source at every monitor.
+    """Decide which sources and monitors work.
 
-    ``seen`` is this reading above the dark level in mA: one row per source (ascending), one column per monitor.
-    ``within`` tells which monitors the light of at least one source can reach.
+    ``seen`` is the largest reading above the dark level in mA, one row per source (ascending) and one column per
+    monitor. ``within`` are the monitors that the light of a source can reach.
 
     Raises:
         CalibrationError: No source or no monitor works.
@@ -173,7 +170,7 @@ def _dead(
 
 
 def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
-    """Return the mean dark reading of every monitor, ``(monitors,)``; 0 if it is not significant or is clipped."""
+    """Return the mean dark reading of every monitor, ``(monitors,)``; 0 if insignificant or clipped."""
     mean = np.nan_to_num(np.nanmean(np.where(np.isfinite(dark).any(axis=0), dark, 0.0), axis=0))
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
     # An offset that may be noise is not subtracted, because that would add noise to every reading.
@@ -185,7 +182,7 @@ def dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.floa
 def dark_noise_ma(dark: NDArray[np.float64]) -> float:
     """Return the noise of dark monitors from readings of shape ``(readings, monitors)``.
 
-    A converter without negative codes clips half of the noise; the mean square of its readings is half the variance.
+    A converter without negative codes clips half of the noise; this is corrected.
     """
     if (dark == 0.0).mean() > _CUT_SHARE:
         return float(np.sqrt(2.0 * np.nanmedian((dark**2).mean(axis=0))))
@@ -193,7 +190,7 @@ def dark_noise_ma(dark: NDArray[np.float64]) -> float:
 
 
 def scatter(readings: NDArray[np.float64], floor_ma: float) -> list[float]:
-    """Return the relative scatter of every bright monitor over repeated readings of one setting."""
+    """Return the relative scatter of repeated readings for every bright monitor."""
     mean, spread = readings.mean(axis=0), readings.std(axis=0, ddof=1)
     bright = mean > _BRIGHT_SIGMA * floor_ma
     relative: list[float] = (spread[bright] / mean[bright]).tolist()
@@ -203,9 +200,9 @@ def scatter(readings: NDArray[np.float64], floor_ma: float) -> list[float]:
 Real = NDArray[np.float64]
 
 MAX_POWER_DB = 0.1
-"""Largest change of a source's power during a run (assumption): five times the normal change."""
+"""Largest allowed power change of a source during a run (assumption)."""
 MAX_SHAPE_SIGMA = 3.0
-"""Largest change of the light's distribution over the monitors, in rms standard errors: 10 mrad of every phase."""
+"""Largest allowed change of the distribution of light, in rms standard errors."""
 # Smallest relative error in a comparison, even for meters with less noise.
 _MIN_COMPARED = 0.003
 _MIN_REPEATED = 8
@@ -216,9 +213,8 @@ class ReferenceChange:
     """Change of the light at the reference setting (all heaters off) during a run.
 
     Attributes:
-        source: Port of the source.
         power_db: Change common to all monitors, in dB.
-        shape_sigma: Rms of the remaining change, in standard errors of the readings.
+        shape_sigma: Rms of the remaining change, in standard errors.
     """
 
     source: int
@@ -226,7 +222,7 @@ class ReferenceChange:
     shape_sigma: float
 
     def words(self, max_power_db: float = MAX_POWER_DB) -> tuple[str, ...]:
-        """Return one message for each limit that the change exceeds, with the action to take."""
+        """Return one message for each limit that the change exceeds."""
         said = []
         if abs(self.power_db) > max_power_db:
             said.append(
@@ -243,7 +239,7 @@ class ReferenceChange:
 
 
 def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseModel) -> ReferenceChange:
-    """Return the change of monitor readings, ``(monitors,)``, relative to earlier readings of the same setting."""
+    """Return the change between two readings of the same setting, ``(monitors,)``."""
     # The usual changes of light and temperature are not a fault, even if a meter has less noise.
     noise = replace(noise, relative=max(noise.relative, _MIN_COMPARED))
     seen = np.isfinite(before_ma) & np.isfinite(now_ma)
@@ -258,10 +254,10 @@ def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseMod
 
 
 def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float], list[Real]]:
-    """Return all readings of the reference setting in time order, keyed by source and tuned frequency.
+    """Return all readings of the reference setting in order of time, by source and tuned frequency.
 
-    For a source that was not tuned, the frequency in the key is 0. The frequency tuned last is the last key. After a
-    fibre was moved by hand, only later readings of the source count.
+    The frequency is 0 for a source that was not tuned. Readings before a fibre of the source was moved by hand are
+    omitted.
     """
     readings: dict[tuple[int, float], list[Real]] = {}
     tuned_hz: dict[int, float] = {}
@@ -284,7 +280,7 @@ def reference_changes(
 ) -> list[ReferenceChange]:
     """Return, for each source and frequency, the largest change of the reference setting since its first reading.
 
-    ``ignored_columns`` are the columns of dead monitors in the readings.
+    ``ignored_columns`` are the columns of dead monitors.
     """
     changes = []
     for (source, _), (first, *later) in sorted(reference_readings(entries).items()):
@@ -313,7 +309,6 @@ def noise_of(entries: Sequence[LogbookEntry], step_ma: float) -> NoiseModel | No
 
 
 def _repeated(entries: Sequence[LogbookEntry]) -> list[list[LogbookEntry]]:
-    """Return the groups of consecutive readings of one setting (same currents, same source) among logbook entries."""
     groups: list[list[LogbookEntry]] = []
     for entry in entries:
         if entry.kind == "settings" and len(entry.currents_ma) == 1:

@@ -1,6 +1,6 @@
-"""Interface of a calibration to a bench: one source at a time, heater currents, monitor readings, tunable light.
+"""Interface of a calibration to a bench: one source at a time, heater currents, monitor readings.
 
-:class:`Probe` is the interface; :class:`calibration.measure.bench_probe.BenchProbe` implements it for an open bench.
+:class:`calibration.measure.bench_probe.BenchProbe` implements :class:`Probe` for an open bench.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Probe(Protocol):
 
     @property
     def current_step_ma(self) -> float:
-        """Smallest step of a heater current; 0 if there is none or it is unknown."""
+        """Smallest step of a heater current; 0 if unknown."""
 
     @property
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
 
     def light_only_port(self, port: int | None) -> None:
-        """Switch on the source at one port and all others off, or all sources off."""
+        """Switch on the source at one port and all others off; with ``None`` all are off."""
 
     def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
-        """Have a fibre that is moved by hand plugged into a port, with heaters and sources off.
+        """Have a fibre that is moved by hand connected to a port, with heaters and sources off.
 
         Args:
             fibre: The fibre of the laser or of the meter.
@@ -58,17 +58,17 @@ class Probe(Protocol):
             reason: Why a port is requested again.
 
         Raises:
-            CalibrationError: Nobody is there to move the fibre.
+            CalibrationError: No operator can be asked.
         """
 
     def assume_plugged(self, fibre: Fibre, port: int) -> None:
-        """Take a fibre that is moved by hand to be at a port, as an interrupted run left it."""
+        """Assume that a fibre that is moved by hand is connected to a port."""
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
         """Return the lowest and highest frequency of a source; ``None`` if it is not tunable."""
 
     def tune(self, port: int, frequency_hz: float) -> float:
-        """Tune a source to the nearest possible frequency, and return the frequency that it reports.
+        """Tune a source to the nearest possible frequency; return the reported frequency.
 
         Raises:
             LimitError: The frequency is out of range; nothing was changed.
@@ -76,32 +76,32 @@ class Probe(Protocol):
         """
 
     def launched_dbm(self, port: int) -> float:
-        """Return the reported launch power of a source, as power in the fibre at the facet."""
+        """Return the reported launch power of a source in dBm, in the fibre at the facet."""
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Drive the heaters, wait until they have settled, and read all monitors.
+        """Set the heaters, wait until they have settled, and read all monitors.
 
         Args:
-            currents_ma: Shape ``(2 n_pucs,)``; heater 2·PUC is the upper arm.
+            currents_ma: Shape ``(2 n_pucs,)``, index 2·PUC + arm (upper arm first).
 
         Returns:
-            Photocurrents in mA, shape ``(n_monitors,)``; NaN where a monitor is saturated.
+            Photocurrents in mA, shape ``(n_monitors,)``; NaN for saturated monitors.
         """
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Measure n settings one after the other without a change of the light source, each as :meth:`measure` does.
+        """Measure n settings one after the other with the same light, as :meth:`measure`; the last stays active.
 
         Args:
             currents_ma: Shape ``(n, 2 n_pucs)``.
 
         Returns:
-            Photocurrents in mA, shape ``(n, n_monitors)``. The heaters stay at the last setting.
+            Photocurrents in mA, shape ``(n, n_monitors)``.
         """
 
     def fibre_dbm(self) -> dict[int, float]:
-        """Return the power in dBm that leaves each port into its fibre at the present setting, read by external meters.
+        """Return the power in dBm that leaves each port into its fibre, read by external meters.
 
-        Ports without a meter and ports that are too dark are missing.
+        Ports without a meter or with too little light are missing.
         """
 
     @property
@@ -109,7 +109,7 @@ class Probe(Protocol):
         """Whether the controller measures the resistance of the heaters."""
 
     def heater_resistances_ohm(self) -> NDArray[np.float64]:
-        """Return the resistance of every heater at the present setting, shape ``(2 n_pucs,)``; NaN where unknown."""
+        """Return the resistance of every heater at the present setting in Ω, shape ``(2 n_pucs,)``; NaN if unknown."""
 
     def elapsed_s(self) -> float:
         """Return the time since the probe was opened, by the clock of the bench."""
@@ -119,11 +119,11 @@ class Probe(Protocol):
 
 
 TUNING_ERROR_HZ = 0.2e9
-"""Standard deviation in Hz of the frequency error of a source tuned away from the reference: 1.6 pm (assumption)."""
+"""Standard deviation in Hz of the frequency of a source that is tuned away from the reference: 1.6 pm (assumption)."""
 
 
 def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dict[int, float]:
-    """Tune sources to a frequency, and return the frequency that each one reports, by port.
+    """Tune sources to a frequency; return the reported frequencies by port.
 
     Raises:
         LimitError: The frequency is out of the range of a source.
@@ -132,9 +132,9 @@ def tune_sources(probe: Probe, frequency_hz: float, ports: Iterable[int]) -> dic
 
 
 def tune_to_reference(probe: Probe, device: DeviceUnderTest) -> dict[int, float]:
-    """Tune all tunable sources to the reference frequency of a calibration; return the reported frequencies by port.
+    """Tune all tunable sources to the reference frequency; return the reported frequencies by port.
 
-    Call it before the polarization alignment, which is best done at the wavelength of use.
+    Call this before polarizations are aligned.
 
     Raises:
         LimitError: The frequency is out of the range of a source.
@@ -152,7 +152,7 @@ def tune_to_record(probe: Probe, record: CalibrationRecord) -> None:
 
 
 def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) -> None:
-    """Raise an error, before any measurement, if the bench cannot be calibrated at the given wavelengths.
+    """Raise an error if the bench cannot be calibrated at these wavelengths; nothing is measured.
 
     Raises:
         ConfigError: No source is tunable, or fibres are moved by hand.

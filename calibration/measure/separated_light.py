@@ -1,8 +1,6 @@
-"""Separation of several sources that are on at the same time, by their patterns on the monitors.
+"""Separation of several sources that are on together, by their patterns on the monitors.
 
-While nothing is programmed, the monitor readings of one source are a fixed pattern times the power that enters the
-mesh. Sources with separate lasers do not interfere on a monitor, so one reading of all monitors (a scan) is a sum of
-patterns, and least squares yields the power of each source. All polarizations can thus be searched at once.
+The readings of one source are a fixed pattern times its power, so least squares gives the power of each source.
 """
 
 from __future__ import annotations
@@ -17,22 +15,19 @@ from lumion_hw.errors import DeviceError
 Real = NDArray[np.float64]
 
 _DIM = 0.1
-"""Smallest brightness relative to the brightest source; a dimmer pattern is too noisy to be separated."""
+"""Smallest brightness of a pattern, relative to the brightest."""
 _LARGEST_CONDITION = 30.0
-"""Largest condition number of the normalized patterns; above it noise and drift of one source resemble light of another
-source.
-"""
+"""Largest condition number of the patterns; above it, noise of one source looks like light of another."""
 _UNEXPLAINED = 0.01
-"""Largest fraction of a scan that the patterns may leave unexplained; noise alone leaves a tenth of this limit."""
+"""Largest fraction of a reading that the patterns may leave unexplained."""
 _SCANS = 20
-"""Maximum number of attempts: a polarization change in the middle of a scan spoils only this scan."""
+"""Maximum number of attempts per reading."""
 
 
 def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
-    """Return, by port, the patterns of the sources that the monitors can tell apart while all are on.
+    """Return the patterns, by port, of the sources that the monitors can tell apart.
 
-    The given patterns are, by source port, the monitor readings while only this source is on, minus dark current; NaN
-    if saturated.
+    ``patterns_ma`` are, by port, the readings with only this source on, minus dark current; NaN if saturated.
     """
     brightest_ma = max((float(np.nansum(seen)) for seen in patterns_ma.values()), default=0.0)
     ports = [port for port, seen in patterns_ma.items() if np.nansum(seen) > _DIM * brightest_ma]
@@ -50,9 +45,9 @@ class SeparatedLight:
     """Measures the power of each of several sources that are on at the same time.
 
     Args:
-        patterns_ma: By source port, the monitor readings while only this source is on, minus dark current.
-        dark_ma: Monitor readings without light.
-        scan: Function that reads all monitors.
+        patterns_ma: By port, the readings with only this source on, minus dark current.
+        dark_ma: Readings without light.
+        scan: Reads all monitors.
     """
 
     def __init__(self, patterns_ma: Mapping[int, Real], dark_ma: Real, scan: Callable[[], Real]) -> None:
@@ -62,7 +57,7 @@ class SeparatedLight:
         self._scan = scan
 
     def look(self, ports: Collection[int]) -> Mapping[int, float]:
-        """Read all monitors and return, by source port, the total photocurrent that the source causes, in mA.
+        """Read all monitors; return the total photocurrent of each source in mA, by port.
 
         Raises:
             DeviceError: The patterns do not explain the readings, or too many monitors are saturated.

@@ -1,10 +1,7 @@
-"""Measurement of the settling time of the heaters with light: two waits are compared, then a time constant is fitted.
+"""Measurement of the settling time of the heaters with light.
 
-All heaters are stepped at once by a fraction of a radian. First, a wait is found after which the light no longer
-changes. Then readings at shorter waits are fitted with one time constant. Heat follows the drive as a first-order
-low-pass. Whatever the optical response, a reading is therefore a power series in exp(-wait/tau) with the same tau for
-every monitor. A controller that executes sweeps keeps each wait exact to a microsecond. Otherwise the time for writing
-and reading is added to every wait; this changes the coefficients but not tau.
+All heaters are stepped at once, and the monitors are read after different waits. Each reading is a power series in
+exp(-wait/tau) with the same time constant tau for every monitor.
 """
 
 from __future__ import annotations
@@ -20,58 +17,55 @@ from lumion_hw.errors import CalibrationError
 Real = NDArray[np.float64]
 
 _STEP_RAD = 0.3
-"""Largest phase step of a heater, in rad; all heaters get random steps up to it. With a series of three terms the time
-constant is wrong by 7 % on the worst of ten meshes of 15 PUCs. Above 0.6 rad loops cause an error of a tenth or more,
-and below 0.15 rad noise does."""
+"""Largest phase step of a heater, in rad; larger steps give errors by loops, smaller ones by noise."""
 _SEARCH_GAIN = 3.0
-"""Heat of the step that finds the wait, relative to the other steps. This step only has to change the light clearly."""
+"""Heat of the step that finds the wait, relative to the other steps."""
 _FIRST_S = 1e-3
 _LONGER = 4.0
 _LONGEST_S = 16.0
-"""Longest wait tried, in s; no known heater is slower."""
+"""Longest wait that is tried, in s."""
 _READINGS = 6
 _PATTERNS = 4
-"""Number of heater steps; a single step leaves an error of a tenth on a mesh with few monitors."""
+"""Number of heater steps."""
 _SEEN_SIGMA = 6.0
 _AT_REST = 1.0 / 200.0
-"""Largest remaining fraction of the whole change at which the light counts as settled: five time constants. Noise
-cannot serve as limit if a meter rounds: six equal readings suggest no noise, and the seventh differs by one digit."""
+"""Largest remaining fraction of the change at which the light counts as settled: five time constants."""
 _LADDER = (0.0, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0)
 _REST = 3.0
-"""Rest time before each step, as a multiple of the wait found: fifteen time constants or more."""
+"""Rest time before each step, as a multiple of the wait."""
 _TERMS = (2, 3)
 _AS_GOOD = 1.5
-"""The power series with fewer terms is used if its mean squared residual is at most this multiple of the other's."""
+"""A shorter power series is used if its mean squared residual is at most this multiple."""
 _EXPLAINED = 0.25
-"""Largest unexplained fraction of the variance; if more is unexplained, the light did not change."""
+"""Largest unexplained fraction of the variance; above it, the light did not change."""
 
 
 class StepResponse(Protocol):
-    """Interface to read the light of a mesh at a chosen time after a change of the heaters."""
+    """Reads the light of a mesh at a chosen time after a change of the heaters."""
 
     def read(self, currents_ma: Real, wait_s: float) -> Real:
-        """Drive the heaters and, after a wait, read all monitors, shape ``(n_monitors,)``; NaN if saturated."""
+        """Set the heaters and, after a wait, read all monitors, shape ``(n_monitors,)``; NaN if saturated."""
 
     def read_again(self, wait_s: float) -> Real:
-        """Wait and read all monitors again without a change of the heaters."""
+        """Wait and read all monitors again."""
 
 
 def step_currents_ma(n_heaters: int, p_pi_mw: float, heater_ohm: float, heater_max_ma: float) -> Real:
-    """Return currents of four heater steps in mA, shape ``(4, n_heaters)``; every call returns the same currents."""
+    """Return the currents of four heater steps in mA, shape ``(4, n_heaters)``, always the same."""
     phase_rad = np.random.default_rng(0x5E77).uniform(0.0, _STEP_RAD, (_PATTERNS, n_heaters))
     currents: Real = np.sqrt(phase_rad / np.pi * p_pi_mw / (heater_ohm * 1e-3))
     return np.minimum(currents, heater_max_ma / math.sqrt(_SEARCH_GAIN))
 
 
 def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
-    """Return the thermal time constant of the heaters, which are off before and afterwards.
+    """Measure the thermal time constant of the heaters, which are off before and afterwards.
 
     Args:
         mesh: The mesh, with light.
-        steps_ma: Currents before and after the steps, shape ``(steps, 2 n_pucs)``; see :func:`step_currents_ma`.
+        steps_ma: Heater currents, shape ``(steps, 2 n_pucs)``; see :func:`step_currents_ma`.
 
     Returns:
-        The time constant in s; ``None`` if the light was already settled at every reading, or never changed.
+        The time constant in s; ``None`` if the light was settled at every reading or never changed.
 
     Raises:
         CalibrationError: The light never becomes constant.
@@ -94,7 +88,6 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
-    """Return a wait in s after which the light stays constant for four such waits; ``None`` if it never changed."""
     still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
     good = np.isfinite(still).all(axis=0)
     noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
@@ -120,7 +113,6 @@ def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
 
 
 def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
-    """Return the thermal time constant that explains readings, ``(readings, monitors)``, at given waits after steps."""
     whole = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
     level = np.abs(whole).mean(axis=0)
     scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, except on dark monitors
@@ -140,7 +132,7 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
 
 
 def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[float, float]:
-    """Fit a power series with a given number of terms; return the residual mean square and the logarithm of tau."""
+    """Fit a power series with ``n_terms`` terms; return the mean squared residual and log(tau)."""
     from scipy.optimize import minimize_scalar
 
     def left(log_tau: float) -> float:

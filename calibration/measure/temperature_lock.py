@@ -1,6 +1,6 @@
-"""Temperature lock of the chip during a measurement: wait for it before, check it afterwards.
+"""Temperature lock (stable chip temperature) during a measurement.
 
-The phases of a mesh follow its temperature. Readings made while the lock was lost are discarded and repeated.
+Readings made without the lock are discarded and repeated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ Read = TypeVar("Read")
 
 
 class TemperatureLock:
-    """Checks that the chip temperature is stable during a measurement. Without a controller all checks pass.
-
-    Args:
-        bench: The bench.
+    """Checks that the chip temperature is stable; without a temperature controller all checks pass.
 
     Raises:
         ConfigError: The mesh has a temperature controller, but it is not open.
@@ -41,7 +38,7 @@ class TemperatureLock:
         self._keep: Callable[[str], object] = lambda lost: None
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
-        """Continue the list of lock losses from earlier sessions; call ``keep`` with every loss of this session."""
+        """Continue the list of lock losses from earlier sessions; ``keep`` is called with every new one."""
         for lost in self._lost:
             keep(lost)
         self._lost, self._keep = [*before, *self._lost], keep
@@ -67,11 +64,11 @@ class TemperatureLock:
         )
 
     def held(self, read: Callable[[], Read]) -> Read:
-        """Call a read function while the chip temperature is stable; repeat the call if the lock was lost meanwhile.
+        """Call a function that reads while the temperature is stable; repeat the call if the lock was lost meanwhile.
 
         Raises:
-            CalibrationError: The lock is lost in every attempt.
-            DeviceError, DeviceTimeoutError: See :meth:`wait`, and errors of the read itself.
+            CalibrationError: The lock was lost in every attempt.
+            DeviceError, DeviceTimeoutError: As for :meth:`wait`, or from the function.
         """
         if self._controller is None:
             return read()
@@ -90,7 +87,7 @@ class TemperatureLock:
         )
 
     def measurement_warnings(self) -> tuple[str, ...]:
-        """Return a warning for the record if the lock was lost, otherwise an empty tuple."""
+        """Return a warning if the lock was lost, otherwise nothing."""
         if not self._lost:
             return ()
         often = "once" if len(self._lost) == 1 else f"{len(self._lost)} times"
@@ -100,7 +97,6 @@ class TemperatureLock:
         )
 
     def _is_lost(self) -> bool:
-        """Return whether the lock was lost since the last check, and record the loss."""
         if self._controller is None or self._counted is None:
             return False
         state = self._controller.state()

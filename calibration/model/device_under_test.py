@@ -1,4 +1,4 @@
-"""The device under calibration and its nominal figures."""
+"""The device under calibration with its nominal data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ class Device:
     """A mesh and the wavelength of its light.
 
     Attributes:
-        serial: Serial number of the controller.
-        model: Model of the controller.
-        firmware: Firmware of the controller.
-        heater_channels: Drive channel of every heater, by heater number, 2·PUC + arm.
-        wavelength_nm: Wavelength of the light.
+        heater_channels: Drive channel of every heater, index 2·PUC + arm.
     """
 
     serial: str
@@ -34,22 +30,21 @@ class Device:
 
 @dataclass(frozen=True)
 class DeviceUnderTest(Device):
-    """The device under calibration and its nominal figures.
+    """The device under calibration with its nominal data.
 
     Attributes:
-        heater_ohm: Nominal heater resistance in Ω.
-        p_pi_mw: Smallest and largest expected heater power for a phase of π, in mW.
-        monitor_ma_per_mw: Nominal responsivity of the monitors in mA/mW.
+        heater_ohm: Nominal heater resistance.
+        p_pi_mw: Smallest and largest expected heater power for a phase of π.
+        monitor_ma_per_mw: Nominal responsivity of the monitors.
         puc_loss_db: Expected loss of a PUC with two heated arms.
-        monitor_spread_db: Spread of the responsivities.
-        source_spread_hz: Spread of the source frequencies if each source is a separate laser; 0 for one laser.
-        tunable_hz: By port, the lowest and highest frequency of tunable sources.
-        seconds: By port of a source, the second port that it feeds at the same time.
+        source_spread_hz: Spread of the frequencies of separate lasers; 0 for one laser.
+        tunable_hz: Lowest and highest frequency of tunable sources, by port.
+        seconds: Second port of each source with two ports, by its first port.
         sources_by_hand: Ports of the laser that is moved by hand.
         monitors_by_hand: Ports of the meter that is moved by hand.
-        settle_s: Wait after every setting in s; ``None`` for the default wait.
-        heater_tau_s: Thermal time constant of the heaters, if measured.
-        emulated_chip: Name of the chip, if it is emulated in this process.
+        settle_s: Wait after every setting; ``None`` for the default.
+        heater_tau_s: Thermal time constant of the heaters, if known.
+        emulated_chip: Name of the chip if it is emulated in this process.
     """
 
     heater_ohm: float

@@ -1,8 +1,8 @@
-"""Observable part of the waveguide joint phases, and comparison of two sets of joint phases (docs/calibration.md, 1.2).
+"""Observable part of the phases of waveguide joints (docs/calibration.md, 1.2).
 
-Power meters cannot detect a phase χ per PUC that is added to the joints at its end A and subtracted from those at its
-end B, because light passes one joint at each end. The joint-phase changes for χ in one PUC form a column of the signed
-incidence matrix G. Only loop phases remain observable: sums of joint phases along integer vectors v with v·G = 0.
+Power meters cannot detect a phase that is added to all joints at end A of a PUC and subtracted from those at end B. The
+change of joint phases by such a phase in each PUC is a column of the signed incidence matrix G. Only loop phases are
+observable: sums of joint phases along integer vectors v with v·G = 0.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ _INVISIBLE = 1e-9
 
 
 def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return G for J joints and E cells: +1 for every end A that a joint touches, -1 for every end B.
+    """Return G for J joints and E cells: +1 for every end A at a joint, -1 for every end B.
 
-    The shape is ``(J, E + C)`` for C cells without couplers. Their two waveguides have separate gauges: the first E
-    columns have the joints of both waveguides of a cell, the last C columns those of the waveguide from the upper rail
-    of end A only.
+    The shape is ``(J, E + C)``, with C cells without couplers. A cell without couplers has a second column with the
+    joints of one of its two waveguides only.
     """
     joints, numbers = mesh.joints, np.arange(len(mesh.joints))
     # PUC-ports 0 and 1 are end A, 2 and 3 end B.
@@ -46,11 +45,9 @@ def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return the loops of a mesh, shape ``(N_loop, joints)``: a lattice basis of all integer vectors v with v·G = 0.
+    """Return the loops of a mesh, shape ``(N_loop, joints)``: a basis of all integer vectors v with v·G = 0.
 
-    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase`` for J joint phases, modulo 2π. The vectors are
-    shortened in pairs, so that most loops enclose one cell. A full turn on one joint is a whole number of turns on
-    every loop, so joint phases may be wrapped by 2π.
+    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π.
     """
     basis = _shortened(_left_null_lattice(signed_incidence(mesh)))
     basis.setflags(write=False)
@@ -59,7 +56,7 @@ def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
-    """Return an orthonormal basis of the observable combinations of J waveguide joint phases, shape ``(J, N_loop)``."""
+    """Return an orthonormal basis of the observable combinations of J joint phases, shape ``(J, N_loop)``."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
@@ -80,10 +77,9 @@ def lit_loop_basis(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple
 def lit_joint_directions(
     mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
 ) -> tuple[NDArray[np.float64], int]:
-    """Return directions as :func:`visible_joint_directions`, and how many of them light from the sources shows.
+    """Return directions as :func:`visible_joint_directions`, and the number of those that light can show.
 
-    The first directions are loops through waveguides with light on its way to a monitor; no reading depends on the
-    others.
+    The first directions are loops with light on its way to a monitor.
     """
     every, lit = visible_joint_directions(mesh), lit_part(mesh, sources, monitors).joints
     if lit.all():
@@ -100,10 +96,6 @@ def has_visible_phase(
     mesh: MeshTopology, sources: Sequence[int] | None = None, monitors: Sequence[int] | None = None
 ) -> NDArray[np.bool_]:
     """Return for every arm whether its phase changes the power at a port, shape ``(2 n_pucs,)``.
-
-    The phase of an arm without interference belongs to a waveguide. It is invisible where light that enters at one
-    port only never interferes with light of another path, as in the phase shifters at the inputs and outputs of an
-    interferometer.
 
     Args:
         mesh: The mesh.
@@ -128,8 +120,7 @@ def has_visible_phase(
 def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the difference of two sets of joint phases without unobservable parts and full turns, shape ``(joints,)``.
 
-    The given difference is first minus second set. The difference of every loop phase is wrapped to ±π. The result is
-    the shortest vector with these loop phases.
+    The loop phases of the difference are wrapped to ±π. The result is the shortest vector with these loop phases.
     """
     basis = loop_basis(mesh)
     around = wrapped(basis @ difference_rad)
@@ -139,22 +130,23 @@ def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float6
 
 
 def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return the phase per PUC and waveguide joint, modulo half a turn, that explains most of a joint-phase difference.
+    """Return the phase per PUC, modulo half a turn, that explains most of a difference of joint phases.
 
-    A change of frequency or temperature shifts the phase of a loop of six PUCs six times as far as that of one PUC, so
-    it is subtracted before loop phases are wrapped.
+    Subtract it before wrapping loop phases.
     """
     basis = loop_basis(mesh)
     around, turns = basis @ difference_rad, basis.sum(axis=1)
-    # Loops have even numbers of PUCs. On this grid even the largest loop changes by less than a radian per step.
-    tried = np.linspace(0.0, np.pi, 16 * max(int(np.abs(turns).max()), 1), endpoint=False)
+    # If all loops have even numbers of PUCs, half a turn changes nothing. On this grid even the largest loop changes by
+    # less than a radian per step.
+    full = 2.0 * np.pi if np.any(turns % 2) else np.pi
+    tried = np.linspace(0.0, full, round(16 / np.pi * full) * max(int(np.abs(turns).max()), 1), endpoint=False)
     best = tried[int((wrapped(around - tried[:, None] * turns) ** 2).sum(axis=1).argmin())]
     rest = wrapped(around - best * turns)
     return float(wrapped(best + turns @ rest / max(float(turns @ turns), 1.0)))
 
 
 def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
-    """Return √(Σ r² / N_loop) of a joint-phase difference r without its unobservable parts, for N_loop loops."""
+    """Return √(Σ r² / N_loop) of a joint-phase difference r without unobservable parts."""
     residual = gauge_fixed_difference(mesh, difference_rad)
     return float(np.sqrt((residual**2).sum() / len(loop_basis(mesh))))
 
@@ -166,10 +158,7 @@ def wrapped(phase_rad: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``.
-
-    Unimodular row operations bring the matrix into Hermite form, so that no sublattice is lost.
-    """
+    """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``."""
     rows, columns = matrix.shape
     work = np.hstack([matrix, np.eye(rows, dtype=np.int64)])
     done = 0
@@ -189,7 +178,6 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return a basis of the same lattice, shortened by subtracting its vectors from each other."""
     for _ in range(_MAX_ROUNDS):
         changed = False
         for row in range(len(basis)):

@@ -1,4 +1,4 @@
-"""Thermal part of the mesh model: from currents to phases of arms and waveguide joints, with derivatives."""
+"""Thermal part of the mesh model: from currents to phases of arms and joints, with derivatives."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from lumion_hw.mesh.waves.shared_return import SharedReturns
 
 Real = NDArray[np.float64]
 Slopes = NDArray[np.floating[Any]]
-"""Derivatives, in the precision of their inputs."""
+"""Derivatives, in single or double precision."""
 _LAW_STEP_RAD = np.pi / 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class Heated:
-    """Effect of the heaters in N settings on E PUCs and J waveguide joints.
+    """Effect of the heaters in N settings on E PUCs and J joints.
 
     Attributes:
-        powers: Shape ``(3, N, 2E)``; squared currents and their powers after thermal lag: mA², mA⁴, mA⁶.
-        bend_ma2: Shape ``(N, 2E)``; phase from the terms ρ4 and ρ6 of the law, divided by ρ2, in mA².
+        powers: Shape ``(3, N, 2E)``; second, fourth and sixth power of the currents in mA, after thermal lag.
+        bend_ma2: Shape ``(N, 2E)``; phase from the terms ρ4 and ρ6 of the heater law over ρ2.
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
-        own_rad: Shape ``(N, 2E)``; phase of every arm due to its own heater, from the three terms of the law.
-        by_own: Shape ``(N, 2E)`` or one number; derivative of an arm's phase by ``own_rad``.
-        arm_rad: Shape ``(N, 2E)``; phase of every arm due to its own heater and all others.
-        joint_rad: Shape ``(N, J)``; phase of every waveguide joint due to heat.
+        own_rad: Shape ``(N, 2E)``; phase of every arm due to its own heater.
+        by_own: Shape ``(N, 2E)`` or one number; derivative of the arm phase by ``own_rad``.
+        arm_rad: Shape ``(N, 2E)``; phase of every arm due to all heaters.
+        joint_rad: Shape ``(N, J)``; phase of every joint due to heat.
         driven_ma: Shape ``(N, 2E)``; heater currents as set.
-        late: Remaining heat of earlier settings (see ``Observations.late``), or ``None``.
+        late: Remaining heat of earlier settings (``Observations.late``), or ``None``.
     """
 
     powers: Real
@@ -54,7 +54,6 @@ class Heating:
     """Thermal part of the mesh model.
 
     Args:
-        mesh: The mesh.
         heater_ohm: Nominal resistance of a heater.
         channels: Drive channel of every heater; by default channel k drives heater k.
     """
@@ -67,7 +66,7 @@ class Heating:
         self._shapes = functools.lru_cache(maxsize=4)(self._unit_couplings)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the thermal crosstalk: a function of distance plus deviations of heater-waveguide pairs."""
+        """Return the thermal crosstalk: a function of distance plus deviations of single pairs."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
         near, _, everywhere = self._shapes(float(length_mm))
         found = ThermalCrosstalk(
@@ -82,9 +81,9 @@ class Heating:
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
-        """Return the phases of arms and waveguide joints in N settings with currents of shape ``(N, heaters)``.
+        """Return the phases of arms and joints in N settings with currents ``(N, heaters)``.
 
-        ``late`` is the slow heat left by earlier settings, see ``Observations.late``.
+        ``late`` is the heat left by earlier settings (``Observations.late``).
         """
         square = self._flowing_ma(parameters, currents_ma) ** 2
         powers = np.stack([square, square**2, square**3])
@@ -106,16 +105,13 @@ class Heating:
         return Heated(powers, bend_ma2, heat, own, by_own, arm, joint, currents_ma, late)
 
     def _flowing_ma(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return the currents that flow through the heaters; they differ from the settings if drives share a return."""
         return self._returns.flowing_ma(driven_ma, parameters.extra_physics.get("shared_return_per_ma"))
 
     def chain(self, parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes) -> dict[str, Slopes]:
-        """Convert derivatives by phases to derivatives by heater laws, heat factors (per heater) and crosstalk kernel.
+        """Convert derivatives by phases to derivatives by heater laws, heat factors and crosstalk.
 
-        ``heated`` is the result of :meth:`phases` for the same N settings and parameters. ``arm``, ``(N, M, heaters)``,
-        and ``joint``, ``(N, M, joints)``, are derivatives of M numbers per setting by the phases of arms and waveguide
-        joints. The result, by group of :class:`calibration.model.space.ParameterSpace`, has shapes ``(N, M, size)`` and
-        the precision of ``arm``.
+        ``heated`` is the result of :meth:`phases`. ``arm``, ``(N, M, heaters)``, and ``joint``, ``(N, M, joints)``, are
+        derivatives of M numbers per setting by phases. The result, by parameter group, has shapes ``(N, M, size)``.
         """
         # One matrix product gives the derivative of every reading by the heat of every heater, over all arms and
         # joints.
@@ -138,9 +134,9 @@ class Heating:
     def by_rows(
         self, names: Collection[str], parameters: MeshParameters, heated: Heated, arm: Slopes, joint: Slopes
     ) -> dict[str, Slopes]:
-        """Return derivatives by the parameters of heat-related effects, by group, each ``(settings, monitors, size)``.
+        """Return derivatives by the parameters of heat-related effects, by group, ``(settings, monitors, size)``.
 
-        ``names`` are the effects that the model includes; see :meth:`chain` for the other arguments.
+        ``names`` are the included effects; see :meth:`chain` for the other arguments.
         """
         own: dict[str, Real] = {}
         if "slow_heat_share" in names and heated.late is not None:
@@ -166,7 +162,6 @@ class Heating:
         return found
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
-        """Return derivatives of arm phases by the 2T parameters of T return lines, ``(settings, heaters, 2T)``."""
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
@@ -176,14 +171,12 @@ class Heating:
         return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:
-        """Convert derivatives by arm and joint phases to those by heater power, ``(settings, monitors, heaters)``."""
         kernel = self.crosstalk(parameters)
         by_heat: Slopes = arm @ kernel.arm_rad_per_mw.astype(arm.dtype)
         by_heat += joint @ kernel.joint_rad_per_mw.astype(arm.dtype)
         return by_heat
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by crosstalk amplitude, decay length and floor, shape ``(settings, monitors, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns, rise = [], parameters.extra_physics.get("crosstalk_directions")
         # The kernel is linear in amplitude and floor; the decay length needs the derivative of the exponential.
@@ -193,7 +186,6 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _by_direction(self, parameters: MeshParameters, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-        """Return derivatives by the relative increase of crosstalk along both die axes, ``(settings, monitors, 2)``."""
         alike = self.crosstalk(replace(parameters, extra_physics={}))
         columns = [
             _by_crosstalk_factor(
@@ -204,7 +196,6 @@ class Heating:
         return np.stack(columns, axis=-1)
 
     def _unit_couplings(self, length_mm: float) -> tuple[ThermalCrosstalk, ThermalCrosstalk, ThermalCrosstalk]:
-        """Return heater-to-waveguide crosstalk at amplitude 1, and its derivatives by decay length and by floor."""
         shapes = (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -221,9 +212,9 @@ def _by_own(arm: Slopes, heated: Heated) -> Slopes:
 
 
 def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Real | float]:
-    """Return arm phases due to their own heaters, with deviations from the three-term law, and derivatives.
+    """Return arm phases with deviations from the three-term heater law, and derivatives.
 
-    The relative deviation is zero without current, linear between the points, and constant beyond the last point.
+    The relative deviation is zero without current, linear between the points, and then constant.
     """
     if deviation is None:
         return own_rad, 1.0
@@ -240,17 +231,13 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
 
 
 def _law_point_weights(own_rad: Real) -> Real:
-    """Return each interpolation point's weight (last axis) at given phases of arms due to their own heaters.
-
-    The weight is 1 at its point and 0 at the neighbouring points.
-    """
+    """Return the weight of each interpolation point (last axis) at given arm phases."""
     steps = np.clip(own_rad / _LAW_STEP_RAD, 0.0, LAW_POINTS)[..., None]
     near: Real = np.maximum(1.0 - np.abs(steps - np.arange(1, LAW_POINTS + 1)), 0.0)
     return near
 
 
 def _by_crosstalk_factor(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
-    """Return derivatives by a common factor on all crosstalk, ``(settings, monitors)``, from derivatives by phases."""
     kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
     warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
     found: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]

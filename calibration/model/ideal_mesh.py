@@ -1,12 +1,9 @@
-"""Two simple models of a mostly unknown mesh that yield a start point for the fit.
+"""Two simple models of a mostly unknown mesh, for the start of a fit.
 
-:class:`MeanLight` calculates intensities with every PUC splitting evenly. Interference with unknown phases averages out
-over random settings, and the mean follows the intensities. Intensities obey the equations of the fields, with squared
-elements of the transfer matrices, so the field solver calculates them.
+:class:`MeanLight` calculates mean intensities, with every PUC splitting evenly.
 
-:class:`AmplitudeModel` calculates amplitudes at the monitors and their derivatives by passive and joint phases, with
-balanced couplers, typical loss, no crosstalk, and in single precision. One solution with light from all ports gives all
-derivatives (docs/calibration.md, 2).
+:class:`AmplitudeModel` calculates amplitudes with balanced couplers, typical loss and no crosstalk
+(docs/calibration.md, 2).
 """
 
 from __future__ import annotations
@@ -28,10 +25,9 @@ class MeanLight:
     """Mean power between all ports, averaged over random settings.
 
     Attributes:
-        entering: Shape ``(pucs, n_ports)``; power that enters each PUC from both ends together, per power into each
-            port.
+        entering: Shape ``(pucs, n_ports)``; power that enters each PUC (both ends together) per power into each port.
         power: Shape ``(n_ports, n_ports)``; power out of a port (row) per power into another (column).
-        by_bar_share: Shape ``(pucs, n_ports, n_ports)``; derivative of the power by the bar share of each PUC.
+        by_bar_share: Shape ``(pucs, n_ports, n_ports)``; derivative of ``power`` by the bar fraction of each PUC.
     """
 
     entering: NDArray[np.float64]
@@ -40,7 +36,7 @@ class MeanLight:
 
     @classmethod
     def of(cls, mesh: MeshTopology) -> MeanLight:
-        """Calculate the mean power between all ports of a mesh in which every PUC splits evenly."""
+        """Return the mean power between all ports if every PUC splits evenly."""
         # A PUC that splits evenly sends half of the power, less its loss, to each output, from either input. Other
         # cells split the power as designed.
         solver, gain = Solver(mesh), 10.0 ** (-PUC_LOSS_DB * mesh.loss_share / 10.0)
@@ -61,7 +57,7 @@ class MeanLight:
         return cls(met.sum(axis=(1, 2)), power, change)
 
     def dual_input_ports(self, seconds: Mapping[int, int]) -> MeanLight:
-        """Return the mean power with the columns of both input ports added for sources that feed two ports."""
+        """Return the mean power with both columns added for sources that feed two ports."""
         first, second = list(seconds), list(seconds.values())
         entering, power, change = self.entering.copy(), self.power.copy(), self.by_bar_share.copy()
         entering[:, first] += self.entering[:, second]
@@ -70,7 +66,7 @@ class MeanLight:
         return MeanLight(entering, power, change)
 
     def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> NDArray[np.float64]:
-        """Return the derivative of the log of mean powers by the PUCs' bar fractions, ``(sources, monitors, pucs)``."""
+        """Return the derivative of the log of the power by bar fractions, ``(sources, monitors, pucs)``."""
         change = self.by_bar_share[:, list(monitors)][:, :, list(sources)]
         relative: NDArray[np.float64] = (change / self.power[np.ix_(monitors, sources)]).transpose(2, 1, 0)
         return relative
@@ -84,13 +80,11 @@ _DARK = 1e-9
 
 
 class AmplitudeModel:
-    """Predicts field amplitudes |S| between ports with an ideal mesh.
+    """Predicts amplitudes |S| between ports for an ideal mesh.
 
     Args:
-        mesh: The mesh.
         sources: Ports where light may enter.
-        monitors: Port of every monitor.
-        seconds: By port of a source, the second port that it feeds; |S| is then the root of the sum of both powers.
+        seconds: Second port of each source with two ports, by its first port; |S| is then the root of the total power.
     """
 
     def __init__(
@@ -121,9 +115,9 @@ class AmplitudeModel:
         monitor: NDArray[np.int64],
         second: Real | None = None,
     ) -> Real:
-        """Return the field amplitude |S| of n settings with one source each at k monitors, shape ``(n, k)``.
+        """Return the amplitude |S| of n settings at k monitors, shape ``(n, k)``.
 
-        See :meth:`linearise` for the arguments.
+        Arguments as for :meth:`linearise`.
         """
         # The couplers stay balanced: their angles deviate by 0.01 rad, far below the precision of a search.
         eta_in, eta_out = self.mesh.nominal_eta
@@ -145,12 +139,12 @@ class AmplitudeModel:
         monitor: NDArray[np.int64],
         second: Real | None = None,
     ) -> tuple[Real, Single]:
-        """Return field amplitudes |S| and their derivatives for n settings with k monitors each.
+        """Return amplitudes |S| and their derivatives for n settings with k monitors each.
 
         Args:
-            upper_rad: Shape ``(n, pucs)``; phases of the upper arms, including the passive part.
+            upper_rad: Shape ``(n, pucs)``; phases of the upper arms, including the passive phase.
             lower_rad: Shape ``(n, pucs)``; phases of the lower arms.
-            joint_rad: Shape ``(n, joints)`` or ``(joints,)``; phases of the waveguide joints.
+            joint_rad: Shape ``(n, joints)`` or ``(joints,)``; phases of the joints.
             source: Shape ``(n,)``; index of the source.
             monitor: Shape ``(n, k)``; indices of the monitors.
             second: Shape ``(sources,)``; field at the second port of every source relative to the first, 0 without a
@@ -197,7 +191,6 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return the part of the derivatives in :meth:`linearise` due to light from one port, in the same shape."""
         # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
         towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
         return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
@@ -209,7 +202,6 @@ class AmplitudeModel:
         upper_rad: Real,
         factors: NDArray[np.complex128],
     ) -> Single:
-        """Return derivatives of k fields in n settings by phases of E upper arms and J joints, ``(n, k, E + J)``."""
         n, k, n_pucs = len(light), adjoint.shape[1], self.mesh.n_pucs
         # A balanced coupler sends (L - j·R)/√2 into the upper arm, from either end.
         arm, arm_back = light.reshape(n, n_pucs, 2, 2), adjoint.reshape(n, k, n_pucs, 2, 2)

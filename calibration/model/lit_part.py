@@ -1,4 +1,4 @@
-"""The part of a mesh that light passes on its way from the sources to the monitors; nothing else can be measured."""
+"""The part of a mesh that light passes between sources and monitors; nothing else can be measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 
 @dataclass(frozen=True, eq=False)
 class LitPart:
-    """The part of a mesh that light passes on its way from the sources to the monitors.
+    """The part of a mesh that light passes between sources and monitors.
 
     Attributes:
         pucs: Whether light passes each PUC, shape ``(n_pucs,)``.
@@ -26,7 +26,7 @@ class LitPart:
 
 @lru_cache(maxsize=16)
 def lit_part(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]) -> LitPart:
-    """Return the part of a mesh that light from some source passes on its way to some monitor."""
+    """Return the part of a mesh that light passes from a source to a monitor."""
     never = 8 * mesh.n_pucs
     leads_on = np.any(mesh.hops_to_port[list(monitors)] < never, axis=0)
     # Light is reversible: light from a port leaves a PUC where light that enters there would reach the port.

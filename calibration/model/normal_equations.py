@@ -1,4 +1,4 @@
-"""Normal equations of a fit, summed in batches so that memory does not grow with the number of settings."""
+"""Normal equations of a fit, summed in batches of settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def normal_equations(
 ) -> NormalEquations:
     """Return the normal equations of a fit around a parameter point.
 
-    ``free``, ``(size,)``, tells which parameters are free. ``discrepancy`` is the model discrepancy η, see
+    ``free``, ``(size,)``, marks the free parameters. ``discrepancy`` is the relative error of the predicted field, see
     :class:`calibration.model.likelihood.Likelihood`.
     """
     wanted = np.flatnonzero(free)
@@ -66,11 +66,7 @@ def normal_equations(
 def portions(
     model: MeshModel, observations: Observations, wanted: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield, for each source, the indices of its settings and of the free parameters that affect its light.
-
-    Port ripple has one parameter per monitor and source, more than any other effect. Each affects the light of one
-    source only; columns of zeros for all other sources would take half the time of a pass.
-    """
+    """Yield, for each source, the indices of its settings and of the free parameters that affect its light."""
     everything = np.arange(len(observations))
     if all(model.space.depends_on_source(number).all() for number in range(len(model.space.sources))):
         yield everything, np.arange(len(wanted))
@@ -88,7 +84,6 @@ def _portion(
     wanted: NDArray[np.int64],
     discrepancy: float,
 ) -> NormalEquations:
-    """Return the normal equations for some settings and some parameters."""
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
     reading = np.empty(likelihood.target_ma.shape)
     drift_ma = np.zeros((*reading.shape, 2))
@@ -117,13 +112,12 @@ def _portion(
 
 @dataclass(frozen=True, eq=False)
 class WhiteRows:
-    """Whitened residuals and derivatives of some settings, after marginalization of their drift.
+    """Residuals and derivatives of some settings in units of noise, with drift eliminated.
 
     Attributes:
-        settings: Indices of the settings.
-        rows: Shape ``(settings, monitors, P)``; whitened derivatives by P parameters, in single precision.
-        misfit: Shape ``(settings, monitors)``; whitened residuals.
-        by_phase: Shape ``(settings, monitors, 2E + J)``; derivatives by the phases of 2E arms and J waveguide joints.
+        rows: Shape ``(settings, monitors, P)``; derivatives by P parameters, in single precision.
+        misfit: Shape ``(settings, monitors)``; residuals.
+        by_phase: Shape ``(settings, monitors, 2E + J)``; derivatives by the phases of 2E arms and J joints.
         heat_mw: Shape ``(settings, heaters)``; heat of every heater.
     """
 
@@ -140,7 +134,7 @@ def white_rows(
     likelihood: Likelihood,
     wanted: NDArray[np.int64],
 ) -> Iterator[WhiteRows]:
-    """Yield residuals and derivatives at a point in units of reading noise (whitened), in blocks of settings.
+    """Yield residuals and derivatives in units of noise, in blocks of settings.
 
     ``wanted`` are the indices of the P parameters.
     """
@@ -154,10 +148,7 @@ def white_rows(
 
 
 def information_of(block: Real) -> Real:
-    """Return the information matrix of whitened derivatives, ``(..., P)``, always summed in double precision.
-
-    For unobservable combinations large terms cancel; single-precision rounding would exceed the prior information.
-    """
+    """Return the information matrix of derivatives ``(..., P)`` in units of noise, summed in double precision."""
     rows = block.reshape(math.prod(block.shape[:-1]), block.shape[-1])
     information: Real = rows.T @ rows
     return information
@@ -172,10 +163,9 @@ def equations_with(
     free: NDArray[np.bool_],
     discrepancy: float = 0.0,
 ) -> NormalEquations:
-    """Return the normal equations at a point, with an information matrix that was calculated at a nearby point.
+    """Return the normal equations at a point, with an information matrix from a nearby point.
 
-    This takes a fraction of the time of :func:`normal_equations`, with the same slope. ``information`` must belong to
-    the same free parameters; ``reading_ma`` are the predicted readings at the point.
+    ``information`` must belong to the same free parameters; ``reading_ma`` are the predicted readings.
     """
     # D is recalculated at every point. With D of the other point, source frequencies were wrong by a standard error.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
@@ -187,10 +177,7 @@ def equations_with(
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, discrepancy: float) -> float:
-    """Return half the sum of squared residuals for other predictions, weighted as in the given normal equations.
-
-    It is an upper bound of the robust cost, equal at the equations' point: a step that lowers it lowers the cost.
-    """
+    """Return half the sum of squared residuals for other predictions, with the weights of the normal equations."""
     root = np.sqrt(weight(likelihood.residual(about.reading_ma, discrepancy)))
     drift = about.drift_ma * (root / likelihood.sigma_ma(discrepancy))[..., None]
     return 0.5 * float((without_drift(root * likelihood.residual(reading_ma, discrepancy), drift) ** 2).sum())
@@ -199,7 +186,7 @@ def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: R
 def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
     """Return, for each parameter, the mean squared residual of the readings that depend on it, shape ``(size,)``.
 
-    It is 1 if the model is right, large for a parameter of a faulty element, and 0 if no reading depends on it.
+    It is about 1 if the model is right, large at a faulty element, and 0 if no reading depends on the parameter.
     """
     felt, find_worst_misfits = np.zeros(model.space.size), np.zeros(model.space.size)
     for part in model.linearise(parameters, likelihood.observations):
@@ -215,7 +202,6 @@ def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likeliho
 def _weighed(
     reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:
-    """Return the weighted residuals of some settings, and the weights to apply to the derivatives of their readings."""
     residual = likelihood.residual(reading_ma, discrepancy, settings)
     root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
     return root * residual, root / likelihood.sigma_ma(discrepancy, settings)
@@ -224,7 +210,7 @@ def _weighed(
 def drift_at(
     model: MeshModel, parameters: MeshParameters, observations: Observations, reading_ma: Real, drift: SettingDrift
 ) -> Real:
-    """Return the result of :func:`drift_slopes_ma` for all settings, from predictions only, by finite differences."""
+    """Return the result of :func:`drift_slopes_ma` for all settings, by finite differences."""
     if not drift.power_db and not drift.common_phase_rad:
         return np.zeros((*reading_ma.shape, 2))
     by_phase = model.by_common_phase(parameters, observations)

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
-"""Time constants of slow heat in s: longer than those of heaters, up to the duration of a few settings."""
+"""Time constants in s of slow heat."""
 
 
 def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
     """Return the slow heat left by earlier settings (``Observations.late``), shape ``(settings, heaters, T, 3)``.
 
-    T is the number of time constants. ``currents_ma`` are the currents of all settings; heaters were off before the
-    first one. ``taken_s`` is the time of each reading. The drive of a setting comes ``wait_s`` before its reading;
-    until then the previous setting was on.
+    T is the number of time constants :data:`SLOW_TAUS_S`. ``currents_ma`` are the currents of all settings, starting
+    from heaters that were off; ``taken_s`` are the times of the readings. Heaters are set ``wait_s`` before the
+    reading.
     """
     powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
     before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))
@@ -39,18 +39,18 @@ def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], 
 class Observations:
     """N settings and their readings.
 
-    A reading without a value has a reason: saturated readings are lower bounds, missing ones contain no information.
+    Saturated readings are lower bounds; missing ones contain no information.
 
     Attributes:
-        currents_ma: Shape ``(N, heaters)``; heater currents as set, heater 2·PUC on the upper arm.
-        source: Shape ``(N,)``; port where the light entered; for a source with two ports, the first.
-        monitors: Port of every monitor, M of them.
+        currents_ma: Shape ``(N, heaters)``; heater currents as set, index 2·PUC + arm (upper arm first).
+        source: Shape ``(N,)``; port of the light; for a source with two ports, the first.
+        monitors: Ports of the M monitors.
         reading_ma: Shape ``(N, M)``; photocurrents, NaN for saturated and missing readings.
         saturated: Shape ``(N, M)``; which readings were saturated.
-        detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
-        late: Shape ``(N, heaters, T, 3)``; slow heat left by earlier settings, ``None`` for settings at rest. The
-            values are the second, fourth and sixth powers of the currents in mA, averaged over the past with each of
-            the T time constants :data:`SLOW_TAUS_S`, minus the present values; in single precision.
+        detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light minus the reference.
+        late: Shape ``(N, heaters, T, 3)``; slow heat left by earlier settings; ``None`` for settings at rest. The
+            values are the second, fourth and sixth powers of the currents in mA, averaged over the past with each time
+            constant in :data:`SLOW_TAUS_S`, minus the present values.
     """
 
     currents_ma: NDArray[np.float64]
@@ -67,11 +67,9 @@ class Observations:
         return np.broadcast_to(np.asarray(self.detuning_hz, dtype=np.float64), len(self))
 
     def __len__(self) -> int:
-        """Return the number of settings."""
         return len(self.source)
 
     def __getitem__(self, chosen: slice | NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
-        """Return the chosen settings."""
         return Observations(
             self.currents_ma[chosen],
             self.source[chosen],
@@ -83,7 +81,6 @@ class Observations:
         )
 
     def __add__(self, other: Observations) -> Observations:
-        """Return the settings of both observations in one. Raises ``ValueError`` unless both have the same monitors."""
         # Different monitors would mix up columns silently.
         if self.monitors != other.monitors:
             raise ValueError(f"readings of different monitors, {self.monitors} and {other.monitors}, cannot be joined")
@@ -104,14 +101,14 @@ class NoiseModel:
 
     Attributes:
         relative: Relative standard deviation.
-        floor_ma: Additive standard deviation in mA, including the quantization step.
+        floor_ma: Additive standard deviation, including the step of the converter.
     """
 
     relative: float
     floor_ma: float
 
     def sigma_ma(self, current_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the standard deviation of readings of the given size."""
+        """Return the standard deviation of readings of this size in mA."""
         sigma: NDArray[np.float64] = np.hypot(self.relative * current_ma, self.floor_ma)
         return sigma
 
@@ -119,7 +116,7 @@ class NoiseModel:
 def select_monitors(
     observations: Observations, monitors: tuple[int, ...], dark_ma: Mapping[int, float]
 ) -> Observations:
-    """Return the settings with the readings of some monitors only, after subtraction of their dark level."""
+    """Return the settings with the readings of some monitors only, minus their dark level."""
     columns = [observations.monitors.index(port) for port in monitors]
     return replace(
         observations,

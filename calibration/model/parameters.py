@@ -1,4 +1,4 @@
-"""Parameters of a mesh that a calibration determines; a gauge choice fixes unobservable combinations."""
+"""Parameters of a mesh that a calibration determines."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ class MeshParameters(ChipParameters):
     """Parameters of a chip with S sources and M monitors.
 
     Attributes:
-        source_db: Shape ``(S,)``; power entering the mesh at each source's port, dBm.
-        monitor_ma_per_mw: Shape ``(M,)``; photocurrent per power leaving the mesh at each monitor's port.
-        second_db: Shape ``(S2,)``; for each source with a second port, the power entering there relative to the first.
+        source_db: Shape ``(S,)``; power that enters the mesh at each source, in dBm.
+        monitor_ma_per_mw: Shape ``(M,)``; photocurrent per power that leaves the mesh.
+        second_db: Shape ``(S2,)``; for each source with a second port, the power there relative to the first.
         source_detuning_hz: Shape ``(S,)`` or one number; true minus stated frequency of each source.
 
-    ``extra_physics`` here also contains detector and port effects: ``compression_per_ma`` and ``offset_ma``, shape
-    ``(M,)``; ``monitor_leak``, shape ``(2(M - 1),)``: from the previous monitor, then from the next;
-    ``background_share``, shape ``(S·M,)``: light that bypasses the mesh, relative to that of the source;
-    ``facet_reflection``, shape ``(2p,)`` for p ports: real, then imaginary part of a field; ``joint_reflection``, shape
-    ``(4J,)``: the same for the first, then the second end of every waveguide joint, in the gauge of the joint phases;
+    ``extra_physics`` also contains: ``compression_per_ma`` and ``offset_ma``, shape ``(M,)``; ``monitor_leak``, shape
+    ``(2(M - 1),)``: from the previous monitor, then from the next; ``background_share``, shape ``(S·M,)``: light around
+    the mesh, relative to the source; ``facet_reflection``, shape ``(2p,)`` for p ports: real, then imaginary part of
+    the field; ``joint_reflection``, shape ``(4J,)``: the same for the first, then the second end of every joint;
     ``port_ripple_db``, shape ``(S·M,)``: power at a monitor with the light of a source, relative to the mean.
     """
 

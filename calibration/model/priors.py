@@ -31,21 +31,21 @@ class Prior:
     precision: Real | None = None
 
     def information(self, free: NDArray[np.bool_]) -> Real:
-        """Return the inverse prior covariance of the free parameters, with the other parameters fixed."""
+        """Return the inverse covariance of the free parameters, with the others fixed."""
         if self.precision is not None:
             block: Real = self.precision[np.ix_(free, free)]
             return block
         return np.diag(self.sigma[free] ** -2.0)
 
     def moved(self, groups: dict[str, float], space: ParameterSpace) -> Prior:
-        """Return the prior with other standard deviations for some parameter groups."""
+        """Return the prior with other standard deviations for some groups."""
         sigma = self.sigma.copy()
         for name, value in groups.items():
             sigma[space.group(name)] = value
         return Prior(self.mean, sigma, self.precision)
 
     def with_physics(self, space: ParameterSpace) -> Prior:
-        """Return the prior for a parameter space with the given additional effects, whose parameters have mean zero."""
+        """Return the prior for a parameter space with additional effects of mean zero."""
         rest = [name for name in space.groups if name not in space.physics.widths]
         kept = space.groups[rest[-1]].stop  # additional physics comes last in the vector
         widths = [
@@ -61,9 +61,9 @@ class Prior:
         return Prior(mean, sigma, precision)
 
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
-        """Return the prior with standard error ``sigma`` for the mean of a group; its spread around the mean stays.
+        """Return the prior with standard error ``sigma`` for the mean of a group; the spread around the mean stays.
 
-        This fixes the mean source frequency, which only shifts all loop phases and cannot be observed.
+        Used for the mean source frequency, which cannot be observed.
         """
         precision = np.diag(self.sigma**-2.0) if self.precision is None else self.precision.copy()
         where = space.group(name)
@@ -91,14 +91,14 @@ PRIOR_SIGMA: dict[str, float] = {
     "coupler_slope_rad_per_hz": 1e-14,  # 7e-4 per nm of the splitting
 }
 CROSSTALK_SIGMA = (1e-3, 0.4, 2e-4)
-"""Relative spread of amplitude, decay length and floor around the published kernel."""
+"""Relative spread of amplitude, decay length and floor around the published crosstalk."""
 MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
 """Parameter groups that a calibration with one laser determines."""
 PHASE_GROUPS = ("passive_phase_rad", "loops")
-"""Phase groups; a phase is known modulo 2π even without readings, which limits its uncertainty."""
+"""Phase groups; every phase is known modulo 2π."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
-"""Parameter groups that a calibration with separate lasers determines, laser frequencies and a phase slope included."""
+"""Parameter groups that a calibration with separate lasers determines."""
 
 
 # A monitor so far from the median, and by so many of its spreads, is no sample of the nominal distribution.
@@ -109,7 +109,7 @@ _REFERENCE_HZ = 1e5
 
 
 def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
-    """Add to an information matrix, ``(P, P)``, the prior that every phase lies within a turn (standard error π)."""
+    """Add to an information matrix, ``(P, P)``, that every phase lies within a turn (standard error π)."""
     known: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
     return known
 
@@ -120,13 +120,13 @@ def default_prior(
     heaters: NominalHeaters = PUBLISHED_HEATERS,
     puc_loss_db: float = PUC_LOSS_DB,
 ) -> Prior:
-    """Return the prior with published spreads around a centre: the estimate before any measurement, or a start point.
+    """Return the prior with published spreads around a centre.
 
     Args:
         space: The parameters.
-        centre: Mean of all parameters that have a spread, for example the start of a fit. The means of two groups are
-            fixed: the loss (``puc_loss_db``) and the couplers (balanced).
-        heaters: Expected heaters of the chip, the scale for heater laws and crosstalk.
+        centre: Mean of all parameters, for example the start of a fit; except that PUC losses have the mean
+            ``puc_loss_db`` and couplers are balanced.
+        heaters: Expected heaters of the chip.
         puc_loss_db: Expected loss of a PUC with two heated arms.
 
     Raises:
@@ -153,9 +153,8 @@ def default_prior(
 def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderTest) -> Prior:
     """Return the prior of a device before its readings are fitted, around a start point.
 
-    Monitors scatter around their nominal responsivity; a monitor whose reading is far off (other range, broken
-    amplifier) gets no prior. The mean frequency of modules is not measured and the stated wavelengths are not precise
-    enough, so phases refer to the mean frequency.
+    Monitors with a very unusual reading get no prior for their sensitivity. Phases refer to the mean frequency of the
+    modules, which is not measured.
     """
     prior = default_prior(space, start, device.heaters, device.puc_loss_db)
     monitors = space.group("monitor_db")

@@ -2,9 +2,9 @@
 
     e = X·(L·ripple + background)        reading = e·(1 - c·e) + o
 
-e is the effective photocurrent, L the photocurrent proportional to the light, ripple the port transmission for each
-source, X the leakage between neighbours, c the compression and o the offset. Without effects of
-:mod:`calibration.model.physics` the reading is L. Monitors are neighbours in the order of their ports (assumed).
+e is the effective photocurrent, L the photocurrent proportional to the light, ripple the transmission of the port for
+each source, X the leakage between neighbours, c the compression and o the offset. Without additional effects
+(:mod:`calibration.model.physics`) the reading is L.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Slopes = NDArray[np.floating[Any]]
 _LN10_PER_10 = np.log(10.0) / 10.0
 
 DETECTOR_ROWS = ("compression_per_ma", "offset_ma", "monitor_leak", "background_share", "port_ripple_db")
-"""Names of effects in ``PHYSICS`` that act on detectors only."""
+"""Names of the effects in ``PHYSICS`` that act on detectors only."""
 
 
 REFLECTIONS = ("facet_reflection", "joint_reflection")
@@ -31,7 +31,7 @@ _OF_MONITORS = (*DETECTOR_ROWS, *REFLECTIONS)
 
 
 def mesh_physics(extra_physics: Mapping[str, Real]) -> dict[str, Real]:
-    """Return the parameters of additional effects inside the mesh, without those of monitors and facets."""
+    """Return the parameters of additional effects inside the mesh."""
     return {name: value for name, value in extra_physics.items() if name not in _OF_MONITORS}
 
 
@@ -45,9 +45,9 @@ class Response:
     """Response of the photodiodes in n settings.
 
     Attributes:
-        ripple: Relative port transmission, shape ``(n, monitors)`` or one number.
+        ripple: Relative transmission of the ports, shape ``(n, monitors)`` or one number.
         through_ma: Shape ``(n, monitors)``; L times ripple.
-        light_ma: Shape ``(n, monitors)``; L times ripple plus the light that bypasses the mesh.
+        light_ma: Shape ``(n, monitors)``; ``through_ma`` plus light around the mesh.
         mixed_ma: Shape ``(n, monitors)``; e, the photocurrent after leakage between neighbours.
         reading_ma: Predicted readings, shape ``(n, monitors)``.
         gain: Shape ``(n, monitors)``; derivative of the reading by e.
@@ -68,8 +68,8 @@ class Response:
     ) -> Response:
         """Return the photodiode response in n settings.
 
-        ``linear_ma`` are the photocurrents L proportional to the light, ``full_ma`` those for full transmission from
-        the source; both ``(n, monitors)``. ``number`` is the index of the source in each setting.
+        ``linear_ma`` are the photocurrents L, ``full_ma`` those for full transmission from the source; both ``(n,
+        monitors)``. ``number`` is the index of the source in each setting.
         """
         ripple: Real | float = 1.0
         if (ripple_db := extra_physics.get("port_ripple_db")) is not None:
@@ -85,14 +85,14 @@ class Response:
         return cls(ripple, through, light, mixed, reading, gain, mixing)
 
     def reading_slopes(self, slopes: Slopes) -> Slopes:
-        """Convert derivatives of the light-proportional currents L to those of readings, for P parameters."""
+        """Convert derivatives of the photocurrents L to those of readings, for P parameters."""
         slopes = slopes * np.broadcast_to(self.ripple, self.light_ma.shape)[..., None].astype(slopes.dtype)
         mixed: Slopes = slopes if self.mixing is None else self.mixing.astype(slopes.dtype) @ slopes
         mixed *= self.gain[..., None].astype(slopes.dtype)
         return mixed
 
     def light_weights(self, weight: Real) -> Real:
-        """Convert weights of readings to weights of the light-proportional currents L, ``(settings, monitors)``."""
+        """Convert weights of readings to weights of the photocurrents L, ``(settings, monitors)``."""
         felt: Real = weight * self.gain
         return self.ripple * (felt if self.mixing is None else felt @ self.mixing)
 

@@ -1,7 +1,7 @@
 """The parameters of a mesh as one vector, for fits, covariances and bounds.
 
-Joint phases are given along observable directions (``gauge.visible_joint_directions``), monitor sensitivities in dB;
-all other parameters are as in :class:`calibration.model.parameters.MeshParameters`.
+Joint phases are given along observable combinations, monitor sensitivities in dB, and the others as in
+:class:`calibration.model.parameters.MeshParameters`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,10 @@ class ParameterSpace:
     ``coupler_slope_rad_per_hz`` (1 each); then the included groups of :mod:`calibration.model.physics`.
 
     Args:
-        mesh: The mesh.
         sources: Ports where light enters, in the order of ``MeshParameters.source_db``.
-        monitors: Port of every monitor.
-        seconds: By port of a source, the second port that it feeds with incoherent light, in the order of
-            ``MeshParameters.second_db``. Entries of other sources are ignored.
-        physics: Physical effects beyond the basic model.
+        seconds: Second port of each source with two ports, by its first port, in the order of
+            ``MeshParameters.second_db``.
+        physics: Additional physical effects.
     """
 
     def __init__(
@@ -76,12 +74,12 @@ class ParameterSpace:
 
     @property
     def plain(self) -> int:
-        """Number of parameters of the basic model, without additional effects."""
+        """Number of parameters without additional effects."""
         first: list[int] = [self.groups[name].start for name in self.physics.names]
         return min(first, default=self.size)
 
     def depends_on_source(self, number: int) -> NDArray[np.bool_]:
-        """Return which parameters the light of a source can depend on, shape ``(size,)``."""
+        """Return the parameters on which the light of a source can depend, shape ``(size,)``."""
         felt = np.ones(self.size, dtype=np.bool_)
         for name in self.physics.names:
             if ROWS[name].per == "source and monitor":
@@ -111,7 +109,7 @@ class ParameterSpace:
         return vector
 
     def unpack(self, vector: Real) -> MeshParameters:
-        """Return the mesh parameters of a vector; joint phases are the shortest vector with the same loop phases."""
+        """Return the mesh parameters in a vector."""
 
         def part(name: str) -> Real:
             return vector[self.group(name)].copy()
@@ -134,7 +132,6 @@ class ParameterSpace:
         )
 
     def _further(self, vector: Real) -> dict[str, Real]:
-        """Return the parameters of all additional effects by name, both fitted and fixed."""
         found = dict(self.physics.held)
         for name in self.physics.names:
             value = vector[self.groups[name]].copy()
@@ -144,7 +141,7 @@ class ParameterSpace:
         return found
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
-        """Return a parameter vector with a given value for each listed group, and ``otherwise`` in all other groups.
+        """Return a vector with a given value for each listed group, and ``otherwise`` for the others.
 
         Raises:
             ConfigError: A group does not exist.
@@ -166,11 +163,10 @@ class ParameterSpace:
         return chosen
 
     def free(self, names: Iterable[str]) -> NDArray[np.bool_]:
-        """Return which parameters of the given groups a fit can determine, shape ``(size,)``.
+        """Return the parameters of the given groups that a fit can determine, shape ``(size,)``.
 
-        Parts of the mesh whose light reaches no monitor are left out. Cells without couplers have no coupler angles,
-        and the phases of their arms are part of the loop phases. Arms
-        without a heater have no heater law.
+        Excluded are parts of the mesh whose light reaches no monitor, coupler angles of cells without couplers, and
+        laws of arms without a heater.
 
         Raises:
             ConfigError: A group does not exist.
@@ -201,14 +197,13 @@ class ParameterSpace:
         return self.groups[name]
 
     def describe(self, index: int) -> str:
-        """Return the name of one element of the parameter vector, such as ``rho4 of PUC 3 lower arm``."""
+        """Return the name of one parameter, such as ``rho4 of PUC 3 lower arm``."""
         for name, where in self.groups.items():
             if where.start <= index < where.stop:
                 return f"{name} {self._element(name, index - where.start)}".strip()
         raise IndexError(f"parameter {index} does not exist; there are {self.size}, numbered from 0")
 
     def _ports_of(self, name: str) -> tuple[int, ...]:
-        """Return the ports of a group's elements; empty if the elements are not ports."""
         if name == "second_db":
             return tuple(self.seconds.values())
         if name.startswith("source"):
@@ -228,7 +223,7 @@ class ParameterSpace:
 
 
 def space_from_record(record: CalibrationRecord) -> ParameterSpace:
-    """Return the layout of the parameter vector of a calibration record."""
+    """Return the layout of the parameters of a calibration record."""
     sources = tuple(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
     seconds = {
         entry.lit_with: entry.port
@@ -239,7 +234,7 @@ def space_from_record(record: CalibrationRecord) -> ParameterSpace:
 
 
 def physics_of(record: CalibrationRecord) -> Physics:
-    """Return the additional effects of a record; pair crosstalk is fixed at the recorded values."""
+    """Return the additional effects in a record, with pair crosstalk fixed."""
     widths = {entry.name: entry.width for entry in record.physics if entry.name in ROWS}
     held = record.extra_physics
     if widths.pop(CROSSTALK_PAIRS, None) is None:

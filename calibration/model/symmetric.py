@@ -1,8 +1,6 @@
 """Linear algebra of symmetric parameter matrices, each scaled to a unit diagonal.
 
-Parameter units from rad to Hz span twenty decades. Only scaling distinguishes a badly determined parameter from one
-with a small unit. Matrices are factored by Cholesky's method; eigenvalues take ten times as long and are used only
-where an eigenvalue may be zero.
+Parameter units from rad to Hz span twenty decades.
 """
 
 from __future__ import annotations
@@ -13,21 +11,20 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 NOTHING = 1e-14
-"""Largest eigenvalue of a scaled matrix that may be a rounding error."""
+"""Largest eigenvalue of a scaled matrix that counts as zero."""
 
 
 def scale_of(matrix: Real) -> Real:
-    """Return the square roots of a matrix's diagonal, shape ``(P,)``; 1 where the diagonal is zero."""
+    """Return the square roots of the diagonal, shape ``(P,)``; 1 where it is zero."""
     root = np.sqrt(np.maximum(np.diag(matrix), 0.0))
     scale: Real = np.where(root > 0.0, root, 1.0)
     return scale
 
 
 def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
-    """Return the inverse of a symmetric matrix, shape ``(P, P)``, with zeros for combinations it does not determine.
+    """Return the inverse of a symmetric matrix, shape ``(P, P)``, with zeros for undetermined combinations.
 
-    These are the combinations whose eigenvalue in the scaled matrix is at most ``nothing``. No eigenvalue may be far
-    below zero.
+    These have an eigenvalue of at most ``nothing`` in the scaled matrix.
     """
     from scipy.linalg.lapack import dpotrf, dpotri
 
@@ -58,7 +55,7 @@ def solved(matrix: Real, right: Real) -> Real:
 def root_of(matrix: Real, nothing: float = NOTHING) -> Real:
     """Return a root F of a symmetric matrix F·Fᵀ, shape ``(P, k)``, with as few columns as possible.
 
-    Columns with a relative variance below ``nothing`` are dropped. No eigenvalue may be far below zero.
+    Columns with a relative variance below ``nothing`` are dropped.
     """
     from scipy.linalg.lapack import dpstrf
 

@@ -1,4 +1,4 @@
-"""Comparison of two calibration records of one mesh in units of their errors, without unobservable differences."""
+"""Comparison of two calibration records of one mesh, in units of their errors."""
 
 from __future__ import annotations
 
@@ -45,15 +45,12 @@ class GroupDifference:
     """Difference of one parameter group between two calibration records.
 
     Attributes:
-        group: Name of the group.
-        unit: Unit of the parameters.
         count: Number of parameters compared.
         rms: Root mean square difference.
-        worst: Largest difference, with its sign (second record minus first).
-        worst_at: Name of the parameter with the largest difference.
-        rms_sigma: Root mean square difference in units of the standard errors of both records; ``None`` without
-            standard errors.
-        worst_sigma: Largest difference in units of the standard errors of both records.
+        worst: Largest difference (second record minus first).
+        worst_at: Name of this parameter.
+        rms_sigma: Root mean square difference in standard errors of both records; ``None`` if unknown.
+        worst_sigma: Largest difference in standard errors of both records.
     """
 
     group: str
@@ -72,8 +69,8 @@ class Comparison:
 
     Attributes:
         groups: One difference per parameter group.
-        chi2_per_dof: Mean squared difference of independent parameter combinations relative to both covariances: about
-            1 for independent records of an unchanged mesh. ``None`` if a record has no covariance.
+        chi2_per_dof: Mean squared difference relative to both covariances: about 1 for independent records of an
+            unchanged mesh. ``None`` if a record has no covariance.
         notes: Limits of the comparison, one sentence each.
     """
 
@@ -90,11 +87,10 @@ class Comparison:
 def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comparison:
     """Compare two records of one mesh.
 
-    Passive phases are compared modulo 2π, waveguide joint phases through loop phases (docs/calibration.md, 1.2).
+    Passive phases are compared modulo 2π, joint phases by loop phases (docs/calibration.md, 1.2).
 
     Raises:
-        CalibrationError: The records belong to different meshes, or the crosstalk of a record is not a function of
-            distance.
+        CalibrationError: The records belong to different meshes, or have crosstalk that is not a function of distance.
     """
     if first.mesh_sha256 != second.mesh_sha256:
         raise CalibrationError(
@@ -142,7 +138,7 @@ def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
 def _without_different_ports(
     first: CalibrationRecord, second: CalibrationRecord, notes: list[str]
 ) -> tuple[CalibrationRecord, CalibrationRecord]:
-    """Return two records; if they have different sources or monitors, remove their sources and covariances."""
+    """Return two records; if their ports differ, without sources, monitors and covariances."""
     ends = [(space.sources, space.seconds, space.monitors) for space in map(space_from_record, (first, second))]
     # Levels of other ports cannot be compared, and a covariance cannot be reduced without its columns.
     if ends[0] == ends[1]:
@@ -158,7 +154,6 @@ def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> Ca
 
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
-    """Return the observable parameter difference of two records as a vector; NaN where a record has no value."""
     one, other = parameters_from_record(first), parameters_from_record(second)
     difference = space.pack(other) - space.pack(one)
     passive = space.groups["passive_phase_rad"]
@@ -185,7 +180,6 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
 def _group(
     space: ParameterSpace, name: str, unit: str, difference: Real, variance: Real | None
 ) -> GroupDifference | None:
-    """Return the difference of one parameter group between two records; ``None`` if it cannot be compared."""
     place = space.group(name)
     part = difference[place]
     here = np.flatnonzero(np.isfinite(part))

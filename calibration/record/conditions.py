@@ -1,9 +1,7 @@
-"""Conditions of a calibration, and the ranges in which it holds; each range is stored with its derivation.
+"""Conditions of a calibration, and the ranges in which it is valid.
 
-The ranges hold for switching: bar and cross states of single PUCs. Loops are much more sensitive. The phase of a loop
-of six PUCs changes by 2π · 6 · 11.25 ps · Δf (0.1 rad in 0.24 GHz) and by 3.6 rad/K. Rings and interferometers
-therefore need the original light and temperature, or the record's own dispersion and a renewal after drift; the record
-states this.
+The ranges are for switching: bar and cross states of single PUCs. Loops are more sensitive: the phase of a loop of six
+PUCs changes by 2π · 6 · 11.25 ps · Δf and by 3.6 rad/K.
 """
 
 from __future__ import annotations
@@ -28,9 +26,10 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 DAY_S = 86_400.0
 LEAKAGE_DB = -30.0
 """Largest allowed leakage of a switch state, in dB: the PUC crosstalk of the chip is below -25 dB, its mean leakage -30
-dB (Sánchez-Jácome 2025)."""
+dB (Sánchez-Jácome 2025).
+"""
 PHASE_TOLERANCE_RAD: float = 2.0 * 10.0 ** (LEAKAGE_DB / 20.0)
-"""Error of the differential phase that causes a leakage of ``LEAKAGE_DB``; an error x leaks sin²(x/2)."""
+"""Phase error with a leakage of ``LEAKAGE_DB``; an error x leaks sin²(x/2)."""
 LOOP_TOLERANCE_RAD = 0.1
 _LOOP_PUCS = 6
 # Temperature coefficient of a heater's resistance (assumption: that of pure metals). At constant current the phase
@@ -39,9 +38,9 @@ _RESISTANCE_PER_K = 3e-3
 
 
 def wavelength_reach_nm(reference_hz: float) -> float:
-    """Return how far in nm from the measured wavelengths bar and cross states stay below the allowed leakage.
+    """Return the distance in nm from the measured wavelengths up to which bar and cross states stay valid.
 
-    The slope of the differential phase is the largest that published bandwidths allow: 25 mrad/nm (docs/sources.md).
+    Assumes a slope of the differential phase of 25 mrad/nm (docs/sources.md).
     """
     reach_hz = PHASE_TOLERANCE_RAD / PRIOR_SIGMA["differential_slope_rad_per_hz"]
     return 299_792_458.0 / reference_hz**2 * reach_hz * 1e9
@@ -58,10 +57,9 @@ def loop_reach_hz() -> float:
 
 
 def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
-    """Return the age of a record in s at which the worst of its switch states is expected to leak more than allowed.
+    """Return the age in s at which the worst switch state of a record is expected to leak more than allowed.
 
-    Passive phases drift in a random walk, and so does the phase of a heater driven to π, as its resistance drifts. The
-    worst of E PUCs deviates by about the quantile 1 - 1/(2E) of a normal distribution.
+    Passive phases and resistances drift in a random walk; the worst of E PUCs deviates by the quantile 1 - 1/(2E).
     """
     drift = drift or DriftModel()
     # The phase of a heater at half a turn changes by π times the relative change of its resistance.
@@ -72,9 +70,9 @@ def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
 
 
 class ConditionsWatch:
-    """Records the conditions of a bench during its calibration; call it at the beginning and at the end.
+    """Records the conditions of a bench; call it at the beginning and at the end of a calibration.
 
-    The probe of the calibration, if given, tells the launched power.
+    The probe, if given, supplies the launch powers.
     """
 
     def __init__(self, bench: Bench, probe: Probe | None = None) -> None:
@@ -82,7 +80,7 @@ class ConditionsWatch:
         self._temperatures_c: list[float] = []
 
     def __call__(self) -> Conditions:
-        """Return the conditions of the calibration so far and the ranges of validity derived from them."""
+        """Return the conditions so far and the ranges of validity."""
         bench = self._bench
         with contextlib.suppress(LumionError):  # a failed reading here must not stop a calibration
             now_c = bench.mesh.chip_temperature_c()
@@ -109,7 +107,6 @@ class ConditionsWatch:
         )
 
     def _launched_dbm(self) -> float | None:
-        """Return the median launch power of the sources used so far, before amplifiers and fixed losses."""
         if self._probe is None:
             return None
         powers = []

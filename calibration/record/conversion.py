@@ -51,28 +51,25 @@ class Origin(Device):
     """Contents of a record besides the parameters.
 
     Attributes:
-        heater_max_ma: Largest current for which the laws hold.
-        heater_ohm: Nominal heater resistance in Ω.
-        heater_reach_ma: By heater, the largest measured current, if below ``heater_max_ma``.
-        vendor: Maker of the controller.
+        heater_max_ma: Largest current for which the heater laws are valid.
+        heater_ohm: Nominal heater resistance.
+        heater_reach_ma: Largest measured current by heater, if below ``heater_max_ma``.
         complete: Whether the calibration was finished.
-        created_utc: Date and time; now if not given.
-        unknown_pucs: PUCs without a passive phase, with the reason.
+        created_utc: Date and time; by default now.
+        unknown_pucs: PUCs without a passive phase, with reasons.
         puc_notes: Problems of other PUCs.
-        launched_dbm: By source port, the launch power that the module reports; required for the input loss.
-        output_loss_db: By port, the loss from mesh into fibre, and its standard error.
-        heater_residual_sigma: By heater, the rms residual of its sweeps in units of noise.
-        monitor_dark_ma: Monitor readings without light, by port; 0 if not given.
-        monitor_floor_ma: Additive noise of monitor readings; ``None`` if unknown.
-        heater_resistances: Measured resistances, rows of heater, current in mA and resistance in Ω; ``None`` if not
-            measured.
-        conditions: Conditions of the calibration.
+        launched_dbm: Reported launch power by source port; needed for the input loss.
+        output_loss_db: Loss from mesh into fibre and its standard error, by port.
+        heater_residual_sigma: Rms residual of the sweeps in units of noise, by heater.
+        monitor_dark_ma: Monitor readings without light, by port; by default 0.
+        monitor_floor_ma: Additive noise of readings; ``None`` if unknown.
+        heater_resistances: Rows of heater, current in mA and resistance in Ω; ``None`` if not measured.
         faults: Faults, one sentence each.
         defects: Faults as data.
         quality: Counts, residuals and times.
         provenance: Software versions, seed and plan of the run.
-        parent_sha256: Content hash of the record from which this one was derived.
-        gains: By name of an additional effect, its gain in log evidence.
+        parent_sha256: Hash of the record from which this one was derived.
+        gains: Gain in log evidence by additional effect.
     """
 
     heater_max_ma: float
@@ -105,14 +102,14 @@ def build_record(
     covariance: Real | None = None,
     bound: Bound | None = None,
 ) -> CalibrationRecord:
-    """Build the calibration record of fitted parameters.
+    """Return the calibration record of fitted parameters.
 
     Args:
-        space: Layout of the parameters: the mesh, its sources and monitors.
+        space: Layout of the parameters.
         parameters: Fitted parameters.
         origin: Contents of the record besides the parameters.
         covariance: Shape ``(size, size)``; covariance of the parameters, 0 for fixed ones.
-        bound: Supplies the rank, the parameters set by the prior, and the unobservable combinations.
+        bound: Supplies the rank, the parameters determined by the prior, and the unobservable combinations.
     """
     variance = np.zeros(space.size) if covariance is None else np.diag(covariance)
     sigma = np.sqrt(np.where(variance > 0.0, variance, np.nan))  # fixed parameters have no standard error
@@ -164,13 +161,12 @@ def build_record(
 
 
 def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
-    """Return the mesh parameters of a record; missing values are zero, as in ``CalibratedMesh``.
+    """Return the mesh parameters of a record; missing values are zero.
 
-    Sources are the ports with a ``source_dbm``, except second ports of a source; monitors are the ``monitor_ports``.
-    See :func:`space_from_record`.
+    Sources are the ports with a ``source_dbm``, except second ports; monitors are the ``monitor_ports``.
 
     Raises:
-        CalibrationError: The crosstalk of the record is not a function of distance (kernel).
+        CalibrationError: The crosstalk of the record is not a function of distance.
     """
     crosstalk = record.crosstalk
     if crosstalk is not None and crosstalk.differential_rad_per_mw:
@@ -190,7 +186,7 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
 
 
 def dark_currents_ma(record: CalibrationRecord, ports: Sequence[int]) -> Real:
-    """Return the monitor readings without light according to a record, shape ``(n,)``; 0 for ports without an entry."""
+    """Return the monitor readings without light in a record, shape ``(n,)``; 0 for ports without an entry."""
     known = {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
     return np.array([known.get(port, 0.0) for port in ports])
 
@@ -210,7 +206,7 @@ def covariance_from_record(record: CalibrationRecord) -> Real:
 
 
 def origin_from_record(record: CalibrationRecord) -> Origin:
-    """Return the contents of a record besides parameters and date, as the start of a record derived from it."""
+    """Return the contents of a record besides parameters and date, for a derived record."""
     heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
     residuals = {number: one.residual_sigma for number, one in enumerate(heaters) if one.residual_sigma is not None}
     reach = {number: one.law.max_ma for number, one in enumerate(heaters) if one.law is not None}
@@ -335,7 +331,7 @@ class _Writer:
 
 
 def rising_to_ma(rho2: float, rho4: float, rho6: float, max_ma: float) -> float:
-    """Return the largest current, at most ``max_ma``, up to which the phase of a heater law rises."""
+    """Return the largest current, at most ``max_ma``, up to which the phase increases."""
     square = np.linspace(0.0, max_ma**2, _GRID)
     falling = np.flatnonzero(rho2 + square * (2.0 * rho4 + 3.0 * square * rho6) <= 0.0)
     return float(np.sqrt(square[max(falling[0] - 1, 0)])) if len(falling) else max_ma
@@ -349,7 +345,6 @@ def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
 def _physics_entries(
     space: ParameterSpace, parameters: MeshParameters, gains: Mapping[str, float]
 ) -> tuple[ExtraPhysics, ...]:
-    """Return the record entries of the additional effects, in the order of the table ``PHYSICS``."""
     pairs, entries = space.physics.pairs, []
     for row in PHYSICS:
         if (values := parameters.extra_physics.get(row.name)) is None:

@@ -51,7 +51,7 @@ _HEATER = (
 
 
 def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
-    """Return the parameters of a record as lists by name, with their ports, and standard errors by group."""
+    """Return the parameters of a record as lists by name, with ports and standard errors."""
     found = parameters_from_record(record)
     space = space_from_record(record)
     document: dict[str, Any] = {
@@ -84,7 +84,7 @@ def _plain(value: object) -> object:
 
 
 def tables(record: CalibrationRecord) -> dict[str, tuple[tuple[str, ...], Rows]]:
-    """Return headers and rows of a record's tables by name: ``pucs``, ``heaters``, ``ports`` and ``joints``."""
+    """Return headers and rows of the tables ``pucs``, ``heaters``, ``ports`` and ``joints``."""
     return {
         "pucs": (_PUC, _pucs(record)),
         "heaters": (_HEATER, _heaters(record)),
@@ -132,7 +132,7 @@ def _joints(record: CalibrationRecord) -> Rows:
 
 
 def write_tables(record: CalibrationRecord, directory: AnyPath, over: Over = "own") -> tuple[Path, ...]:
-    """Write each table of a record as ``NAME.csv`` into a directory and return the files; skip empty tables."""
+    """Write each table of a record as ``NAME.csv`` into a folder, except empty ones; return the files."""
     written = []
     for name, (headers, rows) in tables(record).items():
         if rows:
@@ -151,7 +151,7 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
-    """Write the parameters, ports and covariance (if available) of a record into an ``.npz`` file."""
+    """Write parameters, ports and covariance of a record to an ``.npz`` file."""
     found, space = parameters_from_record(record), space_from_record(record)
     arrays = {name: np.atleast_1d(value) for name, value in _named(found).items()}
     arrays |= {"source_ports": np.array(space.sources, dtype=np.int64)}

@@ -36,7 +36,7 @@ _OF_PUCS = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_diffe
 def join_records(whole: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
     """Return a record with the PUCs of ``part``, and everything else from ``whole``.
 
-    Effects that concern the whole chip, such as the crosstalk kernel, keep the values of ``whole``.
+    Effects of the whole chip, such as crosstalk, keep the values of ``whole``.
 
     Args:
         whole: Record of the whole mesh or of another part.
@@ -84,13 +84,11 @@ def _position(port: int, *orders: Sequence[int]) -> tuple[int, int]:
 
 
 def _concerns(element: str, number: int, pucs: Collection[int]) -> bool:
-    """Return whether a defect is one of the given PUCs."""
     puc = {"puc": number, "heater": number // 2}.get(element)
     return puc is not None and puc in pucs
 
 
 def _joined_port(old: PortEntry | None, new: PortEntry) -> PortEntry:
-    """Return a port entry with the values that the part has measured, and the old ones otherwise."""
     if old is None:
         return new
     measured = {each.name: getattr(new, each.name) for each in fields(new) if getattr(new, each.name) is not None}
@@ -98,7 +96,7 @@ def _joined_port(old: PortEntry | None, new: PortEntry) -> PortEntry:
 
 
 def _joined_phases(part: CalibrationRecord, whole: JointsEntry, measured: JointsEntry) -> JointsEntry:
-    """Return the joint phases of the whole record, changed by the shortest vector to the loop phases of the part."""
+    """Return the joint phases of ``whole``, changed where the part has measured loop phases."""
     space = space_from_record(part)
     old, new = np.array(whole.phase_rad), np.array(measured.phase_rad)
     basis = lit_loop_basis(space.mesh, space.entries, space.monitors).astype(np.float64)
@@ -110,7 +108,7 @@ def _joined_phases(part: CalibrationRecord, whole: JointsEntry, measured: Joints
 def _joined_physics(
     whole: CalibrationRecord, part: CalibrationRecord, joined: CalibrationRecord, pucs: Collection[int]
 ) -> tuple[ExtraPhysics, ...]:
-    """Return the additional effects: those of single PUCs and monitors from where they were measured."""
+    """Return the additional effects, those of single PUCs and monitors from the record that measured them."""
     space = space_from_record(joined)
     old, new = ({entry.name: entry for entry in record.physics} for record in (whole, part))
     spaces = space_from_record(whole), space_from_record(part)
@@ -134,7 +132,6 @@ def _joined_physics(
 
 
 def _elements(space: ParameterSpace, per: str) -> list[Any]:
-    """Return the names of the elements of a group of parameters, in the order of the vector."""
     if per == "puc":
         return list(range(space.mesh.n_pucs))
     if per == "monitor":
@@ -145,10 +142,6 @@ def _elements(space: ParameterSpace, per: str) -> list[Any]:
 def _with_arrays(
     joined: CalibrationRecord, whole: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]
 ) -> CalibrationRecord:
-    """Return the joined record with covariance, resistances and crosstalk of pairs.
-
-    Errors of the part and errors of the rest are taken as independent.
-    """
     arrays = {name: array for name, array in whole.arrays.items() if name not in (COVARIANCE_FACTOR, LOOP_DIRECTIONS)}
     resistances = [record.arrays.get(HEATER_RESISTANCES, np.zeros((0, 3))) for record in (whole, part)]
     if any(len(rows) for rows in resistances):
@@ -168,7 +161,7 @@ def _with_arrays(
 def _into(
     space: ParameterSpace, record: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int], *, is_part: bool
 ) -> Real:
-    """Return the matrix that maps the errors of one record to those of the joined record."""
+    """Return the matrix from the errors of one record to those of the joined record."""
     own, of_part = space_from_record(record), space_from_record(part)
     into = np.zeros((space.size, own.size))
     used = {*of_part.entries, *of_part.monitors}
@@ -199,7 +192,6 @@ def _into(
 
 
 def _names(space: ParameterSpace, group: str) -> list[Any]:
-    """Return the names of the elements of a parameter group: PUCs, heaters, ports, or places."""
     ports = {
         "source_db": space.sources,
         "source_detuning_hz": space.sources,

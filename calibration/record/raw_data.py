@@ -18,10 +18,10 @@ from lumion_hw.storage.array_files import array_suffix, read_arrays, write_array
 
 
 def save_raw(record_path: Path, observations: Observations) -> ArrayFile:
-    """Write readings to ``NAME.raw.h5`` next to ``NAME.json`` and return their entry for the record.
+    """Write readings to ``NAME.raw.h5`` next to ``NAME.json``; return the entry for the record.
 
     Raises:
-        ConfigError: The arrays contain something other than numbers.
+        ConfigError: The arrays are not numeric.
     """
     arrays = {
         "currents_ma": observations.currents_ma,
@@ -64,7 +64,6 @@ def load_raw(record_path: AnyPath, raw: ArrayFile) -> Observations:
 
 
 def _mismatches(arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
-    """Yield one description for each inconsistency between the arrays of raw readings."""
     settings, heaters, monitors = "settings", "heaters", "monitors"
     sizes: dict[str, int] = {}
     for name, axes in (

@@ -9,7 +9,7 @@ from lumion_hw.files.escaping import one_line
 from lumion_hw.mesh.record.calibration_record import NOT_CERTIFIED, CalibrationRecord
 
 _CERTIFICATE = "fit certified"
-"""Name of the metric that the head does not list, because the key figure 'certified' shows it."""
+"""Name of the metric 'certified', which is shown as a key figure only."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Headline:
 
     Attributes:
         verdict: One or two sentences.
-        figures: Name and value of each of the six key figures.
-        misses: Goals that were missed, one sentence each.
-        faults: Faults that were found, one sentence each.
+        figures: Name and value of six key figures.
+        misses: Missed goals, one sentence each.
+        faults: Faults, one sentence each.
     """
 
     verdict: str
@@ -29,7 +29,7 @@ class Headline:
     faults: tuple[str, ...]
 
     def text(self) -> str:
-        """Return the headline as lines for a terminal or a Markdown list."""
+        """Return the headline as lines of text."""
         lines = [self.verdict, "", *(f"- {name}: {value}" for name, value in self.figures)]
         lines += [f"- missed: {miss}" for miss in self.misses]
         lines += [f"- fault: {fault}" for fault in self.faults]

@@ -1,6 +1,6 @@
-"""Hidden truth of an emulated bench: errors of a record, and the truth as parameters of a fit.
+"""True parameters of an emulated bench, and errors of a record against them.
 
-This module is for tests, benchmarks and ``verify --against-truth`` only.
+For tests, benchmarks and ``verify --against-truth`` only.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ WANTED_EXTINCTION_DB = 30.0
 
 @dataclass(frozen=True)
 class TruthReport:
-    """Errors of a record against the hidden truth.
+    """Errors of a record against the true parameters of an emulated bench.
 
     Attributes:
-        phase_error_rad: Shape ``(pucs,)``; error (-π … π) of the passive phases. True phases include the heat of
-            heaters stuck at a current. With several source frequencies, phases refer to the mean frequency.
+        phase_error_rad: Shape ``(pucs,)``; error of the passive phases, -π … π. True phases include the heat of heaters
+            stuck at a current.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
-        bar_extinction_db: Shape ``(pucs,)``; extinction reached with all PUCs programmed to bar.
-        cross_extinction_db: Shape ``(pucs,)``; extinction reached with all PUCs programmed to cross.
-        bar_allowed_db: Shape ``(pucs,)``; largest bar extinction that the couplers of the hidden cells allow.
-        cross_allowed_db: Shape ``(pucs,)``; largest cross extinction that these couplers allow.
+        bar_extinction_db: Shape ``(pucs,)``; extinction with all PUCs set to bar.
+        cross_extinction_db: Shape ``(pucs,)``; extinction with all PUCs set to cross.
+        bar_allowed_db: Shape ``(pucs,)``; largest bar extinction that the couplers allow.
+        cross_allowed_db: Shape ``(pucs,)``; largest cross extinction that the couplers allow.
     """
 
     phase_error_rad: NDArray[np.float64]
@@ -43,10 +43,7 @@ class TruthReport:
     cross_allowed_db: NDArray[np.float64]
 
     def shortfalls(self) -> int:
-        """Return the number of bar and cross states with less than 30 dB extinction although the couplers allow it.
-
-        A state counts if the couplers alone would give 31 dB; at 30.0 dB no phase error would be allowed at all.
-        """
+        """Return the number of bar and cross states below 30 dB extinction although the couplers alone allow 31 dB."""
         missed = 0
         for reached, allowed in (
             (self.bar_extinction_db, self.bar_allowed_db),
@@ -57,7 +54,7 @@ class TruthReport:
 
 
 def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
-    """Compare a record with the truth of an emulated bench after programming all PUCs to bar and to cross.
+    """Compare a record with an emulated bench; all PUCs are set to bar, then to cross.
 
     Raises:
         ConfigError: The bench is not emulated.
@@ -85,7 +82,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
 
 
 def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the best bar and cross extinctions of each PUC in dB that its emulated couplers allow at any phase."""
+    """Return the largest bar and cross extinction of each PUC in dB that its couplers allow."""
     # Calculated from the cells themselves: half a turn of one arm gives both amplitudes that interfere in an output.
     cells = bench.emulated.world.cells()
     level, turned = (
@@ -101,9 +98,9 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
-    """Return the reference frequency of the record minus that of the hidden truth, in Hz.
+    """Return the reference frequency of a record minus the true one, in Hz.
 
-    Light from several modules determines only frequency differences; the true mean is taken to be the stated mean.
+    With several modules, the true mean is assumed to be the stated mean.
     """
     world = bench.emulated.world
     found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
@@ -120,7 +117,6 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
 def _extinction_db(
     bench: Bench, record: CalibrationRecord, found: NDArray[np.int64], state: State
 ) -> NDArray[np.float64]:
-    """Program all PUCs to one state and return the extinction of each in dB, calculated from the true parameters."""
     bench.mesh.program(heater_currents_ma(record, dict.fromkeys(found.tolist(), state)))
     bench.clock.sleep(REST_S)
     cells = bench.emulated.world.cells()
@@ -137,15 +133,15 @@ Real = NDArray[np.float64]
 _PER_PM = 2.0 * np.pi / 119.0 / 6.0 / (2.0 * 1.34)
 _POINTS = 60
 REST_S = 0.15
-"""Time until a chip is in thermal equilibrium, which a record assumes; heat spreads slowly in some chips."""
+"""Time until a chip is in thermal equilibrium."""
 _LAW_POWERS = np.array([1, 2, 3])
 
 
 def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
-    """Return the parameters of a perfect calibration for a record with the same sources and monitors.
+    """Return the parameters of a perfect calibration with the sources and monitors of a record.
 
-    Heater laws are three-term fits to the true laws over the current range of the record. Frequencies and phases refer
-    to the record's reference. The entering power is copied from the record, because emulated fibres drift.
+    Heater laws are fits to the true laws over the current range of the record. Source powers are copied from the
+    record.
 
     Raises:
         ConfigError: The bench is not emulated.
@@ -182,7 +178,6 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
 
 
 def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
-    """Return passive phases of cells whose arms do not interfere as phases of the joints behind them, ``(joints,)``."""
     phases = np.zeros(4 * mesh.n_pucs)
     # The upper arm ends at rail L of end B.
     phases[2::4] = np.where(mesh.interferes, 0.0, passive_phase_rad)
@@ -191,20 +186,20 @@ def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
 
 
 def heater_reach_ma(record: CalibrationRecord) -> Real:
-    """Return the current up to which each heater law of a record holds, shape ``(heaters,)``; 0 for a dead heater."""
+    """Return the current up to which each heater law is valid, shape ``(heaters,)``; 0 for a dead heater."""
     laws = [heater.law for entry in record.pucs for heater in (entry.upper, entry.lower)]
     return np.array([law.max_ma if law else 0.0 for law in laws])
 
 
 def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:
-    """Return the true phase of every heater on its own arm at ``currents_ma``, shape ``(heaters,)``."""
+    """Return the true phase of every heater on its own arm, shape ``(heaters,)``."""
     truth = bench.emulated.world.truth
     phase: Real = np.pi * truth.heater_power_mw(currents_ma) / truth.p_pi_mw
     return phase
 
 
 def true_laws(bench: Bench, max_ma: Real) -> Real:
-    """Return three-term fits to the true laws of all heaters, between zero and ``max_ma``, shape ``(heaters, 3)``."""
+    """Return three-term fits to the true laws of all heaters up to ``max_ma``, shape ``(heaters, 3)``."""
     # The law of the emulator is deliberately not a polynomial; the nearest three terms are the best possible fit.
     share = np.linspace(0.0, 1.0, _POINTS)[1:]
     phases = np.array([own_phase_rad(bench, np.sqrt(part) * max_ma) for part in share])

@@ -1,4 +1,4 @@
-"""Figures of a calibration report that follow from the record alone: metrics with goals, and maps by element."""
+"""Figures of a calibration report from the record alone: metrics with goals, and maps by element."""
 
 from __future__ import annotations
 
@@ -35,11 +35,9 @@ class Metric:
     """One figure of merit (docs/calibration.md, 8).
 
     Attributes:
-        name: Name of the quantity.
-        value: Value of the figure; ``None`` if the record does not contain it.
-        unit: Unit of the value; empty for counts and ratios.
-        goal: Largest acceptable value; ``None`` without a goal.
-        at_least: Whether ``goal`` is the smallest acceptable value instead of the largest.
+        value: Value; ``None`` if unknown.
+        goal: Limit of the value; ``None`` without a goal.
+        at_least: Whether the value must be at least ``goal``, otherwise at most.
         note: Explanation for the reader.
     """
 
@@ -60,7 +58,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Extinction:
-    """Extinction ratios of one PUC that its couplers allow (docs/calibration.md, 2).
+    """Extinction ratios that the couplers of one PUC allow (docs/calibration.md, 2).
 
     Attributes:
         through_db: Extinction ratio of the bar output.
@@ -76,7 +74,7 @@ class Extinction:
 
 
 def metrics(record: CalibrationRecord) -> list[Metric]:
-    """Return the figures of merit of a record (docs/calibration.md, 8), with the goals of the emulated 72-PUC mesh."""
+    """Return the figures of merit of a record, with the goals of the emulated 72-PUC mesh (docs/calibration.md, 8)."""
     return [
         *_phase_metrics(record),
         *_setting_metrics(record),
@@ -111,7 +109,7 @@ _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
 
 
 def other_quality(record: CalibrationRecord) -> dict[str, float]:
-    """Return the other quality figures of the run, which :func:`metrics` does not contain."""
+    """Return the other quality figures of a run."""
     shown = {key for key, *_ in _FROM_QUALITY}
     return {key: value for key, value in record.quality.items() if key not in shown}
 
@@ -134,7 +132,7 @@ def _extinction(coupler: CouplerEntry) -> Extinction:
 
 
 def _largest(angle_rad: float, sigma_rad: float) -> tuple[float, bool]:
-    """Return the magnitude of an angle, or an upper bound if the angle is not significantly different from zero."""
+    """Return the magnitude of an angle, or an upper bound if it is not significant."""
     reach = _BOUND_SIGMA * sigma_rad
     return (abs(angle_rad) + reach, True) if abs(angle_rad) < reach else (abs(angle_rad), False)
 
@@ -144,7 +142,7 @@ def _ratio_db(strong: float, weak: float) -> float:
 
 
 def arm_crosstalk_rad(record: CalibrationRecord) -> Real | None:
-    """Return the phase of each arm (row) for π on another heater (column) in rad; ``None`` if unknown."""
+    """Return the phase of each arm (row) for π on another heater (column), in rad; ``None`` if unknown."""
     if record.crosstalk is None:
         return None
     known = CalibratedMesh.from_record(record)
@@ -179,7 +177,7 @@ def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
 
 
 def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> Iterator[Metric]:
-    """Yield the standard error of loop phases with the phase common to all PUCs, if that phase adds much to it."""
+    """Yield the standard error of loop phases including the phase common to all PUCs, if it is much larger."""
     stated = record.joints.loop_sigma_rad if record.joints else None
     if stated is not None and loops_mrad is not None and 1e3 * stated > _COMMON_PHASE_THRESHOLD * loops_mrad:
         note = "laser frequency and temperature turn all loops together"
@@ -230,7 +228,7 @@ def _least(values: Mapping[int, float]) -> float | None:
 def _value_if_same_crosstalk_model(
     figure: Callable[[CalibrationRecord], float | None], record: CalibrationRecord
 ) -> float | None:
-    """Calculate a figure; return ``None`` if this software cannot evaluate the crosstalk of the record."""
+    """Return a figure, or ``None`` if this software cannot evaluate the crosstalk of the record."""
     try:
         return figure(record)
     except CalibrationError:
@@ -238,9 +236,9 @@ def _value_if_same_crosstalk_model(
 
 
 def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[int, float]:
-    """Return the expected extinction ratio of every settable PUC with all PUCs set to bar or all to cross.
+    """Return the expected extinction ratio of every PUC with all PUCs set to bar or cross.
 
-    Couplers and standard errors are included. The result is empty if currents cannot be calculated.
+    The result is empty if the currents cannot be calculated.
     """
     from lumion_hw.mesh.programming.inverse import heater_currents_ma
     from lumion_hw.mesh.programming.prediction import predict_pucs

@@ -1,4 +1,4 @@
-"""A page of text, tables and pictures, as one self-contained HTML file or as Markdown with separate pictures."""
+"""A page of text, tables and pictures, as one HTML file or as Markdown with separate pictures."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ class ReportTable:
     """A table of a report.
 
     Attributes:
-        headers: Column headers.
-        rows: Rows; ``None`` is an empty cell, ``True`` is shown as "yes" and ``False`` as "NO".
-        caption: Caption.
+        rows: Rows; ``None`` is an empty cell, ``True`` is "yes" and ``False`` "NO".
     """
 
     headers: Sequence[str]
@@ -32,8 +30,6 @@ class Picture:
 
     Attributes:
         name: Name of the picture file, without suffix.
-        svg: The SVG document.
-        caption: Caption.
     """
 
     name: str
@@ -47,12 +43,10 @@ Block = str | ReportTable | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page with its own heading.
+    """A part of a page with a heading.
 
     Attributes:
-        title: Heading.
-        blocks: Contents.
-        folded: Whether the section is closed until a reader opens it.
+        folded: Whether the section is closed at first.
     """
 
     title: str
@@ -67,8 +61,7 @@ class Page:
     Attributes:
         title: Heading of the page.
         summary: First paragraphs.
-        sections: Sections of the page.
-        lead: Text, tables and pictures between the first paragraphs and the sections.
+        lead: Blocks between the first paragraphs and the sections.
     """
 
     title: str
@@ -105,7 +98,7 @@ figcaption { font-size: .92em; opacity: .85; }
 
 
 def html_text(page: Page) -> str:
-    """Return a page as one HTML document with embedded pictures, without scripts and external resources."""
+    """Return a page as one HTML document without scripts and external resources."""
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
@@ -173,7 +166,7 @@ def _is_numeric(column: Sequence[object]) -> bool:
 
 
 def cell_text(cell: object) -> str:
-    """Return the text of a table cell: four digits of a number, yes or NO, a dash for an empty cell."""
+    """Return the text of a table cell: a number with four digits, yes or NO, or a dash."""
     if cell is None:
         return "–"
     if isinstance(cell, bool):
@@ -184,7 +177,7 @@ def cell_text(cell: object) -> str:
 
 
 def markdown_text(page: Page, folder: str) -> str:
-    """Return a page as Markdown that refers to pictures in a folder next to the document."""
+    """Return a page as Markdown with pictures in a folder."""
     lines = [
         f"<!-- {MADE_BY} -->",
         f"# {markdown(page.title)}",

@@ -1,7 +1,7 @@
-"""Plots of a calibration report as SVG by matplotlib; without matplotlib a report has only tables and maps.
+"""Plots of a calibration report as SVG, by matplotlib.
 
-The colours are those of Okabe and Ito, and the colour maps viridis and cividis. Colour-blind readers can distinguish
-them, also in grey.
+Colours are those of Okabe and Ito, colour maps viridis and cividis. Colour-blind readers can distinguish them, also in
+grey.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ def _svg(figure: Figure) -> str:
 
 
 def _styled(draw: Callable[_P, Figure]) -> Callable[_P, str]:
-    """Return a plot as an SVG document, in a fixed style that ignores the caller's settings."""
-
     @wraps(draw)
     def styled(*args: _P.args, **kwargs: _P.kwargs) -> str:
         import matplotlib as mpl
@@ -91,10 +89,10 @@ def heater_name(heater: int) -> str:
 
 @_styled
 def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) -> Figure:
-    """Return a plot of readings over squared heater current, with the record's prediction and the residuals.
+    """Return a plot of readings over squared heater current, with prediction and residuals.
 
-    Each fringe is named by the rank of its misfit, such as ``worst``. ``law_reach_ma`` is, by heater, the current up to
-    which its law (phase against current) holds.
+    The name of a fringe is the rank of its misfit, such as ``worst``. ``law_reach_ma`` is the current up to which the
+    law of each heater is valid.
     """
     columns = min(3, len(named))
     rows = -(-len(named) // columns)
@@ -174,7 +172,6 @@ _CLASSES = (("random and reference settings", _BLUE, False), ("sweeps (not in th
 
 
 def _log_scale(axes: Axes, low: float, high: float) -> None:
-    """Make an axis logarithmic, with plain numbers at 1, 2 and 5 of every decade."""
     axes.set_yscale("log")
     axes.set_ylim(low / 1.15, high * 1.15)
     axes.set_yticks(_one_two_five(low / 1.15, high * 1.15))
@@ -183,7 +180,6 @@ def _log_scale(axes: Axes, low: float, high: float) -> None:
 
 
 def _one_two_five(low: float, high: float) -> list[float]:
-    """Return axis ticks in an interval at 1, 2 and 5 times powers of ten; its ends if there are fewer than two."""
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
     ticks = [each for decade in decades for each in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
     inside = [tick for tick in ticks if low <= tick <= high]
@@ -239,10 +235,10 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 
 @_styled
 def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
-    """Return a plot of the phase that each heater at π adds to every other arm, as a matrix and over the distance.
+    """Return a plot of the phase on every arm by each heater at π, as a matrix and over the distance.
 
-    ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, hold arms in rows and heaters in columns. The formula of
-    the kernel (crosstalk over distance) labels the curve.
+    ``rad_per_pi`` and ``distance_mm``, ``(heaters, heaters)``, have arms in rows and heaters in columns. ``kernel`` is
+    the crosstalk over distance.
     """
     from matplotlib.colors import LogNorm
 

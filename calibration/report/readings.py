@@ -1,4 +1,4 @@
-"""Comparison of the raw readings of a run with the predictions of its record: heater fringes and residuals."""
+"""Comparison of the raw readings of a run with its record: heater fringes and residuals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LN10_PER_10 = np.log(10.0) / 10.0
 
 @dataclass(frozen=True)
 class Sweep:
-    """Sweep of one heater with everything else constant.
+    """Sweep of one heater with all others constant.
 
     Attributes:
         heater: Heater number, 2·PUC + arm.
@@ -49,17 +49,16 @@ class Sweep:
 
 @dataclass(frozen=True, eq=False)
 class Fringe:
-    """One sweep at the monitor with the largest effect, with the record's prediction.
+    """One sweep at the monitor with the largest effect, with the prediction of the record.
 
     Attributes:
-        heater: heater number, 2·PUC + arm.
-        source: Port where the light entered.
-        monitor: Port of the monitor.
+        heater: Heater number, 2·PUC + arm.
+        source: Port of the light.
         current_ma: Shape ``(currents,)``; heater currents.
         reading_ma: Shape ``(currents,)``; readings.
-        residual_sigma: Shape ``(currents,)``; reading minus prediction, divided by its standard deviation.
-        rms_sigma: Rms residual of all monitors over the sweep.
-        dense_ma: Shape ``(k,)``; closely spaced heater currents for the predicted curve.
+        residual_sigma: Shape ``(currents,)``; reading minus prediction, in standard deviations.
+        rms_sigma: Rms residual of all monitors, in standard deviations.
+        dense_ma: Shape ``(k,)``; currents of the predicted curve.
         predicted_ma: Shape ``(k,)``; predicted readings at ``dense_ma``.
     """
 
@@ -75,19 +74,18 @@ class Fringe:
 
 
 class Readings:
-    """Raw readings of a run, together with the model of its calibration record.
+    """Raw readings of a run with the model of its record.
 
     Args:
-        record: The record.
         taken: Raw readings of the run.
 
     Attributes:
         taken: Readings with light from sources in the record, at monitors in the record.
-        sweeps: Sweeps of single heaters among the readings in ``taken``.
+        sweeps: Sweeps of single heaters in ``taken``.
 
     Raises:
-        CalibrationError: The readings belong to another mesh, or the record lacks values for the model: another kind of
-            crosstalk, or PUCs without a phase.
+        CalibrationError: The readings belong to another mesh, or the record has another kind of crosstalk or PUCs
+            without a phase.
     """
 
     def __init__(self, record: CalibrationRecord, taken: Observations) -> None:
@@ -128,7 +126,6 @@ class Readings:
         return cls(record, load_raw(path, record.raw))
 
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
-        """Return mesh parameters with the phases of stuck PUCs, each with the sign that explains the readings best."""
         if not stuck_rad:
             return parameters
         part = self.taken[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
@@ -146,14 +143,14 @@ class Readings:
 
     @property
     def noise(self) -> NoiseModel:
-        """Noise of a reading as in the fit: monitor noise and model error."""
+        """Noise of a reading, including the model error."""
         quality = self.record.quality
         floor_ma = max(quality.get("monitor_noise_floor_ma", 0.0), _MIN_FLOOR_MA)
         return with_model_error(NoiseModel(quality.get("monitor_noise_relative", 0.0), floor_ma))
 
     @cached_property
     def swept(self) -> NDArray[np.bool_]:
-        """Shape ``(settings,)``; which settings belong to sweeps."""
+        """Which settings belong to sweeps, shape ``(settings,)``."""
         swept = np.zeros(len(self.taken), dtype=np.bool_)
         for sweep in self.sweeps:
             swept[list(sweep.settings)] = True
@@ -161,10 +158,9 @@ class Readings:
 
     @cached_property
     def residual_sigma(self) -> Real:
-        """Shape ``(settings, monitors)``; reading minus prediction in standard deviations; NaN without a reading.
+        """Reading minus prediction in standard deviations, shape ``(settings, monitors)``; NaN without a reading.
 
-        A deviation common to all monitors is attributed to drift of power and temperature, within the limits that the
-        global fit uses.
+        Drift of power and temperature is removed, within the limits of the fit.
         """
         predicted = self._model.predict(self._parameters, self.taken)
         likelihood = Likelihood(self.taken, self.noise, drift=SETTING_DRIFT)
@@ -199,11 +195,11 @@ class Readings:
         return _rms(self.residual_sigma, axis=1)
 
     def rms_by_monitor(self, *, swept: bool) -> Real:
-        """Return the rms residual of every monitor, ``(monitors,)``, over the sweeps or over all other settings."""
+        """Return the rms residual of every monitor, ``(monitors,)``, over the sweeps or all other settings."""
         return _rms(self.residual_sigma[self.swept == swept], axis=0)
 
     def fringe(self, sweep: Sweep) -> Fringe:
-        """Return the fringe of a heater sweep at the monitor with the largest effect, with the predicted curve."""
+        """Return the fringe of a sweep at the monitor with the largest effect."""
         part = self.taken[np.array(sweep.settings)]
         current = part.currents_ma[:, sweep.heater]
         swing = np.nanstd(part.reading_ma, axis=0) / self.noise.sigma_ma(np.nanmean(part.reading_ma, axis=0))
@@ -229,7 +225,7 @@ class Readings:
         )
 
     def ranked_sweeps(self) -> list[tuple[str, Sweep]]:
-        """Return six example sweeps with a word for the rank of their misfit: two worst, three in between, one best."""
+        """Return six example sweeps with a name for the rank of the misfit: two worst, three in between, one best."""
         ranked = sorted(self.sweeps, key=self._rms_of, reverse=True)
         last = len(ranked) - 1
         chosen = {round(share * last): name for name, share in _RANKS} if ranked else {}
@@ -242,7 +238,7 @@ class Readings:
 
 
 def _stuck_phases_rad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the magnitude of the phase of every stuck PUC, calculated from its coupling; the sign is unknown.
+    """Return the magnitude of the phase of every stuck PUC; the sign is unknown.
 
     Raises:
         CalibrationError: A coupling is missing, or there are too many stuck PUCs to try all signs.
@@ -266,7 +262,7 @@ def _pucs(numbers: Sequence[int]) -> str:
 
 
 def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
-    """Return the sweeps among readings: consecutive settings with the same source in which only one heater changes."""
+    """Return the sweeps among readings: consecutive settings with one source in which one heater changes."""
     moved = np.diff(taken.currents_ma, axis=0) != 0.0
     same_light = (np.diff(taken.source) == 0) & (np.diff(taken.detunings_hz) == 0.0)
     alone = (moved.sum(axis=1) == 1) & same_light
@@ -280,7 +276,6 @@ def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
 
 
 def _segments(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
-    """Return the first setting of each segment between the given edges, and the setting after its last one."""
     ends = [0, *edges, size]
     return [(first, last) for first, last in pairwise(ends) if last > first]
 

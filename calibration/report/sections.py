@@ -50,11 +50,10 @@ class Material:
     """Input of a report.
 
     Attributes:
-        record: The record.
         readings: The raw readings next to the record; ``None`` if there are none.
-        no_readings: Why there are no raw readings.
-        no_plots: Why there are no plots; empty if there are plots.
-        truth: Comparison with the hidden truth of an emulated bench, if there is one.
+        no_readings: Reason why there are no raw readings.
+        no_plots: Reason why there are no plots, or empty.
+        truth: Comparison with the true parameters of an emulated bench, if any.
     """
 
     record: CalibrationRecord
@@ -64,10 +63,10 @@ class Material:
     truth: Sequence[numbers.Metric] = ()
 
     def plot(self, what: str, caption: str, draw: Callable[[Any], str]) -> Block:
-        """Return a plot of the report, or a sentence that explains why the plot is missing.
+        """Return a plot, or a sentence that explains why it is missing.
 
         Args:
-            what: Subject of the plot in a few words; also names the picture file.
+            what: Subject of the plot; also the name of the file.
             caption: Explanation for the reader.
             draw: Function that draws the plot; its argument is the module :mod:`calibration.report.plots`.
         """
@@ -81,7 +80,7 @@ class Material:
 
 
 def sections(material: Material) -> list[Section]:
-    """Return all sections of the report; a section that fails contains the reason instead."""
+    """Return all sections; a section that fails contains the reason."""
     made = []
     for title, write, folded in _SECTIONS:
         blocks: list[Block] = []
@@ -96,7 +95,7 @@ def sections(material: Material) -> list[Section]:
 
 
 def lead(material: Material) -> list[Block]:
-    """Return the first blocks of the report: the map of the mesh, and the six key figures."""
+    """Return the first blocks of the report: map of the mesh and key figures."""
     figures: list[list[object]] = [[name, value] for name, value in headline(material.record).figures]
     try:
         blocks = list(_phase_map(material))
@@ -396,7 +395,7 @@ def _provenance(material: Material) -> Iterator[Block]:
 
 
 _WIDENED = "widened_"
-"""Prefix of quality entries that give the factor by which standard errors were increased."""
+"""Prefix of quality entries with factors by which standard errors were increased."""
 
 # Title, content function, and whether the section is folded.
 _SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]], bool], ...] = (

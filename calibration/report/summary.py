@@ -1,6 +1,6 @@
-"""Summary of a calibration record: key figures, a document for programs, and a report for people.
+"""Summary of a calibration record: key figures, JSON document, and report.
 
-The report is made from the record and the files next to it, so it can be written later and elsewhere.
+The report needs only the record and the files next to it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def calibration_text(record: CalibrationRecord) -> str:
-    """Return verdict, key figures, missed goals and faults of a calibration as lines for a terminal or Markdown."""
+    """Return verdict, key figures, missed goals and faults of a calibration as lines of text."""
     from calibration.report.headline import headline
 
     return headline(record).text()
@@ -62,9 +62,8 @@ class WrittenReport:
     """A written report.
 
     Attributes:
-        path: The document.
-        pictures: Picture files next to it; none for HTML, which embeds them.
-        missing: Parts that the report lacks and why, one sentence each.
+        pictures: Picture files; none for HTML, which contains them.
+        missing: Missing parts and reasons, one sentence each.
     """
 
     path: Path
@@ -73,7 +72,7 @@ class WrittenReport:
 
 
 def check_report_path(path: Path, over: Over = "own") -> None:
-    """Raise an error if a report cannot be written to a path; commands call this before they measure.
+    """Raise an error if a report cannot be written to a path; call this before long work.
 
     Raises:
         ConfigError: The suffix is not ``.html`` or ``.md``, or an existing file must not be overwritten.
@@ -92,11 +91,11 @@ def write_report(
     """Write the report of a calibration record.
 
     Args:
-        record_path: The record; files that belong to it are next to it.
+        record_path: The record.
         out_path: ``.html`` for one self-contained document, ``.md`` for Markdown with pictures in ``NAME-pictures/``.
-        truth: Comparison with the hidden truth of an emulated bench, to be included.
-        plots: Whether to include plots; without plots or matplotlib there are tables and maps of the mesh only.
-        over: Kind of existing file that the report may overwrite; only pictures of this program are overwritten.
+        truth: Comparison with the true parameters of an emulated bench.
+        plots: Whether to include plots (needs matplotlib).
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: The suffix is wrong, or the file cannot be written.
@@ -150,7 +149,7 @@ def load_readings(record: CalibrationRecord, path: Path) -> tuple[Readings | Non
 
 
 def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
-    """Return the figures of a report, ready for JSON; ``residuals`` is ``None`` without raw readings."""
+    """Return the figures of a report for JSON; ``residuals`` is ``None`` without raw readings."""
     from calibration.record.export import tables
     from calibration.report import numbers, uncertainty
 

@@ -1,17 +1,22 @@
-"""Errors of a calibration against the hidden truth of an emulated bench, compared with the stated errors.
+"""Errors of a calibration against the true parameters of an emulated bench, compared with the stated errors.
 
 For tests, benchmarks and ``lumion-calibrate report --bench`` only.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
+from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, wrapped
+from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
+from calibration.model.normal_equations import normal_equations
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
@@ -27,14 +32,14 @@ Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
 PUBLISHED_EXTINCTION_DB = 44.0
-"""Best published extinction of such a PUC (Sánchez-Jácome 2025); perfectly equal couplers would allow any value."""
+"""Best published extinction of such a PUC (Sánchez-Jácome 2025)."""
+_SETTINGS_PER_SOURCE = 40
+# Information about a coupler difference of zero, relative to the usual one, below which only its square is observable.
+_UNSIGNED = 1e-9
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
-    """Return the projection matrix that removes a phase common to all PUCs from L loop phases, shape ``(L, L)``.
-
-    The mean frequency of the modules and the temperature of a run are unknown, and both shift all loop phases together.
-    """
+    """Return the projection that removes the phase common to all PUCs from L loop phases, shape ``(L, L)``."""
     common = space.directions.T @ np.ones(len(space.mesh.joints))
     common /= np.linalg.norm(common)
     projector: Real = np.eye(len(common)) - np.outer(common, common)
@@ -44,7 +49,7 @@ def project_out_common_phase(space: ParameterSpace) -> Real:
 def phase_errors(
     bench: Bench, record: CalibrationRecord, truth: MeshParameters
 ) -> tuple[dict[str, Real], dict[str, float]]:
-    """Return the true errors in units of the stated errors by parameter group, and the phase errors in mrad."""
+    """Return the true errors over the stated errors by parameter group, and the phase errors in mrad."""
     space, found, covariance = space_from_record(record), parameters_from_record(record), covariance_from_record(record)
     error = space.pack(found) - space.pack(truth)
     passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
@@ -60,11 +65,8 @@ def phase_errors(
     covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
     difference = space.groups["coupler_difference_rad"]
     variance = np.diag(covariance)
-    # A path of one PUC shows only the square of its coupler difference, so the sign is unknown.
-    # A PUC with fibre ports at both ends is a path of one PUC.
-    lit = np.asarray(np.isin(space.mesh.port_at, space.mesh.fibre_ports).reshape(-1, 2, 2).max(axis=2))
     unsigned = np.abs(found.coupler_difference_rad) - np.abs(truth.coupler_difference_rad)
-    error[difference] = np.where(lit.min(axis=1), unsigned, error[difference])
+    error[difference] = np.where(_is_unsigned(record, truth), unsigned, error[difference])
     normalised = {}
     for name in ("passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad"):
         group = space.groups[name]
@@ -79,8 +81,24 @@ def phase_errors(
     return {name: values[np.isfinite(values)] for name, values in normalised.items()}, figures
 
 
+def _is_unsigned(record: CalibrationRecord, truth: MeshParameters) -> NDArray[np.bool_]:
+    """Return, for each PUC, whether the readings depend only on the square of its coupler difference."""
+    space = space_from_record(record)
+    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
+    max_ma = CalibratedMesh.from_record(record).max_ma
+    settings = IncrementalSettings(max_ma, space.sources, space.monitors).random(
+        _SETTINGS_PER_SOURCE * len(space.sources), np.random.default_rng(0)
+    )
+    level = replace(truth, coupler_difference_rad=np.zeros(space.mesh.n_pucs))
+    wanted = model.space.mask(("coupler_difference_rad",))
+    readings = replace(settings, reading_ma=model.predict(level, settings))
+    likelihood = Likelihood(readings, NoiseModel(1e-3, 1e-6))
+    information = np.diag(normal_equations(model.with_double_precision(), level, likelihood, wanted).information)
+    result: NDArray[np.bool_] = information < _UNSIGNED * np.median(information)
+    return result
+
+
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    """Return the phase error of every heater at its current for 2π, in units of its stated error, ``(heaters,)``."""
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
     turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
     currents_ma = known.currents_ma(turn)
@@ -95,7 +113,7 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
 
 
 def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
-    """Return the Cramér-Rao bound of the fitted settings, with all parameters free, emulated noise and no drift."""
+    """Return the Cramér-Rao bound of the fitted settings with all parameters free."""
     space = space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
@@ -108,7 +126,7 @@ def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameter
 
 
 def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
-    """Return the smallest possible rms errors of passive and loop phases from the Cramér-Rao covariance in mrad."""
+    """Return the smallest possible rms errors of passive and loop phases, in mrad."""
     fixed = project_out_common_phase(space)
     loops = fixed @ bound[space.groups["loops"], space.groups["loops"]] @ fixed
     passive = np.diag(bound)[space.groups["passive_phase_rad"]]
@@ -119,10 +137,10 @@ def phase_bounds_mrad(space: ParameterSpace, bound: Real) -> dict[str, float]:
 
 
 def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
-    """Return how far the extinction ratios of all bar and cross states fall short of those the couplers allow.
+    """Return how far the extinction ratios of all states are below those that the couplers allow.
 
-    ``extinction_short_db`` is the largest shortfall, with allowed values cut to the best published extinction;
-    ``extinction_within_1_db`` is the fraction of states within 1 dB of the allowed value.
+    ``extinction_short_db`` is the largest difference, with allowed values limited to the best published one;
+    ``extinction_within_1_db`` is the fraction of states within 1 dB.
     """
     report = compare(bench, record)
     allowed = np.concatenate([report.bar_allowed_db, report.cross_allowed_db])
@@ -149,9 +167,9 @@ _NORMALISED = {
 
 
 def truth_metrics(bench: Bench, record: CalibrationRecord, fitted: Observations | None = None) -> list[Metric]:
-    """Return the errors of a record against the hidden truth, after programming all PUCs to bar and to cross.
+    """Return the errors of a record against the true parameters; all PUCs are set to bar, then to cross.
 
-    With ``fitted`` (the settings of the fit), errors are also compared with their Cramér-Rao bound.
+    ``fitted`` are the fitted settings, for a comparison with the Cramér-Rao bound (smallest possible errors).
 
     Raises:
         ConfigError: The bench is not emulated.

@@ -1,4 +1,4 @@
-"""Uncertainty figures of a report, from the standard errors and the covariance of a record."""
+"""Uncertainty figures of a report, from the standard errors and covariance of a record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DISPERSION = (
 
 
 def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the standard errors of a record's passive phases in mrad; PUCs without a standard error are left out."""
+    """Return the standard errors of passive phases in mrad, where known."""
     return {
         puc: 1e3 * entry.passive_phase_sigma_rad
         for puc, entry in enumerate(record.pucs)
@@ -37,9 +37,9 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def cell_loops(mesh: MeshTopology) -> Real:
-    """Return which waveguide joints form the loop around each cell, ``(cells, joints)``, in the order of ``faces``.
+    """Return which joints form the loop around each cell, ``(cells, joints)``, in the order of ``faces``.
 
-    The sum of joint phases around a cell is observable at the ports (docs/calibration.md, 1.2).
+    Their sum is observable at the ports (docs/calibration.md, 1.2).
     """
     number = {(int(one) // 4, int(other) // 4): joint for joint, (one, other) in enumerate(mesh.joints)}
     number |= {(second, first): joint for (first, second), joint in number.items()}
@@ -51,10 +51,9 @@ def cell_loops(mesh: MeshTopology) -> Real:
 
 
 def loop_factor(record: CalibrationRecord) -> Real | None:
-    """Return a factor F, ``(joints, n)``, of the joint-phase covariance F·Fᵀ without the phase common to all PUCs.
+    """Return a factor F, ``(joints, n)``, of the covariance F·Fᵀ of joint phases without the phase common to all PUCs.
 
-    The mean laser frequency and the temperature of the run are unknown and shift all loop phases together. At the same
-    light and temperature this common shift causes no error. ``None`` without a covariance.
+    ``None`` without a covariance.
     """
     factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
     place = None if record.covariance is None else record.covariance.rows_of("loops")
@@ -74,7 +73,7 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
 def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     """Return the standard error of the loop phase of each cell, without the phase common to all PUCs.
 
-    The result is empty without a covariance of the loops. A cell whose loop phase is entirely common phase is left out.
+    Empty without a covariance of the loops.
     """
     factor = loop_factor(record)
     if factor is None:
@@ -88,7 +87,7 @@ def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 
 
 def lit_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
-    """Return which loop parameters of a record have a standard error; the others are loops that no light shows."""
+    """Return which loop parameters of a record have a standard error; the others have no light."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
     place = None if record.covariance is None else record.covariance.rows_of("loops")
     if factor is None or place is None:
@@ -98,7 +97,6 @@ def lit_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
 
 
 def _dark_directions(record: CalibrationRecord) -> Real:
-    """Return the joint-phase directions that no light shows, shape ``(joints, n)``."""
     dark: Real = np.asarray(record.arrays[LOOP_DIRECTIONS], dtype=np.float64)[:, ~lit_loops(record)]
     return dark
 
@@ -106,7 +104,7 @@ def _dark_directions(record: CalibrationRecord) -> Real:
 def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
     """Return the rms phase error of an arm after crosstalk compensation, with all heaters at π.
 
-    The value follows from the covariance of the fitted crosstalk; ``None`` without a covariance.
+    ``None`` without a covariance.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     place = None if entry is None else entry.rows_of("crosstalk")
@@ -123,7 +121,6 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
 
 
 def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
-    """Return the derivative of all arm phases by one parameter of the crosstalk kernel, shape ``(heaters,)``."""
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)
     changed: dict[str, Any] = {name: value + step}
@@ -133,7 +130,7 @@ def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: 
 
 
 def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None, str]]:
-    """Return the wavelength-dependent quantities of a record: name, value, standard error (if fitted) and unit."""
+    """Return the wavelength-dependent quantities of a record: name, value, standard error (if fitted), unit."""
     entry, factor, found = record.covariance, record.arrays.get(COVARIANCE_FACTOR), record.dispersion
     if found is None:
         return []
@@ -146,9 +143,9 @@ def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None
 
 
 def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Real] | None:
-    """Return the free parameter groups and, for each pair of groups, the largest correlation between their parameters.
+    """Return the parameter groups, and for each pair of groups the largest correlation between their parameters.
 
-    The matrix is symmetric; the correlation of a parameter with itself does not count. ``None`` without a covariance.
+    ``None`` without a covariance.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:
@@ -167,7 +164,7 @@ def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Re
 def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
     """Return the names of parameters that the prior determines more than the readings do.
 
-    If the record has no such list, these are parameters with more than half the variance of the default prior.
+    For a record without such a list: parameters with more than half the variance of the default prior.
     """
     from calibration.model.priors import PRIOR_SIGMA
     from calibration.model.space import space_from_record

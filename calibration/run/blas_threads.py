@@ -1,7 +1,6 @@
-"""Limit of one thread for linear algebra during a calibration.
+"""Limits linear algebra to one thread during a calibration.
 
-A calibration uses many small matrices. BLAS threads wait for each other longer than they work, by an order of
-magnitude on a busy machine (measured: docs/performance.md#blas-threads).
+With its small matrices, BLAS threads mostly wait for each other (docs/performance.md#blas-threads).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _R = TypeVar("_R")
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Return a context in which the BLAS library uses one thread; afterwards the old setting is restored."""
+    """Return a context in which BLAS uses one thread."""
     from threadpoolctl import threadpool_limits
 
     limits: AbstractContextManager[Any] = threadpool_limits(limits=1, user_api="blas")
@@ -24,7 +23,7 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def on_one_blas_thread(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a function so that it runs inside :func:`one_blas_thread`."""
+    """Decorate a function to run inside :func:`one_blas_thread`."""
 
     @wraps(function)
     def limited(*args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -1,8 +1,6 @@
-"""Start point of the global fit from light at the ports only, in about 1,500 settings and half a minute.
+"""Start of the global fit, in about 1,500 settings and half a minute.
 
-The stages are: survey, sweeps of all heaters, a few hundred random settings, estimate of passive phases, phase search
-(docs/calibration.md, 5). Heaters can be measured without any known PUC, and random settings show all PUCs and loops at
-once. The global fit uses the same random settings, so finding the start costs only the sweeps.
+Stages: survey, heater sweeps, random settings, estimate of passive phases, phase search (docs/calibration.md, 5).
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ _MIN_ALIVE = 0.3
 _REACH_RAD = 2.2 * np.pi
 
 Progress = Callable[[str, int, int], None]
-"""Called with the stage, the steps done and the total number of steps."""
+"""Called with the stage, the number of finished steps, and the number of all steps."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +74,12 @@ class BootstrapPlan:
 
     Attributes:
         sweeps: Settings of the heater sweeps.
-        random_settings: Number of random settings. By default the smallest number with which the search usually
-            succeeds: 70 readings per phase; more if a large mesh is searched with one laser first. Further settings for
-            the fit are chosen later (:mod:`calibration.run.planning`).
-        portions: Maximum number of portions of random settings. While the phases found explain too little light, a
-            third more settings are added and the search repeated. Only the last search makes all its starts.
-        changed: Number of heaters that change from setting to setting.
-        off_share: Fraction of the heaters that are off in each setting.
-        source_rounds: Number of times that the random settings cycle through all sources.
+        random_settings: Number of random settings; by default the smallest with which the search usually succeeds (70
+            readings per phase, more for some large meshes).
+        portions: Maximum number of attempts; each further one adds a third more random settings.
+        changed: Number of heaters changed from setting to setting.
+        off_share: Fraction of the heaters that are off.
+        source_rounds: Number of times that the random settings use all sources in turn.
         search: Settings of the phase search.
     """
 
@@ -101,15 +97,14 @@ class Start:
     """Result of the stages before the global fit.
 
     Attributes:
-        parameters: Start of the global fit: phases accurate to some 50 mrad, laws to a percent, nominal couplers,
-            losses and crosstalk.
-        survey: Noise, working sources and monitors.
+        parameters: Start of the global fit, with phases to some 50 mrad and heater laws to 1 %.
+        survey: Noise, and working sources and monitors.
         heaters: Result of the sweeps for each heater.
         guess: First estimate of the passive phases.
         search: Result of the phase search.
-        sweeps: Readings of the sweeps, working monitors only.
-        random: Readings of the random settings, working monitors only.
-        trusted: Whether the phases that the search found explain the readings.
+        sweeps: Readings of the sweeps, at working monitors.
+        random: Readings of the random settings, at working monitors.
+        trusted: Whether the phases explain the readings.
         defects: Faulty elements.
         warnings: Other problems, as sentences.
     """
@@ -132,7 +127,7 @@ class Start:
 
 
 class Bootstrap:
-    """Stages before the global fit; everything is a function of plan, seed and readings.
+    """Stages before the global fit.
 
     Args:
         logbook: Access to the mesh.
@@ -141,9 +136,9 @@ class Bootstrap:
         seed: Seed of all random choices.
         plan: Settings of the search.
         channels: Drive channel of every heater, for messages; by default the heater number.
-        seconds: Second ports of sources, as in :class:`calibration.model.space.ParameterSpace`.
-        progress: Function called after every step.
-        found: Function called after every sweep with the heater and its fitted law.
+        seconds: Second ports of sources with two ports.
+        progress: Called after every step.
+        found: Called after every sweep with the heater and its law.
         sources_by_hand: Ports of the laser that is moved by hand.
         monitors_by_hand: Ports of the meter that is moved by hand.
     """
@@ -178,9 +173,9 @@ class Bootstrap:
         self._found = found
         self._by_hand = tuple(sources_by_hand), tuple(monitors_by_hand)
         self.by_hand: HandMeasurement | None = None
-        """Readings of the tour, if fibres are moved by hand."""
+        """Readings with fibres that are moved by hand, if any."""
         self.heaters: dict[int, HeaterFit] = {}
-        """Sweep results by heater so far; still available after an interruption."""
+        """Sweep results so far, by heater."""
 
     def run(self) -> Start:
         """Run survey, sweeps and random settings, and search for the phases.
@@ -237,7 +232,6 @@ class Bootstrap:
         return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, warnings)
 
     def _run_by_hand(self) -> Start:
-        """Measure along the tour of the fibres that are moved by hand, and search for the phases."""
         logbook = self._logbook
         tour = HandMeasurements(
             logbook, self._light, self._expected, self._driven, *self._by_hand, self._plan.sweeps, self._rng,
@@ -342,7 +336,7 @@ class Bootstrap:
         return counts
 
     def again(self, start: Start) -> Start:
-        """Search again from other random loop phases, with the same readings, and return the new start point."""
+        """Search again from other random loop phases, with the same readings."""
         with self._logbook.stage("search"):
             nominal = self.nominal(start.survey.sources, start.survey.monitors)
             # The first valley explained enough but was wrong, so a stricter limit applies now.
@@ -371,12 +365,10 @@ class Bootstrap:
         return tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
 
     def _search_plan(self, portion: int) -> SearchPlan:
-        """Return the plan of the phase search that follows a given portion of random settings, counted from 0."""
         plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
     def _most_searched(self, survey: Survey) -> float:
-        """Return the computational work after which the phase search begins no further search from another start."""
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
         return MAX_SEARCH_WORK * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
@@ -401,17 +393,17 @@ class Bootstrap:
                 self._progress("random settings", int((turn <= stretch).sum()), count)
 
     def usual_settings(self, survey: Survey) -> int:
-        """Return the number of random settings that a run measures if its first phase search succeeds."""
+        """Return the number of random settings if the first phase search succeeds."""
         alone = self._plan.search.one_laser_first
         return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
 
     def reach_ma(self) -> dict[int, float]:
-        """Return the largest current of each heater in random settings; its fitted law holds up to this current."""
+        """Return the largest current of each heater in random settings."""
         heaters = range(len(self._driven))
         return {heater: _reach_ma(self.heaters.get(heater, NOT_SWEPT).law) for heater in heaters}
 
     def nominal(self, sources: tuple[int, ...], monitors: tuple[int, ...]) -> MeshParameters:
-        """Return mesh parameters with measured heater laws where available and nominal values otherwise."""
+        """Return mesh parameters with measured heater laws where available, and otherwise nominal values."""
         n_pucs = self._mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         for heater, fit in self.heaters.items():
@@ -488,7 +480,6 @@ class Bootstrap:
 
 
 def _without_reference(observations: Observations) -> Observations:
-    """Return the settings in which at least one heater is on."""
     return observations[np.flatnonzero(observations.currents_ma.any(axis=1))]
 
 
@@ -500,11 +491,11 @@ def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool =
 
 
 def settings_by_hand(mesh: MeshTopology, driven: NDArray[np.bool_], monitors: int) -> int:
-    """Return the number of random settings of a tour.
+    """Return the number of random settings with fibres that are moved by hand.
 
     Args:
         mesh: The mesh.
-        driven: Shape ``(2E,)``; heaters that are driven.
+        driven: Shape ``(2E,)``; heaters that may be used.
         monitors: Number of readings per setting.
     """
     driven_pucs = int(np.count_nonzero(driven.reshape(mesh.n_pucs, -1).any(axis=1)))
@@ -513,7 +504,7 @@ def settings_by_hand(mesh: MeshTopology, driven: NDArray[np.bool_], monitors: in
 
 
 def _without_failed_monitors(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:
-    """Return the settings with NaN for readings of failed monitors; remove monitors that hardly ever worked."""
+    """Return the settings with NaN for failed monitors; monitors that hardly ever worked are removed."""
     seen = select_monitors(observations, survey.monitors, survey.dark_ma)
     deaths = find_dead_monitors(seen, survey.noise)
     gone = {death.number for death in deaths if death.first < _MIN_ALIVE * len(observations)}
@@ -523,7 +514,7 @@ def _without_failed_monitors(observations: Observations, survey: Survey) -> tupl
 
 
 def _reach_ma(law: HeaterLaw | None) -> float:
-    """Return the heater current in mA for slightly more than one turn, at most the maximum; 0 for a dead heater."""
+    """Return the current in mA for slightly more than one turn, at most the maximum; 0 for a dead heater."""
     return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
 
 

@@ -1,7 +1,6 @@
-"""All measurements of a calibration with fibres that are moved by hand, in one tour.
+"""Measurements of a calibration with fibres that are moved by hand.
 
-At every visit, the first settings show whether the fibres are at the requested ports. Then come sweeps of heaters that
-are not known yet, random settings for the fit, a few settings that no fit uses, and the reference setting again.
+After each connection, the first settings show whether the fibres are at the requested ports.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from lumion_hw.errors import CalibrationError
 Real = NDArray[np.float64]
 
 READINGS_PER_PHASE = 50
-"""Readings per phase for a standard error below 1 mrad; no settings can be added later without another tour."""
+"""Readings per phase for a standard error below 1 mrad."""
 MIN_READINGS = 2400
 """Smallest number of readings, for a standard error below 1 mrad on a small mesh."""
 _REACH_RAD = 2.2 * np.pi
@@ -58,10 +57,11 @@ _FIRST_VIEWS, _LATER_VIEWS = 4, 2
 
 @dataclass
 class HandMeasurement:
-    """Readings of a tour; numbers of settings refer to :meth:`calibration.measure.logbook.Logbook.observations`.
+    """Readings with fibres moved by hand.
+
+    Settings are numbered as in :meth:`calibration.measure.logbook.Logbook.observations`.
 
     Attributes:
-        survey: Noise, sources and monitors.
         sweeps: Settings of heater sweeps.
         random: Random settings for the fit.
         held_out: Settings for the verification.
@@ -78,19 +78,18 @@ class HandMeasurement:
 
 
 class HandMeasurements:
-    """Measures along a tour; everything is a function of plan, seed and readings.
+    """Measures with fibres that are moved by hand.
 
     Args:
         logbook: Access to the mesh.
         light: Mean light of the mesh.
-        expected: Expected heaters.
-        driven: Shape ``(2E,)``; heaters to drive.
+        driven: Shape ``(2E,)``; heaters that may be used.
         sources_by_hand: Ports of the laser that is moved by hand.
         monitors_by_hand: Ports of the meter that is moved by hand.
         sweeps: Settings of the heater sweeps.
         rng: Random generator.
-        progress: Function called with stage, steps done and total.
-        found: Function called after every sweep with the heater and its law.
+        progress: Called with the stage and the numbers of finished and of all steps.
+        found: Called after every sweep with the heater and its law.
     """
 
     def __init__(
@@ -121,14 +120,14 @@ class HandMeasurements:
         self._patterns: dict[tuple[int, int | None], Real] = {}
 
     def run(self, heaters: dict[int, HeaterFit], settings: int) -> HandMeasurement:
-        """Measure at all visits; store heater laws in ``heaters``.
+        """Measure in all positions of the fibres.
 
         Args:
             heaters: Receives the law of every heater.
-            settings: Number of random settings of the whole tour.
+            settings: Total number of random settings.
 
         Raises:
-            CalibrationError: No light arrives, a fibre stays in a wrong port, or nobody is there to move a fibre.
+            CalibrationError: No light arrives, a fibre stays in a wrong port, or no operator can be asked.
         """
         visits, logbook = self.tour.visits, self._logbook
         shares = self.responses.shares(self.tour, self._by_hand["meter"])
@@ -154,11 +153,9 @@ class HandMeasurements:
         return measured
 
     def _seen(self, visit: Visit) -> NDArray[np.bool_]:
-        """Return which heaters change the light of a visit, shape ``(2E,)``."""
         return self.responses.visible(visit.source, self._monitors_at(visit))
 
     def _monitors_at(self, visit: Visit) -> list[int]:
-        """Return the ports that a meter reads during a visit."""
         columns = self.responses.columns(visit, self._by_hand["meter"])
         return [self.responses.monitors[column] for column in columns]
 
@@ -169,7 +166,6 @@ class HandMeasurements:
         return reference_change(visit.source, before.ravel(), again.ravel(), noise)
 
     def _survey(self, visit: Visit) -> Survey:
-        """Measure the noise at the first visit; all sources and monitors count as working."""
         logbook, probe = self._logbook, self._logbook.probe
         columns = self.responses.columns(visit, self._by_hand["meter"])
         off = np.zeros(len(self._driven))
@@ -194,7 +190,7 @@ class HandMeasurements:
         return Survey(noise, tuple(sorted(probe.sources)), probe.monitors, (), dark_ma)
 
     def _arrive(self, visit: Visit, floor_ma: float) -> range:
-        """Measure the settings that show the ports of the fibres, until they are right; return their numbers.
+        """Measure until the fibres are at the right ports; return the numbers of these settings.
 
         Raises:
             CalibrationError: The ports stay dark or wrong.
@@ -225,7 +221,6 @@ class HandMeasurements:
         )
 
     def _wrong_port(self, visit: Visit, readings: Real, floor_ma: float) -> tuple[Fibre, int] | None:
-        """Return the fibre that seems to be in a wrong port, and this port; ``None`` if all seem right."""
         others: list[tuple[Fibre, int]] = []
         for fibre, asked in visit.moves:
             stays = visit.meter if fibre == "laser" else visit.source
@@ -242,10 +237,10 @@ class HandMeasurements:
         return self.responses.likely_port(readings, visit, others, floor_ma)
 
     def _is_dark(self, visit: Visit, attempt: int) -> None:
-        """Have the fibres of a visit plugged in again, because no light arrives.
+        """Have the fibres of a visit connected again, because no light arrives.
 
         Raises:
-            CalibrationError: They have been plugged in often enough, or nobody is there to move a fibre.
+            CalibrationError: This was tried often enough, or no operator can be asked.
         """
         ports = ", ".join(map(str, self._monitors_at(visit)))
         dark = f"Light from the laser at port {visit.source} does not reach the meter at port {ports}."
@@ -257,7 +252,6 @@ class HandMeasurements:
             self._logbook.plug(fibre, port, dark)
 
     def _sweep(self, visit: Visit, noise: NoiseModel, heaters: dict[int, HeaterFit]) -> None:
-        """Sweep the heaters that this visit shows and whose laws are not known well enough."""
         limit, seen = self._plan.turn_sigma_rad, self._seen(visit)
         pending = [
             heater
@@ -276,7 +270,6 @@ class HandMeasurements:
     def _measure_random(
         self, visit: Visit, measured: HandMeasurement, heaters: dict[int, HeaterFit], count: int, n_visits: int
     ) -> None:
-        """Measure random settings for the fit, the powers in the fibres, and settings for the verification."""
         logbook, probe = self._logbook, self._logbook.probe
         max_ma = self._nominal_ma.copy()
         for heater, fit in heaters.items():

@@ -1,11 +1,10 @@
-"""Calibration of several benches at once on a dask.distributed cluster, for labs with benches on several computers.
+"""Calibration of several benches at once on a dask.distributed cluster.
 
-The work is the same as in :mod:`calibration.run.many_benches`. Workers need the same bench files and the same output
-directory, for example on a shared file system; records are not transferred. A bench is never moved to a second worker:
-a lost worker may still drive the bench, and both would then drive the same heaters.
+Workers need the same bench files and the same output folder. After a worker is lost, its bench is not given to another
+one, because both could drive the heaters.
 
-Jobs and outcomes are transferred as pickle by dask: a scheduler and its workers must trust everybody who can connect to
-them (docs/decisions/0008-several-benches.md).
+dask uses pickle: scheduler and workers must trust everybody who can connect to them
+(docs/decisions/0008-several-benches.md).
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
 
     Args:
         jobs: The benches.
-        scheduler: Address of the scheduler: ``HOST:PORT``.
+        scheduler: Address ``HOST:PORT`` of the scheduler.
         workers: Maximum number of benches at a time; by default the number of threads of the cluster.
-        say: Function called with a progress line for every stage of every bench.
+        say: Called with a progress line for every stage of every bench.
 
     Raises:
         ConfigError: dask.distributed is not installed.
@@ -53,7 +52,6 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
 
 
 def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_running: int, say: Say) -> Ended:
-    """Calibrate up to ``max_running`` benches at a time until all are done, the run stops, or no worker is left."""
     stop = distributed.Event(run, client=client)
     interruption: BaseException | None = None
     waiting, running = list(enumerate(jobs)), dict[Any, tuple[int, str]]()
@@ -98,7 +96,6 @@ def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_
 
 
 def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) -> list[str]:
-    """Return the workers with a free thread, those with most free threads first."""
     left = Counter(threads)
     left.subtract(Counter(worker for _, worker in running.values()))
     return [worker for turn in range(max(left.values(), default=0), 0, -1) for worker in left if left[worker] >= turn]
@@ -116,7 +113,6 @@ def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
 
 
 def _outcome(future: Any, job: BenchJob) -> BenchOutcome:
-    """Return the outcome of a job from its worker, or an outcome that reports the lost worker."""
     if future.status == "finished":
         answer: BenchOutcome = future.result()
         return answer

@@ -36,7 +36,7 @@ _MAX_NAMED = 5
 def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
-    """Return the defects of the bench; if the fit explains all readings, uncertain heater laws are left out."""
+    """Return the defects of the bench, without uncertain heater laws if the fit explains all readings."""
     found = start.defects
     told: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
     # Conclusions about couplers and laws require a fit that explains all readings.
@@ -56,7 +56,7 @@ def collect_defects(
 def collect_warnings(
     start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood
 ) -> tuple[str, ...]:
-    """Return warnings about readings that a fit does not explain; empty if it explains all readings."""
+    """Return warnings about readings that a fit does not explain."""
     if diagnosed.fit.certified:
         return tuple(f"{NOT_CERTIFIED}{doubt}" for doubt in diagnosed.doubts)
     worst = find_worst_misfits(model, diagnosed.fit.parameters, likelihood)[:_MAX_NAMED]
@@ -72,7 +72,7 @@ def find_worst_misfits(
 ) -> tuple[str, ...]:
     """Return the PUCs, heaters, sources and monitors with the largest misfit, as text, the worst first.
 
-    Those with a mean squared residual below ``min_misfit``, relative to the mean over all readings, are left out.
+    Only those with a mean squared residual of at least ``min_misfit`` times the overall mean.
     """
     space = model.space
     misfit = mean_squared_residual(model, parameters, likelihood)
@@ -83,7 +83,7 @@ def find_worst_misfits(
 
 
 def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace, left_out: Collection[int] = ()) -> dict[int, str]:
-    """Return the PUCs whose passive phase is unknown, each with the reason. The phase of a stuck PUC may be known."""
+    """Return the PUCs whose passive phase is unknown, with reasons."""
     variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
     pucs = np.flatnonzero(space.mesh.interferes).tolist()
     stuck = [puc for puc in pucs if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
@@ -93,7 +93,7 @@ def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace, left_out: Colle
 
 
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:
-    """Return the PUCs whose loss affects no reading, because no light passes through them to a monitor."""
+    """Return the PUCs from which no light reaches a monitor."""
     # The loss of a PUC affects every path through it at any phase, so it is the most reliable sign of light.
     felt = np.full(space.size, np.inf)
     felt[diagnosed.fit.free] = np.diag(diagnosed.fit.information)

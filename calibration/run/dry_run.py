@@ -1,7 +1,6 @@
 """Plan of a calibration without any device: cost, expected accuracy, and limits.
 
-All input comes from the bench file. The design uses a nominal mesh with random phases. The predicted accuracy hardly
-depends on these phases: by 10 % if there are at least 50 settings (docs/calibration.md, 4).
+It uses the bench file and a nominal mesh with random phases.
 """
 
 from __future__ import annotations
@@ -68,11 +67,9 @@ class StagePlan:
     """Expected cost of one stage of a calibration.
 
     Attributes:
-        name: Name of the stage.
         settings: Number of settings of heaters and light.
-        source_changes: Number of source changes.
-        hardware_s: Hardware time in s, without source changes.
-        peak_mw: Largest total heat of all heaters, in mW.
+        hardware_s: Hardware time without source changes.
+        peak_mw: Largest total heat.
     """
 
     name: str
@@ -87,17 +84,14 @@ class DryRun:
     """Plan of a calibration: cost, expected accuracy and limits.
 
     Attributes:
-        stages: Expected cost of each stage.
-        sources: Source ports.
-        monitors: Monitored ports.
         peak_ma: Largest current of a heater.
         limit_ma: Current limit of the controller.
-        limit_mw: Limit of the total heat, set in the bench file.
-        sigma_rad: Predicted rms standard error by parameter group; in rad, for losses in dB.
+        limit_mw: Limit of the total heat in the bench file.
+        sigma_rad: Predicted rms standard error by parameter group; for losses in dB.
         bound: Cramér-Rao bound of the planned settings.
-        shortfall: Why the goal will be missed; empty if it will be reached.
-        pluggings: Number of times that somebody plugs in a fibre that is moved by hand.
-        left_out: A sentence for each PUC that no light passes on the way to a monitor.
+        shortfall: Reason why the goal will be missed; empty if it will be reached.
+        pluggings: Number of times that an operator connects a fibre.
+        left_out: One sentence for each PUC from which no light reaches a monitor.
     """
 
     stages: tuple[StagePlan, ...]
@@ -129,7 +123,7 @@ class DryRun:
 
     @property
     def peak_mw(self) -> float:
-        """Largest total heat of all heaters."""
+        """Largest total heat, in mW."""
         return max(stage.peak_mw for stage in self.stages)
 
     def check(self) -> None:
@@ -154,15 +148,15 @@ def dry_run(
     without_monitors: Collection[int] = (),
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
 ) -> DryRun:
-    """Plan the calibration of a bench from its file; no device is opened.
+    """Plan the calibration of a bench; no device is opened.
 
     Args:
         model: The bench.
-        seed: Seed of phases and settings.
+        seed: Random seed.
         goal: Required accuracy of the phases, and limits of the effort.
-        without_sources: Ports whose sources are ignored, as if they were dead.
-        without_monitors: Ports whose monitors are ignored.
-        progress: Called with the stage of planning, the steps done and the maximum number of steps.
+        without_sources: Ports of sources to ignore.
+        without_monitors: Ports of monitors to ignore.
+        progress: Called with the stage, the number of finished steps, and the maximum number of steps.
 
     Raises:
         ConfigError: No source or monitor is left, or the controller does not accept currents.
@@ -174,7 +168,7 @@ def dry_run(
 
 
 def expected_heat_mw(model: BenchModel) -> float:
-    """Return the largest total heat of all heaters that a calibration of a bench needs, in mW, without a fit.
+    """Return the largest total heat that a calibration of a bench needs, in mW.
 
     Raises:
         ConfigError: There is no source or monitor, or the controller does not accept currents.
@@ -254,7 +248,6 @@ class _Nominal:
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
-        """Return mesh parameters with nominal heater laws, losses and couplers, and random phases."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
         # Random Pπ within the range of the bench file; the information of settings hardly depends on it.
@@ -274,13 +267,11 @@ class _Nominal:
         )
 
     def heat_mw(self, currents_ma: Real) -> Real:
-        """Return the total heat of all heaters in each setting, shape ``(settings,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
 
 
 def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
-    """Return the assumed launch power of a source in the polarization that the chip uses."""
     device = model.devices[path.source]
     return _LIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
 
@@ -302,7 +293,6 @@ class _RunPlanner:
         self._full_s = float(self._times.setting_s(np.array(self._n_driven)))
 
     def fixed_stages(self) -> tuple[StagePlan, ...]:
-        """Return the stages whose cost follows from the bench file alone."""
         return (
             self._survey(),
             self._sweeps(),
@@ -334,7 +324,6 @@ class _RunPlanner:
         return self._result((*before, self._stage("chosen settings", chosen), *after), whole, why)
 
     def _run_by_hand(self) -> DryRun:
-        """Plan the tour of the fibres that are moved by hand."""
         nominal = self._nominal
         responses = Responses(
             self._mesh, nominal.sources, nominal.monitors, nominal.heaters, nominal.driven, self._max_ma, self._rng
@@ -358,7 +347,6 @@ class _RunPlanner:
         return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=tour.pluggings)
 
     def _result(self, stages: tuple[StagePlan, ...], whole: FitResult, why: str) -> DryRun:
-        """Return the plan with the expected accuracy of its last fit; ``why`` tells why no settings follow."""
         device = self._nominal.device
         known = Knowledge.of(self._model.space, whole, self._goal.sigma_rad)
         bound = Bound(self._model.space, whole.free, whole.information, whole.prior_information)
@@ -377,7 +365,6 @@ class _RunPlanner:
         )
 
     def _left_out(self, puc: int) -> str:
-        """Return why a PUC without light is left out, and what to do, as a sentence."""
         sources = (*self._nominal.sources, *self._nominal.seconds.values())
         advice = how_to_see(self._mesh, puc, sources, self._nominal.monitors)
         return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
@@ -410,7 +397,6 @@ class _RunPlanner:
         return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
-        """Return settings as the run may choose them, and why they miss the goal (empty if they reach it)."""
         walk = self._walk(IncrementalSettings.off_share)
         known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
@@ -457,14 +443,12 @@ class _RunPlanner:
         return BootstrapPlan().sweeps.reach_ma2(self._nominal.heaters, self._nominal.device.heater_max_ma)
 
     def _peak_mw(self, max_ma2: float) -> float:
-        """Return the approximate largest total heat in mW of random settings, uniform in squared current."""
         heaters = self._n_driven
         # Mean and spread of a sum of uniform numbers; a run of some thousand settings does not exceed four sigma.
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 
     def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
-        """Return the cost of a stage whose settings are known in advance, each with all heaters changed."""
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma[self._nominal.driven] ** 2)) if self._n_driven else 0.0
@@ -472,6 +456,5 @@ class _RunPlanner:
 
 
 def _rms(sigma: Real) -> float:
-    """Return the root mean square of the standard errors of free parameters; fixed ones have 0."""
     free = sigma[sigma > 0.0]
     return float(np.sqrt(np.mean(free**2))) if len(free) else 0.0

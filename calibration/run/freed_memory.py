@@ -1,8 +1,7 @@
 """Reuse of freed memory during a calibration.
 
-A fit allocates and frees thousands of arrays of some tens of megabytes. The allocator of glibc returns each array to
-the system and requests new pages, which the system clears. This takes an eighth of the CPU time of a calibration of 72
-PUCs with all its physics (docs/performance.md#freed-memory).
+Without it, glibc returns large arrays to the system, which costs an eighth of the CPU time
+(docs/performance.md#freed-memory).
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ _running: list[object] = []
 def keep_freed_memory() -> Iterator[None]:
     """Keep up to 1 GiB of freed memory, in arrays of up to 64 MiB, during a ``with`` block.
 
-    The memory is returned to the system at the end of the last such block. Without ``mallopt`` in the C library this
-    does nothing.
+    The memory is returned at the end of the last such block. Does nothing without ``mallopt`` in the C library.
     """
     library, me = _c_library(), object()
     with _guard:

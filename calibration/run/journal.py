@@ -1,9 +1,7 @@
-"""Journal of a run: a file with every answer of the bench, which remains readable however the run ends.
+"""Journal of a run: a file with every answer of the bench.
 
-Each line is one entry: the CRC-32 of the rest in eight hex digits, a blank, and one JSON object with its running
-number. The first entry is the header: device, plan and seed of the run. Every entry is passed to the operating system
-at once and written to the disk once a second. A killed process loses nothing, and a power failure of the host costs one
-second. An incomplete last line is ignored.
+Each line contains the CRC-32 of the rest in eight hex digits, a blank, and a JSON object with a running number. The
+first entry has device, plan and seed. A killed process loses nothing, a power failure at most the last second.
 """
 
 from __future__ import annotations
@@ -40,26 +38,18 @@ def now_utc() -> str:
 
 @dataclass(frozen=True)
 class JournalHeader:
-    """Device, plan and seed of a run. A resumed run must match them, except for start time and command line.
+    """Device, plan and seed of a run, which must be the same when the run is resumed.
 
     Attributes:
-        serial: Serial number of the controller.
-        model: Model of the controller.
-        firmware: Firmware of the controller.
-        mesh_sha256: Hash of the mesh's canonical text.
+        mesh_sha256: Hash of the text form of the mesh.
         channel_map_sha256: Hash of the map from heaters and monitors to channels.
-        plan_sha256: Hash of the plan and of the nominal figures at the start of the run.
+        plan_sha256: Hash of the plan and the nominal data.
         seed: Seed of all random choices.
-        software: Name and version of this software.
-        wavelength_nm: Wavelength of the light.
-        sources: Source ports.
-        dead: Ports without light, with the reason; they are not tried again after resumption.
-        stated_hz: Frequencies that the tunable sources reported at the start of the run, by port.
-        started_utc: Start time of the run.
-        command: The command line, if the run was started by one.
-        heater_tau_s: Thermal time constant of the heaters at the start of the run, if measured. A resumed run uses this
-            value, because another wait would change the plan.
-        emulated_chip: Identifier of the chip if it is emulated; ``None`` for hardware and in older journals.
+        dead: Ports without light, with reasons.
+        stated_hz: Reported frequencies of the tunable sources, by port.
+        command: The command line, if any.
+        heater_tau_s: Thermal time constant of the heaters, if known; a resumed run uses the same.
+        emulated_chip: Identifier of the chip if it is emulated; otherwise ``None``.
     """
 
     serial: str
@@ -80,13 +70,13 @@ class JournalHeader:
     emulated_chip: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return the journal header as a JSON-compatible document."""
+        """Return the header as a JSON document."""
         by_port = {name: {str(port): each for port, each in getattr(self, name).items()} for name in _BY_PORT}
         return {"kind": "header", "format": FORMAT, "version": VERSION, **asdict(self), **by_port}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> JournalHeader:
-        """Return the journal header stored in a JSON document.
+        """Return the header in a JSON document.
 
         Raises:
             CalibrationError: The document is not a header, or its version is unknown.
@@ -112,7 +102,7 @@ class JournalContents:
 
     Attributes:
         header: Device, plan and seed of the run.
-        entries: Requests to the bench with its answers.
+        entries: Requests to the bench, with answers.
         notes: Other events: interruptions and resumptions.
         finished: Whether the run was finished.
         size: Size of the complete lines in bytes.
@@ -128,11 +118,10 @@ class JournalContents:
 
 
 class RunJournal:
-    """A journal open for writing and locked against other processes; created by :meth:`begin` or :meth:`resume`.
+    """A journal open for writing and locked; made by :meth:`begin` or :meth:`resume`.
 
     Attributes:
-        path: The file.
-        entries: Requests with answers that the file contained when it was opened.
+        entries: Requests and answers in the file when it was opened.
         notes: Other events so far.
     """
 
@@ -148,9 +137,9 @@ class RunJournal:
 
     @classmethod
     def begin(cls, path: Path) -> RunJournal:
-        """Start a new journal. It replaces an existing file only when its header is written, so no earlier run is lost.
+        """Start a new journal. An existing file is replaced only when the header is written.
 
-        If the existing file belongs to an interrupted run, it is renamed to ``NAME.old.journal``.
+        A file of an interrupted run is renamed to ``NAME.old.journal``.
 
         Raises:
             BusyError: Another process writes the journal.
@@ -207,7 +196,7 @@ class RunJournal:
         return self._header
 
     def write_header(self, header: JournalHeader) -> None:
-        """Write the journal header as the first entry. Raises as :meth:`add`."""
+        """Write the header as the first entry. Raises as :meth:`add`."""
         if self._handle is not None:
             with writing("the journal", self.path):
                 if _has_answers(self._handle, self.path):
@@ -219,12 +208,12 @@ class RunJournal:
         """Write an answer of the bench to the journal.
 
         Raises:
-            LumionError: The disk is full. Earlier entries stay intact.
+            LumionError: The disk is full; earlier entries are intact.
         """
         self._write(entry.document())
 
     def note(self, kind: str, **facts: Any) -> None:
-        """Write an event, such as an interruption, with its time to the journal. Raises as :meth:`add`."""
+        """Write an event with its time, such as an interruption. Raises as :meth:`add`."""
         note = {"kind": kind, "utc": now_utc(), **facts}
         self._write(note)
         self.notes.append(note)
@@ -254,7 +243,7 @@ class RunJournal:
             self._synced_s = time.monotonic()
 
     def sha256(self) -> str:
-        """Return the SHA-256 of everything written to the journal so far."""
+        """Return the SHA-256 of the journal so far."""
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             left = self._size
@@ -264,7 +253,7 @@ class RunJournal:
         return digest.hexdigest()
 
     def close(self) -> None:
-        """Write everything to the disk and unlock the journal file; idempotent."""
+        """Write everything to the disk and unlock the file; may be called twice."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
@@ -325,10 +314,10 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _document(line: bytes, number: int, path: Path) -> dict[str, Any] | None:
-    """Return the content of a journal line; ``None`` if the line is damaged or out of sequence.
+    """Return the content of a line; ``None`` if it is damaged or out of sequence.
 
     Raises:
-        CalibrationError: The line is intact but not valid JSON of this software.
+        CalibrationError: The line is intact but cannot be read by this software.
     """
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
@@ -345,7 +334,6 @@ def _damaged(path: Path, number: int, offset: int) -> CalibrationError:
 
 
 def _has_answers(handle: int, path: Path) -> bool:
-    """Return whether a file contains answers of an interrupted run, or content that this software cannot read."""
     if os.fstat(handle).st_size == 0:
         return False
     try:

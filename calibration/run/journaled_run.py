@@ -1,4 +1,4 @@
-"""Calibration of a bench with a journal: measured data is never lost, and an interrupted run can be resumed.
+"""Calibration of a bench with a journal, so that an interrupted run can be resumed without loss of data.
 
 A resumed run first checks that device, plan and light are unchanged.
 """
@@ -69,9 +69,9 @@ def header_of(
     command: str = "",
     heater_tau_s: float | None = None,
 ) -> JournalHeader:
-    """Return the journal header of a run (its device, plan and seed) before any measurement.
+    """Return the journal header of a run.
 
-    ``dead`` are the ports without light, with the reason; the frequencies are those of the tunable sources by port.
+    ``dead`` are the ports without light, with reasons; the frequencies are those of the tunable sources, by port.
     """
     from lumion_hw import __version__
 
@@ -110,7 +110,7 @@ def _plain(plan: Any) -> Any:
 
 
 def check_same(begun: JournalHeader, now: JournalHeader) -> None:
-    """Raise an error if the run of a journal had a different device, plan, seed or software version.
+    """Raise an error if a journal is from another device, plan, seed or software version.
 
     Raises:
         CalibrationError: The message lists the differences.
@@ -139,8 +139,8 @@ class LightConditions:
     """Change of the light since the run was interrupted.
 
     Attributes:
-        changes: Changes of the readings of each compared setting.
-        power_db: By source, the power change in dB that must be corrected in new readings; small changes are omitted.
+        changes: Changes of each compared setting.
+        power_db: Power change in dB to correct in new readings, by source.
     """
 
     changes: tuple[ReferenceChange, ...] = ()
@@ -148,10 +148,10 @@ class LightConditions:
 
 
 def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightConditions:
-    """Repeat the reference setting of every source and the last few settings, and compare with the earlier readings.
+    """Repeat the reference setting (all heaters off) and the last few settings, and compare with earlier readings.
 
-    A resumed run aligns the polarization again, to a slightly different state. A change of a source's total power is
-    therefore corrected and not an error. The result is empty if there is nothing to compare.
+    A power change of a source is corrected, because the polarization was aligned again. The result is empty if there is
+    nothing to compare.
 
     Raises:
         CalibrationError: The readings changed by more than noise; the message lists the changes.
@@ -217,7 +217,7 @@ def _refuse_changes(changes: Sequence[ReferenceChange]) -> None:
 
 
 def journal_path(record: Path) -> Path:
-    """Return the path of the journal for a record: ``NAME.journal`` next to it."""
+    """Return the path of the journal of a record: ``NAME.journal`` next to it."""
     return record.with_suffix(".journal")
 
 
@@ -239,37 +239,34 @@ def calibrate(
     part: MeshPart | None = None,
     join: CalibrationRecord | None = None,
 ) -> CalibrationRecord:
-    """Calibrate the mesh of a bench and save the record, with its raw readings and its journal next to it.
+    """Calibrate the mesh of a bench; save record, raw readings and journal.
 
-    An interrupted run leaves an incomplete record and its journal; heaters and sources are off.
+    An interrupted run leaves an incomplete record and the journal; heaters and sources are off.
 
     Args:
         bench: The bench.
         aligner: Polarization search.
         seed: Seed of the random settings.
-        path: Path of the record. An incomplete record never replaces a complete record; it is saved as
-            ``NAME.incomplete.json`` instead.
-        progress: Function called after every step.
-        resume: Continue the run of the journal at this path.
-        command: The command line, for the record's provenance.
-        wavelengths_nm: Further wavelengths in nm; the record then holds for the range that they span.
-        goal: Required accuracy of the phases, and limits of the effort; the default goal if not given.
-        judge: Function that returns problems of the record, one sentence each; they are stored in the record.
-        over: Type of existing file that the record may overwrite; journal and raw readings overwrite only files of this
-            program.
-        residual: Function called with name and value of each stage's misfit as soon as it is known:
-            ``heater_sweeps_rms_sigma``, and those of :class:`~calibration.run.procedure.Calibration`.
-        on_plug: Function called when a fibre has to be moved by hand (key ``by_hand`` of the bench file), which returns
-            after the move. Without it, the run stops there with an error; after the move, ``resume`` continues it.
+        path: Path of the record. An incomplete record never replaces a complete one; it is saved as
+            ``NAME.incomplete.json``.
+        progress: Called after every step.
+        resume: Whether to continue the run of the journal next to ``path``.
+        command: The command line, to be stored in the record.
+        wavelengths_nm: Further wavelengths in nm; the record is then valid for the whole range.
+        goal: Required accuracy and limits of the effort; by default the usual goal.
+        judge: Returns problems of the record to be stored in it, one sentence each.
+        over: Which existing record may be overwritten.
+        residual: Called with name and value of the misfit of each stage.
+        on_plug: Called when a fibre has to be moved by hand; returns after the move. Without it, the run stops with an
+            error and continues with ``resume`` after the move.
         part: Part of the mesh to calibrate; by default the whole mesh.
-        join: Record that keeps all other PUCs; the result is joined to it.
+        join: Record of the other PUCs, which the result completes.
 
     Raises:
-        CalibrationError: There is no light, or the journal is damaged or belongs to another device, plan, seed or
-            light.
-        BusyError: Another process calibrates to the same path.
-        ConfigError: There is no journal to resume, the path cannot be written, or further wavelengths are requested but
-            no source is tunable.
+        CalibrationError: There is no light, or the journal is damaged or from another device, plan, seed or light.
+        BusyError: Another process uses the same path.
+        ConfigError: There is no journal to resume, the path cannot be written, or no source is tunable for further
+            wavelengths.
         LimitError: A source cannot reach one of the wavelengths.
         LumionError: The disk is full.
     """
@@ -325,7 +322,6 @@ def calibrate(
 
 
 def _pending_request(book: RunJournal) -> PlugRequest | None:
-    """Return the request to the operator with which an interrupted run stopped; ``None`` if it stopped elsewhere."""
     asked = [note for note in book.notes if note.get("kind") == _PLUG and note.get("after") == len(book.entries)]
     return PlugRequest(asked[-1]["fibre"], asked[-1]["device"], asked[-1]["port"]) if asked else None
 
@@ -333,7 +329,6 @@ def _pending_request(book: RunJournal) -> PlugRequest | None:
 def _aligned(
     probe: BenchProbe, begun: JournalHeader | None, progress: Progress
 ) -> tuple[dict[int, str], dict[int, float]]:
-    """Tune and align the light as at the start of a run; return dark ports with reasons, and reported frequencies."""
     if begun is None:
         tune_to_reference(probe, probe.device_under_test())
     else:
@@ -356,7 +351,6 @@ def _run(
     wavelengths_nm: Sequence[float],
     goal: Goal,
 ) -> Calibration:
-    """Prepare the calibration of a bench, and return it without running it."""
     squares: list[float] = []
 
     def found(heater: int, fit: HeaterFit) -> None:
@@ -381,7 +375,7 @@ def _run(
 
 
 def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: JournalHeader, resume: bool) -> None:
-    """Connect a run to a journal: write a header into a new journal, or check the header of an existing one.
+    """Write the header to a new journal, or check the header of an existing one.
 
     Raises:
         CalibrationError: Device, plan or light have changed since the interruption.
@@ -403,7 +397,6 @@ def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: J
 def _save_incomplete_record(
     bench: Bench, run: Calibration | None, book: RunJournal, path: Path, over: Over, error: BaseException
 ) -> None:
-    """Save an incomplete record after an error. Errors while saving are only logged, so the first is reported."""
     if run is None:
         with contextlib.suppress(LumionError):
             bench.events.add("calibration cut short", stage="alignment")
@@ -418,7 +411,6 @@ def _save_incomplete_record(
 
 
 def _is_complete_record(path: Path) -> bool:
-    """Return whether a path holds a complete record, which an incomplete record must not replace."""
     if not path.exists():
         return False
     try:
@@ -435,7 +427,6 @@ def _finished(
     command: str,
     judge: Callable[[CalibrationRecord], Sequence[str]],
 ) -> CalibrationRecord:
-    """Return the finished record with its raw readings, provenance and detected problems."""
     raw = save_raw(path, run.logbook.observations())
     resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
     origin = {

@@ -1,11 +1,6 @@
 """Calibration of several benches at once on this computer, with one process per bench.
 
-A job and its outcome contain only plain values; the worker process writes the record to the path in its job.
-:func:`calibrate_bench` does one job independently of its caller; :mod:`calibration.run.cluster` uses it as well.
-
-Parent and worker communicate through a private pipe: a worker that crashes or is killed therefore leaves no lock behind
-that could block other workers. Only the parent handles Ctrl-C: it asks the workers to stop, and each ends its bench
-like any interrupted run. A worker stops its run when the parent process ends.
+A worker stops its run when the parent process ends.
 """
 
 from __future__ import annotations
@@ -45,11 +40,10 @@ class BenchJob:
 
     Attributes:
         bench_file: Path of the bench file, or name of a built-in bench.
-        name: Name of the bench, used in progress lines and in the file name of its record.
-        record: Path of the record; journal, raw readings and events are stored next to it.
+        record: Path of the record; other files are stored next to it.
         emulate: Whether to emulate the bench.
-        seed: Seed of the settings, and of the emulation.
-        tolerance_db: Largest acceptable held-out error above noise, if given.
+        seed: Seed of the settings and the emulation.
+        tolerance_db: Largest allowed verification error above noise, if any.
     """
 
     bench_file: str
@@ -65,11 +59,9 @@ class BenchOutcome:
     """Result of a job.
 
     Attributes:
-        name: Name of the bench.
         state: How the job ended.
-        record: Path of the record, also if it is incomplete; ``None`` if there is none.
+        record: Path of the record, complete or not; ``None`` if there is none.
         exit_code: Exit code that ``lumion-calibrate run`` would return.
-        error: Error message.
         wall_s: Elapsed time.
         figures: Counts, residuals and times of the run.
         faults: Faults of the bench, one sentence each.
@@ -92,9 +84,9 @@ def jobs_for(
     seed: int = 0,
     tolerance_db: float | None = None,
 ) -> list[BenchJob]:
-    """Return one calibration job per bench, after a check that the benches share no device; nothing is opened.
+    """Return one calibration job per bench; no device is opened.
 
-    Emulated benches get the seeds ``seed``, ``seed + 1``, … in their order, so that they are different chips.
+    Emulated benches get the seeds ``seed``, ``seed + 1``, and so on.
 
     Raises:
         ConfigError: A file is invalid, or two benches have the same name, device address or device serial number.
@@ -111,9 +103,9 @@ def jobs_for(
 
 
 def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> None:
-    """Raise an error if two benches use the same device, because two calibrations at once would conflict.
+    """Raise an error if two benches use the same device.
 
-    The check also applies to emulated benches, so that a trial with the emulator fails like the real run.
+    This applies to emulated benches too.
 
     Raises:
         ConfigError: Two benches share a device; the message names files and devices.
@@ -138,9 +130,9 @@ def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> 
 
 
 def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
-    """Calibrate one bench and return the outcome; heaters and light are off afterwards in any case.
+    """Calibrate one bench; heaters and light are off afterwards.
 
-    ``stopped`` is called between steps; the run stops if it returns true. ``say`` is called with a progress line for
+    ``stopped`` is called between steps; if it returns true, the run stops. ``say`` is called with a progress line for
     every stage.
     """
     from calibration.run.blas_threads import one_blas_thread
@@ -175,13 +167,11 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
 
 
 def unstarted_outcome(job: BenchJob) -> BenchOutcome:
-    """Return the outcome of a job that was never started."""
+    """Return the outcome of a job that was not started."""
     return BenchOutcome(job.name, "not begun", exit_code=INTERRUPTED, error="stopped before it was started")
 
 
 class _Steps:
-    """Progress callback of a run: reports each stage once, and stops the run on request."""
-
     def __init__(self, name: str, stopped: Stopped, say: Say) -> None:
         self._name, self._stopped, self._say, self._stage = name, stopped, say, ""
 
@@ -194,7 +184,6 @@ class _Steps:
 
 
 def _ended(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
-    """Return the outcome of an interrupted job, with the incomplete record if this run saved one."""
     path = Path(job.record)
     kept = path.with_suffix(".incomplete.json")
     left = kept if kept.exists() else path if _changed_at(path) != before else None
@@ -213,7 +202,6 @@ def _file_name(name: str) -> str:
 
 
 def _place(address: str) -> str:
-    """Return a device address in normal form: without options, and with symbolic links resolved."""
     where, _, _ = address.partition("?")
     scheme, slashes, rest = where.partition("://")
     if scheme == "serial":
@@ -233,8 +221,8 @@ class Ended:
     """Result of a run of several benches.
 
     Attributes:
-        outcomes: One per job, in their order.
-        interruption: Exception that interrupted the run, if any.
+        outcomes: One per job, in order.
+        interruption: Exception that ended the run, if any.
     """
 
     outcomes: tuple[BenchOutcome, ...]
@@ -242,10 +230,10 @@ class Ended:
 
 
 def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
-    """Calibrate benches in processes of this computer, ``workers`` benches at a time.
+    """Calibrate benches in separate processes, ``workers`` at a time.
 
-    ``say`` is called with a progress line for every stage of every bench, also from other threads. After an ``OSError``
-    of this function it is not called again; the benches continue.
+    ``say`` is called with a progress line for every stage of every bench, also from other threads. If ``say`` raises
+    ``OSError``, it is not called again.
 
     Raises:
         ConfigError: The number of workers is below 1.
@@ -273,9 +261,9 @@ def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
 def gather(
     jobs: Sequence[BenchJob], futures: Sequence[Future[BenchOutcome]], stop: Callable[[], None], say: Say
 ) -> Ended:
-    """Wait for the outcomes of all benches; after an interruption stop running benches and cancel waiting ones.
+    """Wait for all outcomes; after an interruption, stop running benches and cancel waiting ones.
 
-    ``stop`` tells the workers to stop; ``say`` is called with a line about the interruption.
+    ``stop`` stops the workers; ``say`` is called with a line about the interruption.
     """
     interruption: BaseException | None = None
     while True:
@@ -315,7 +303,6 @@ def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say
 
 
 def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutcome | None:
-    """Forward a worker's progress lines and any stop request until it returns its outcome; ``None`` if it died."""
     told = False
     try:
         while True:
@@ -335,7 +322,7 @@ def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutco
 
 
 def _work(job: BenchJob, parent: Connection) -> None:
-    """Calibrate a bench in a worker. Ctrl-C is ignored; SIGTERM or the end of the parent process stops the run."""
+    """Calibrate a bench in a worker. SIGTERM or the end of the parent process stops the run; Ctrl-C is ignored."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)
     stop = threading.Event()
@@ -349,7 +336,6 @@ def _work(job: BenchJob, parent: Connection) -> None:
 
 
 def _listen(parent: Connection, stop: threading.Event) -> None:
-    """Stop the run when the parent process requests it or has ended."""
     with contextlib.suppress(EOFError, OSError):
         parent.recv()
     stop.set()

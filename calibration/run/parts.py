@@ -1,7 +1,6 @@
 """Parts of a mesh that are calibrated alone: the sources and monitors whose light passes nothing else.
 
-All PUCs that light passes between a source and a monitor change that light, so they belong to one part. Heaters outside
-the part stay off, and no light of the part comes near them.
+Heaters outside the part stay off.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ class MeshPart:
     """A part of a mesh that can be calibrated alone.
 
     Attributes:
-        pucs: PUCs of the part.
         sources: Ports where light enters; of a source with two ports, the first one.
         monitors: Ports whose monitors are read.
     """
@@ -38,7 +36,6 @@ class LightPaths:
     """Light of a bench.
 
     Attributes:
-        mesh: The mesh.
         sources: Ports where light can enter; of a source with two ports, the first one.
         monitors: Ports with a monitor.
         seconds: By port of a source, the second port that it feeds at the same time.
@@ -114,7 +111,6 @@ class LightPaths:
         return MeshPart(tuple(sorted(wanted)), tuple(sorted(sources)), tuple(sorted(monitors, key=self.monitors.index)))
 
     def _impossible(self, puc: int, wanted: frozenset[int]) -> ConfigError:
-        """Return the error that a PUC cannot be calibrated within a part."""
         ways = [self.lit([source], [monitor]) for source in self.sources for monitor in self.monitors]
         outside = sorted((sorted(lit - wanted) for lit in ways if puc in lit), key=len)
         if not outside:

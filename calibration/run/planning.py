@@ -1,10 +1,4 @@
-"""Adaptive planning: after the first fit, measure the settings with the most information until the goal is reached.
-
-The fit gives the standard error of every phase. The design then chooses the settings with the most information about
-the worst phases per second of hardware time (:mod:`calibration.measure.design`). A batch is measured, the fit continues
-from its present point, and so on. Measurement ends when the required standard error is reached, when time or settings
-are used up, or when more settings cannot help because some phases are not observable with this bench.
-"""
+"""Planning after the first fit: measure the settings with the most information until the goal is reached."""
 
 from __future__ import annotations
 
@@ -33,7 +27,7 @@ Real = NDArray[np.float64]
 BATCH = 700
 """Maximum number of settings between two fits."""
 STRETCH = 20
-"""Number of settings after which the source may change."""
+"""Number of settings before the source may change."""
 # Smallest batch that justifies a fit of all readings.
 _MIN_BATCH = 200
 _MAX_BATCHES = 12
@@ -50,14 +44,13 @@ _MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class Goal:
-    """Required accuracy of a calibration, and limits of its effort.
+    """Required accuracy of a calibration, and limits of the effort.
 
     Attributes:
-        sigma_rad: Required rms standard error of passive phases and of loop phases. The default of 1 mrad is less than
-            a step of a 14-bit drive (1.5 mrad), a step of 0.001 in the coupling (2 mrad) and the drift with a locked
-            temperature (6 mrad at 10 mK, assumed). Higher accuracy would be useless.
-        hardware_s: Maximum hardware time of the whole calibration.
-        settings: Maximum number of settings of the whole calibration.
+        sigma_rad: Required rms standard error of passive and of loop phases. The default of 1 mrad is below a step of a
+            14-bit drive (1.5 mrad) and below temperature drift (6 mrad at 10 mK, assumed).
+        hardware_s: Maximum hardware time.
+        settings: Maximum number of settings.
     """
 
     sigma_rad: float = 1e-3
@@ -67,12 +60,12 @@ class Goal:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Accuracy of the phases after a fit, and the accuracy that many more settings could reach.
+    """Accuracy of the phases after a fit, and the limit for many more settings.
 
     Attributes:
-        sigma: Shape ``(size,)``; standard errors with phases at the sources' mean frequency; 0 for fixed parameters.
+        sigma: Shape ``(size,)``; standard errors, with phases at the mean source frequency; 0 for fixed parameters.
         limit: Shape ``(size,)``; standard errors after an infinite number of settings.
-        wanted: Shape ``(size,)``; which phases an infinite number of settings would determine to the goal.
+        wanted: Shape ``(size,)``; phases that can reach the goal.
     """
 
     sigma: Real
@@ -81,7 +74,7 @@ class Knowledge:
 
     @classmethod
     def of(cls, space: ParameterSpace, fit: FitResult, goal_rad: float) -> Knowledge:
-        """Calculate the accuracy of the phases after a fit, and which phases can reach the goal."""
+        """Return the accuracy of the phases after a fit."""
         sigma = _sigma(space, fit, fit.information)
         # Unobservable phases do not improve with more settings; a goal that includes them could never be reached.
         limit = _sigma(space, fit, _FOREVER * fit.information)
@@ -89,7 +82,7 @@ class Knowledge:
         return cls(sigma, limit, phases & (limit <= goal_rad))
 
     def rms_rad(self, space: ParameterSpace, among: NDArray[np.bool_] | None = None) -> float:
-        """Return the larger of the rms standard errors of passive phases and of loop phases; 0 without phases."""
+        """Return the rms standard error of passive or loop phases, whichever is larger; 0 without phases."""
         spreads = []
         for name in PHASE_GROUPS:
             chosen = space.mask((name,)) & (self.sigma > 0.0) & (True if among is None else among)
@@ -102,9 +95,9 @@ class PlanningOutcome:
     """Result of the planning.
 
     Attributes:
-        sigma_rad: The larger of the rms standard errors reached for passive phases and for loop phases.
-        settings: Settings chosen and measured.
-        shortfall: Why the goal was missed; empty if it was reached.
+        sigma_rad: Rms standard error of passive or loop phases, whichever is larger.
+        settings: Number of measured settings.
+        shortfall: Reason why the goal was missed; empty if it was reached.
     """
 
     sigma_rad: float
@@ -117,18 +110,18 @@ class AdaptiveMeasurement:
     """Measures further settings in batches until a goal is reached or is out of reach.
 
     Attributes:
-        logbook: Access to the mesh; its effort so far counts against the goal.
-        model: The model of the last fit.
-        likelihood: The readings so far and their noise.
+        logbook: Access to the mesh; its effort so far counts.
+        model: Model of the last fit.
+        likelihood: The readings so far, with noise.
         max_ma: Shape ``(heaters,)``; largest current of every heater.
         goal: Required accuracy and limits of the effort.
         rng: Random generator for candidate settings.
-        times: Duration of settings on this bench, including source changes.
+        times: Duration of the steps of a setting.
         reserve_s: Hardware time reserved for later stages.
         reserve_settings: Settings reserved for later stages.
-        dark_ma: By port, the monitor reading without light.
+        dark_ma: Monitor readings without light, by port.
         dead: Descriptions of dead sources and monitors.
-        done: Called with the number of settings measured and planned so far.
+        done: Called with the numbers of measured and planned settings.
     """
 
     logbook: Logbook
@@ -150,10 +143,9 @@ class AdaptiveMeasurement:
         observations: Observations,
         refit: Callable[[Observations, FitResult], tuple[MeshModel, FitResult]],
     ) -> tuple[FitResult, Observations, PlanningOutcome]:
-        """Measure and fit repeatedly until the goal is reached or is out of reach, starting with the first fit.
+        """Measure and fit in turn until the goal is reached or is out of reach.
 
-        ``refit`` fits observations, starting from a fit; it returns the new fit and the model, to which effects may
-        have been added.
+        ``refit`` fits observations from an earlier fit; it returns the new fit and its model.
         """
         first, why, aim_rad = len(observations), "", _AIM * self.goal.sigma_rad
         known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
@@ -173,6 +165,7 @@ class AdaptiveMeasurement:
             observations = observations + self._measure(plan)
             self.done(len(observations) - first, len(observations) - first)
             self.model, fit = refit(observations, fit)
+            self.likelihood = replace(self.likelihood, field_error=self.model.space.physics.field_error)
             known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
             # The design keeps extra physics fixed. If the next fit does not, its errors are larger than predicted.
             # Without a stricter aim, ever smaller batches would follow, each with a fit of all readings.
@@ -185,14 +178,12 @@ class AdaptiveMeasurement:
         return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, told)
 
     def _affordable_settings(self, observations: Observations) -> int:
-        """Return how many further settings the work limit allows, with work for another fit and its errors reserved."""
         readings = self.model.work.left / (MEASURED_ON * derivatives_work(self.model.space.size))
         return int(min(max(readings / len(observations.monitors) - len(observations), 0.0), BATCH))
 
     def _next_batch(
         self, fit: FitResult, known: Knowledge, aim_rad: float, max_settings: int
     ) -> tuple[Observations, float, str]:
-        """Choose the next batch; return its settings, predicted standard error, and why it is the last (or empty)."""
         # The first setting of a batch writes all channels and changes the source; a batch must at least allow that.
         begin_s = float(self.times.setting_s(np.array(len(self.max_ma)))) + self.times.input_change_s
         left_s = self.goal.hardware_s - self.logbook.effort.hardware_s - self.reserve_s - begin_s
@@ -231,10 +222,9 @@ class AdaptiveMeasurement:
 def shortfall(
     space: ParameterSpace, known: Knowledge, fit: FitResult, goal_rad: float, why: str = "", dead: Sequence[str] = ()
 ) -> str:
-    """Return a sentence about why the accuracy goal is missed; empty if the goal is reached.
+    """Return a sentence that says why the goal is missed; empty if it is reached.
 
-    ``why`` is the reason why the measurement ended; empty if unobservable phases are the only reason. ``dead``
-    describes dead sources and monitors.
+    ``why`` is the reason why the measurement ended, or empty. ``dead`` describes dead sources and monitors.
     """
     reached = known.rms_rad(space)
     if reached <= goal_rad:
@@ -249,10 +239,7 @@ def shortfall(
 
 
 def light_change_s(entries: Sequence[LogbookEntry]) -> float:
-    """Return the average time in s that a source change has taken on this bench, without the settings themselves.
-
-    The value is calculated from journal entries, so a resumed run calculates the same value.
-    """
+    """Return the average time in s of a source change."""
     taken = [entry for entry in entries if len(entry.currents_ma)]
     spent = [
         (late.at_s - early.at_s, late.source != early.source, len(late.currents_ma)) for early, late in pairwise(taken)
@@ -271,7 +258,7 @@ def designer_after(
     times: HardwareTimes,
     wanted: NDArray[np.bool_] | None = None,
 ) -> Designer:
-    """Return a designer that starts from the errors of a fit; additional effects stay fixed at their fitted values."""
+    """Return a designer that starts from the errors of a fit."""
     known: Real = fit.information + fit.prior_information
     free, vector, parameters = fit.free, fit.vector, fit.parameters
     if model.space.physics.names:
@@ -289,11 +276,14 @@ def designer_after(
     # The exact posterior of the fit is the prior of the design, so settings are chosen for the missing information.
     precision[np.ix_(free, free)] = known
     prior = Prior(vector, np.full(model.space.size, np.inf), precision)
-    return Designer(model, parameters, likelihood.noise, prior, free, times, wanted, likelihood.drift)
+    # A field error of η changes a typical reading by √2·η.
+    noise = replace(
+        likelihood.noise, relative=float(np.hypot(likelihood.noise.relative, np.sqrt(2.0) * likelihood.field_error))
+    )
+    return Designer(model, parameters, noise, prior, free, times, wanted, likelihood.drift)
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
-    """Return the standard errors, ``(size,)``, that an information matrix and the prior of a fit give together."""
     whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
     sigma = np.zeros(space.size)
     sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(whole)), 0.0))
@@ -301,13 +291,11 @@ def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
 
 
 def _named(space: ParameterSpace, sigma: Real) -> str:
-    """Return the names of the phases with the largest errors, as text for a message."""
     worst = [int(index) for index in np.argsort(-sigma)[:_MAX_NAMED] if sigma[index] > 0.0]
     return ", ".join(f"{_phase_name(space, index)} ({1e3 * sigma[index]:.2g} mrad)" for index in worst)
 
 
 def _phase_name(space: ParameterSpace, index: int) -> str:
-    """Return the name of a phase: its PUC, or for a loop the waveguide joint that contributes most."""
     loops = space.group("loops")
     if not loops.start <= index < loops.stop:
         return f"PUC {index - space.group('passive_phase_rad').start}"
@@ -317,7 +305,6 @@ def _phase_name(space: ParameterSpace, index: int) -> str:
 
 
 def _unseen_text(space: ParameterSpace, known: Knowledge, unseen: NDArray[np.bool_], dead: Sequence[str]) -> str:
-    """Return a sentence about phases that this bench cannot determine with any setting."""
     groups = {"PUC": "passive_phase_rad", "loop": "loops"}
     counts = {word: int((unseen & space.mask((group,))).sum()) for word, group in groups.items()}
     what = " and ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items() if count)

@@ -1,6 +1,6 @@
-"""Complete calibration procedure: bootstrap (start point), global fit, fibre losses, verification, record.
+"""Complete calibration procedure.
 
-All random choices come from one seed: the same bench, seed and readings give the same record.
+The same bench, seed and readings give the same record.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, ti
 from calibration.measure.port_survey import MIN_CONTRAST, ReferenceChange, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.model.device_under_test import DeviceUnderTest
-from calibration.model.likelihood import LAW_FIELD_ERROR, SETTING_DRIFT, Likelihood, with_model_error
+from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.physics import Physics
@@ -58,26 +58,25 @@ _RIGHT_VALLEY = 0.01
 _FOUND_AGAIN = 2
 
 Residual = Callable[[str, float], None]
-"""Function called with the misfit of a stage: its name, which ends in the unit, and its value."""
+"""Called with the misfit of a stage: its name with unit, and its value."""
 
 
 @dataclass
 class Calibration:
-    """One run of the procedure. Call :meth:`run`; after an interruption, :meth:`record` returns the results so far.
+    """One calibration: call :meth:`run`; after an interruption, :meth:`record` returns the results so far.
 
     Attributes:
         probe: Access to the mesh.
         device: The device under test.
         seed: Seed of all random choices.
-        progress: Function called after every step.
-        found: Function called after every sweep with the heater and its fitted law.
-        plan: Measurement plan; chosen for the device if not given.
-        goal: Required accuracy of the phases, and limits of the effort.
-        before: Answers of an interrupted run with the same plan, seed and bench, which replace new measurements.
-        wavelengths_nm: Further wavelengths; the record then holds for the whole range. They need a tunable source.
-        conditions: Function that returns the conditions of the bench, called at the start and at the end.
-        residual: Function called with name and value of a stage's misfit whenever it changes:
-            ``search_unexplained_share``, ``global_fit_chi2_per_reading`` after every round, ``held_out_..._db``.
+        progress: Called after every step.
+        found: Called after every sweep with the heater and its law.
+        plan: Measurement plan; by default chosen for the device.
+        goal: Required accuracy, and limits of the effort.
+        before: Answers of an interrupted run with equal plan, seed and bench.
+        wavelengths_nm: Further wavelengths (need a tunable source); the record is then valid for the whole range.
+        conditions: Returns the conditions of the bench; called at the start and at the end.
+        residual: Called with name and value of the misfit of a stage when it changes.
         left_out: PUCs that are not part of this calibration; they get no light.
     """
 
@@ -97,7 +96,7 @@ class Calibration:
     quality: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Open the logbook without any measurement. Raises as :func:`calibration.measure.probe.check_wavelengths`."""
+        """Open the logbook; nothing is measured. Raises as :func:`calibration.measure.probe.check_wavelengths`."""
         check_wavelengths(self.wavelengths_nm, self.device)
         # Separate lasers differ by a phase per PUC: 0.44 rad for 0.05 nm.
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
@@ -130,16 +129,16 @@ class Calibration:
 
     @property
     def fitted(self) -> Observations | None:
-        """Settings and readings of the fit; ``None`` before the random settings are measured."""
+        """Settings and readings of the fit; ``None`` before they are measured."""
         return self._start.random if self._start else None
 
     @on_one_blas_thread
     @keep_freed_memory()
     def run(self) -> CalibrationRecord:
-        """Run all stages and return the record; heaters and sources are off afterwards in any case.
+        """Run all stages and return the record; heaters and sources are off afterwards.
 
         Raises:
-            CalibrationError: No source or no monitor works, or the readings in ``before`` belong to another run.
+            CalibrationError: No source or no monitor works, or ``before`` belongs to another run.
         """
         began_cpu_s = time.process_time()
         try:
@@ -158,7 +157,6 @@ class Calibration:
         return self.record()
 
     def _stages(self) -> None:
-        """Run the stages: bootstrap, global fit, fibre losses, further wavelengths, verification."""
         self._tune()
         self._start = self._bootstrap.run()
         self.residual("search_unexplained_share", self._start.search.unexplained)
@@ -180,6 +178,7 @@ class Calibration:
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
         self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(diagnosed.certified)}
         self.quality["fit_chi2_per_dof"] = diagnosed.fit.chi2_per_dof
+        self.quality["unexplained_field"] = diagnosed.physics.field_error
         self.quality["work_share"] = self._work.spent / self._work.allowed
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
         if diagnosed.exchanged:  # with a wrong channel map no programmed state would be the intended one
@@ -206,7 +205,6 @@ class Calibration:
         self._measure_reference_again(start)
 
     def _measured_by_hand(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Report the accuracy of a tour; further settings would need another tour."""
         space, goal_rad = self._model(start).space, self.goal.sigma_rad
         known = Knowledge.of(space, diagnosed.fit, goal_rad)
         self.quality |= {"phase_sigma_rad": known.rms_rad(space), "phase_sigma_wanted_rad": goal_rad}
@@ -216,7 +214,6 @@ class Calibration:
         return start, diagnosed
 
     def _conclude_tour(self, taken: HandMeasurement, start: Start, diagnosed: DiagnosedFit) -> None:
-        """Find fibre losses and verify the record with settings that the tour has measured for this purpose."""
         for source in start.survey.sources:
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
         everything = self.logbook.observations()
@@ -229,10 +226,6 @@ class Calibration:
         self._report_changes(taken.changes)
 
     def _tune(self) -> None:
-        """Tune all tunable sources to the reference wavelength.
-
-        If all sources are tunable, the frequency they report becomes the reference frequency of the model.
-        """
         tunable = self.device.tunable_hz
         self._reported_hz = tune_sources(
             self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable
@@ -273,19 +266,16 @@ class Calibration:
         )
 
     def _likelihood(self, start: Start) -> Likelihood:
-        """Return the random settings as input of the fit. Sweeps are left out, because they exceed the fitted range."""
+        """Return the likelihood (readings with noise) of the random settings, without the heater sweeps."""
+        field_error = self._diagnosed.physics.field_error if self._diagnosed else 0.0
         return Likelihood(
-            start.random,
-            with_model_error(start.survey.noise),
-            drift=SETTING_DRIFT,
-            field_error=0.0 if self._bootstrap.by_hand is None else LAW_FIELD_ERROR,
+            start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT, field_error=field_error
         )
 
     def _reach_ma(self) -> NDArray[np.float64]:
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
     def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
-        """Measure and fit until the phases reach the goal; return the start with all readings added, and the fit."""
         if not diagnosed.certified:
             return start, diagnosed
         # Reserve for the later stages (fibres, verification, final check), so that further measurements do not use up
@@ -322,7 +312,6 @@ class Calibration:
         return replace(start, random=random), diagnosed
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
-        """Return the fault diagnosis for the random settings that were measured before the global fit."""
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.free(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
@@ -347,7 +336,7 @@ class Calibration:
             self.device.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
-            self._likelihood(start),
+            replace(self._likelihood(start), field_error=0.0),
             TimedReadings(whole, taken_s),
             done,
             tried.append,
@@ -355,7 +344,6 @@ class Calibration:
         )
 
     def _verify(self) -> None:
-        """Compare predicted and measured light in settings that no fit used."""
         first = len(self.logbook)
         found = verify(
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
@@ -369,7 +357,6 @@ class Calibration:
                 self.quality["unseen_wavelength_excess_db"] = there.excess_db
 
     def _judge_verification(self, found: Verification, settings: NDArray[np.int64]) -> None:
-        """Store the figures of a verification; withdraw the certificate if its settings deviate too much."""
         self.quality |= found.figures()
         for name, value in found.figures().items():
             if name.endswith("_db"):
@@ -381,7 +368,6 @@ class Calibration:
             self.quality["fit_certified"] = 0.0
 
     def _is_verification_wrong(self, settings: NDArray[np.int64]) -> bool:
-        """Return whether the readings of the verification deviate by more than the reported drift explains."""
         start, diagnosed = self._start, self._diagnosed
         if start is None or diagnosed is None or diagnosed.trajectories is None:
             return True
@@ -395,7 +381,6 @@ class Calibration:
         return excess > TOLERANCE_DB
 
     def _measure_reference_again(self, start: Start) -> None:
-        """Measure the reference setting once more, and report changes since the start of the run."""
         for source in start.survey.sources:
             self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
@@ -491,7 +476,6 @@ class Calibration:
         return found
 
     def _present_conditions(self) -> Conditions:
-        """Return the conditions for the record; if sources were tuned, with the wavelength at which phases hold."""
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._reported_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
@@ -506,11 +490,10 @@ def first_fit(
     found: Callable[[Start, DiagnosedFit], None],
     work: FitWork | None = None,
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from one start point after another until a fit explains the readings; return start point and diagnosed fit.
+    """Fit from one start after another until a fit explains the readings; return the start and the fit.
 
-    ``start`` is the result of the first search; ``bootstrap`` can repeat the search. ``diagnosis`` returns the fault
-    diagnosis for a start point. ``found`` is called with every start point and its diagnosed fit. ``work`` counts and
-    limits the work.
+    ``start`` is the result of the first search; ``bootstrap`` can search again. ``diagnosis`` returns the fault
+    diagnosis for a start. ``found`` is called with every start and its fit.
     """
     work = work or FitWork()
     work.spent += start.search.work
@@ -534,7 +517,7 @@ def first_fit(
         if not settled:
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
-    start, diagnosed = now
+    start, diagnosed = now[0], diagnosis(now[0]).accept_field_error(now[1])
     # The last cause has its own work limit, because searches for a better start may have used up the rest.
     work.share = 1.0
     if not _may_be_in_wrong_valley(diagnosed.fit):
@@ -545,7 +528,7 @@ def first_fit(
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:
     """Return whether a fit may have ended in a false minimum.
 
-    If the fit explains its readings almost completely, it only lacks physical effects, and a new search is useless.
+    It has not if almost everything is explained.
     """
     return not fit.certified and (not fit.converged or fit.discrepancy > _RIGHT_VALLEY)
 
@@ -553,7 +536,6 @@ def _may_be_in_wrong_valley(fit: FitResult) -> bool:
 def _better(
     now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    """Fit from another start point. Return the better start point, new or present, and its fit."""
     found = diagnosis.begin(other.parameters)
     found = diagnosis.settle(found) if settled else found
     return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now

@@ -1,10 +1,7 @@
-"""Check and renewal of a bench's record after some time (docs/calibration.md, 6).
+"""Check and renewal of a calibration record after some time (docs/calibration.md, 6).
 
-At most two settings per heater are measured, in about two seconds of hardware time. The first group is the reference
-setting (all heaters off) with every source. The second is a few pure states: every PUC in bar or cross, as in routing.
-These two show whether the record still predicts readings within its errors. The third group, random settings, shows
-what has changed, and mends that in the record. The pure states are not used for this, so they also check the renewed
-record. If the controller measures the resistance of the heaters, one more setting compares it with the record.
+At most two settings per heater are measured. Settings with all heaters off, and with every PUC in bar or cross, show
+whether the record is still valid. Random settings show what has changed.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibration.diagnose.element_faults import LEFT_OUT
 from calibration.fit.ageing import LARGEST_CHANGE, Kind, MendedFit, find_changes
-from calibration.fit.drift import DriftModel, Health, Posterior, check_health, prior_after_time
+from calibration.fit.drift import MAX_CHI2, DriftModel, Health, Posterior, check_health, prior_after_time
 from calibration.measure.design import Designer, IncrementalSettings
 from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import Logbook
@@ -52,12 +49,11 @@ _JITTER = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class RecordPosterior:
-    """Posterior of a fit, as stored in its record.
+    """Parameters and errors in a record.
 
     Attributes:
-        parameters: Parameters of the record.
         vector: The parameters as a vector.
-        free: Mask of the parameters with a standard error, shape ``(size,)``.
+        free: Parameters with a standard error, shape ``(size,)``.
         matrix: Covariance of all parameters, shape ``(size, size)``.
     """
 
@@ -68,7 +64,7 @@ class RecordPosterior:
 
     @classmethod
     def of(cls, record: CalibrationRecord) -> RecordPosterior:
-        """Return the posterior stored in a calibration record.
+        """Return the parameters and errors in a record.
 
         Raises:
             CalibrationError: The record lacks the required data; the message says which.
@@ -108,7 +104,7 @@ class RecordPosterior:
 
 
 def _with_converted_loops(covariance: Real, record: CalibrationRecord, space: ParameterSpace) -> Real:
-    """Convert the loop parameters of a covariance from the record's basis of joint phases to that of this software."""
+    """Convert the loop parameters of a covariance from the basis of the record to that of this software."""
     stored = record.arrays.get(LOOP_DIRECTIONS)
     if stored is None or np.array_equal(stored, space.directions):
         return covariance
@@ -122,14 +118,15 @@ def _with_converted_loops(covariance: Real, record: CalibrationRecord, space: Pa
 Progress = Callable[[str, int, int], None]
 
 SECONDS = 2.0
-"""Hardware time of the random settings. With 72 PUCs and eight sources, this allows 30 settings that change all heaters
-(phases to 3.6 mrad), or 100 that change 18 heaters each (1.8 mrad; 1.2 mrad if each is the best of eight
-candidates)."""
+"""Hardware time of the random settings, in seconds.
+
+With 72 PUCs and eight sources, this is enough for about 100 settings.
+"""
 _TRIES = 8
 # Most settings per source before the source changes.
 _STAY = 12
 SETTINGS_PER_HEATER = 2
-"""Most settings of a check per heater, all groups together."""
+"""Maximum number of settings of a check per heater."""
 # Random settings have half of their heaters on, because gains change the light of warm heaters only.
 _OFF_SHARE = 0.5
 # Groups that drift; settings are chosen for these.
@@ -144,14 +141,14 @@ _WITHIN_RUN = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
 
 @dataclass(frozen=True)
 class RecordChange:
-    """Changes of a mesh between two of its calibration records.
+    """Changes of a mesh between two calibration records.
 
     Attributes:
         passive_rms_rad: Rms change of the passive phases of all PUCs.
         passive_worst_rad: Largest change of a passive phase.
         worst_puc: PUC with the largest change.
-        loops_rms_rad: Rms change of the loop phases, in rad.
-        temperature_k: Change of the chip temperature, from the phase common to all waveguide joints.
+        loops_rms_rad: Rms change of the loop phases.
+        temperature_k: Change of the chip temperature, from the phase common to all joints.
         resistance_rms: Rms relative change of the heater resistances.
         source_rms_db: Rms change of the power of the sources.
     """
@@ -170,13 +167,11 @@ class DriftRun:
     """Check and renewal of a bench some time after its calibration.
 
     Attributes:
-        probe: Access to the mesh; polarization aligned.
-        record: The old record.
-        days: Time since the record was made, in days.
+        probe: Access to the mesh, with polarization aligned.
+        days: Age of the record.
         seed: Seed of the settings.
         hardware_s: Maximum hardware time of the random settings.
-        drift: Assumed drift.
-        progress: Function called after every setting.
+        progress: Called after every setting.
     """
 
     probe: Probe
@@ -188,7 +183,6 @@ class DriftRun:
     progress: Progress = lambda stage, done, total: None
 
     def __post_init__(self) -> None:
-        """Prepare the check from the record, without any measurement."""
         self.last: Posterior = RecordPosterior.of(self.record)
         self.logbook = Logbook(self.probe)
         space = space_from_record(self.record)
@@ -209,12 +203,12 @@ class DriftRun:
 
     @property
     def max_settings(self) -> int:
-        """Largest number of settings of the check: two per heater, and the reference setting with every source."""
+        """Maximum number of settings of the check."""
         return max(SETTINGS_PER_HEATER * int((self._max_ma > 0.0).sum()), 2 * len(self._sources))
 
     @on_one_blas_thread
     def check(self) -> Health:
-        """Measure reference and verification settings, and check the record; the heaters are off afterwards.
+        """Measure reference and bar or cross settings, and check the record; heaters are off afterwards.
 
         Raises:
             LumionError: A device failed; heaters and light are off.
@@ -228,7 +222,7 @@ class DriftRun:
 
     @on_one_blas_thread
     def renew(self) -> MendedFit:
-        """Measure the random settings, find what has changed and mend it; the heaters are off afterwards.
+        """Measure random settings, find what has changed and correct it; heaters are off afterwards.
 
         Raises:
             LumionError: A device failed; heaters and light are off.
@@ -240,12 +234,16 @@ class DriftRun:
         # The renewal uses the reference settings as well; the pure states are reserved for the check.
         reference = self.seen(0, min(len(self._sources), self._held_out))
         fitted = reference + self.seen(first, len(self.logbook))
-        return find_changes(self._model, self._likelihood(fitted), self.last, self.days, self.drift, change)
+        # New readings cannot fit better than those from which the record was made.
+        usual_chi2 = max(self.record.quality.get("fit_chi2_per_dof", 1.0), 1.0)
+        return find_changes(
+            self._model, self._likelihood(fitted), self.last, self.days, self.drift, change, MAX_CHI2 * usual_chi2
+        )
 
     def _resistance_change(self) -> Real | None:
         """Measure the resistances at the currents of the record; return their relative change, shape ``(2E,)``.
 
-        NaN for heaters without a recorded value; ``None`` if the controller measures none, or the record has none.
+        NaN for heaters without a recorded value; ``None`` if resistances cannot be measured or are not in the record.
         """
         known = self.record.arrays.get(HEATER_RESISTANCES)
         if known is None or not len(known) or not self.probe.measures_resistances:
@@ -269,7 +267,6 @@ class DriftRun:
         return change
 
     def _random_settings(self) -> Observations:
-        """Return the settings with the most information about drift, without readings."""
         left = self.max_settings - len(self.logbook)
         stay = max(1, min(_STAY, left // len(self._sources)))
         walk = IncrementalSettings(
@@ -281,12 +278,12 @@ class DriftRun:
         return designer.choose(walk, self.hardware_s, 0.0, self._rng, _TRIES, max_settings=left).plan
 
     def judge(self, renewal: MendedFit) -> Health:
-        """Compare the measured pure states with a renewed calibration, which did not use them."""
+        """Compare the bar and cross settings, which the renewal did not use, with the renewed calibration."""
         mended = RecordPosterior(renewal.parameters, renewal.vector, self.last.free, renewal.covariance)
         return self._health(mended, len(self._sources))
 
     def seen(self, first: int, last: int) -> Observations:
-        """Return the measured settings, with readings only of those monitors that the record contains."""
+        """Return the measured settings, with the monitors of the record only."""
         ports = self._model.space.monitors
         dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
         return select_monitors(self.logbook.observations(first, last), ports, dark_ma)
@@ -299,14 +296,15 @@ class DriftRun:
         loops = gauge_fixed_difference(mesh, after.joint_phase_rad - before.joint_phase_rad)
         # A temperature change is the same phase on every joint; the component in this direction gives the temperature.
         warm = gauge_fixed_difference(mesh, np.full(len(mesh.joints), 1e-3)) / 1e-3 * self.drift.common_phase_rad_per_k
+        length = float(warm @ warm)  # 0 where all paths between two ports pass equally many PUCs
         live = before.heater_law[:, 0] != 0.0
         worst = int(np.abs(passive).argmax())
         return RecordChange(
             passive_rms_rad=_rms(passive),
             passive_worst_rad=float(passive[worst]),
             worst_puc=worst,
-            loops_rms_rad=float(np.sqrt((loops**2).sum() / self._model.space.directions.shape[1])),
-            temperature_k=float(warm @ loops / (warm @ warm)),
+            loops_rms_rad=float(np.sqrt((loops**2).sum() / max(self._model.space.n_lit_loops, 1))),
+            temperature_k=float(warm @ loops) / length if length > 0.0 else 0.0,
             resistance_rms=_rms(after.heater_law[live, 0] / before.heater_law[live, 0] - 1.0),
             source_rms_db=_rms(after.source_db - before.source_db),
         )
@@ -316,8 +314,8 @@ class DriftRun:
     ) -> CalibrationRecord:
         """Return the renewed record, which refers to the old one.
 
-        ``faults`` are new faults, as sentences, in addition to the known ones. ``conditions`` are the present
-        conditions of the bench; the old ones if not given.
+        ``faults`` are new faults, as sentences. ``conditions`` are the present conditions of the bench; by default the
+        old ones.
         """
         from lumion_hw import __version__
 
@@ -335,7 +333,7 @@ class DriftRun:
             quality=record.quality
             | {
                 "fit_chi2_per_dof": renewal.chi2_per_dof,
-                "fit_certified": float(renewal.holds and not faults),
+                "fit_certified": record.quality.get("fit_certified", 1.0) * float(renewal.holds and not faults),
                 "settings": float(effort.settings),
                 "source_changes": float(effort.source_changes),
                 "hardware_s": effort.hardware_s,
@@ -348,7 +346,6 @@ class DriftRun:
         return as_child_record(record, _with_unchanged_entries(record, child, moved))
 
     def _pure_states(self) -> list[tuple[int, Real]]:
-        """Return a few settings with every PUC in bar or cross, as used by routing, for the sources in turn."""
         blocked = {puc for puc, _ in self.record.unusable_states()}
         settings: list[tuple[int, Real]] = []
         for draw in range(_VERIFICATION * _DRAWS):
@@ -373,7 +370,6 @@ class DriftRun:
             self.logbook.switch_everything_off()
 
     def _health(self, known: Posterior, first: int) -> Health:
-        """Compare the readings of the check settings, from number ``first`` on, with predictions of a fit or record."""
         seen = self._likelihood(self.seen(first, self._held_out))
         return check_health(self._model, seen, known, self.drift)
 
@@ -389,7 +385,6 @@ class DriftRun:
 def _with_unchanged_entries(
     record: CalibrationRecord, child: CalibrationRecord, moved: Mapping[Kind, set[int]]
 ) -> CalibrationRecord:
-    """Return a renewed record in which everything that has not moved is as in the old record, to the last digit."""
     heaters = moved["gain"] | moved["resistance"] | moved["heater"]
     changed = moved["offset"] | {heater // 2 for heater in heaters}
     ports = moved["source"] | moved["monitor"]

@@ -1,9 +1,6 @@
-"""Held-out verification: comparison of predicted and measured light in settings that no fit used.
+"""Verification: comparison of predicted and measured light in settings that no fit used.
 
-The settings are random heater currents, and random bar and cross states as used by routing. Every monitor is compared
-with the prediction of the whole mesh from the record: crosstalk, couplers, loops, and each source at its own frequency.
-A reading is compared if its port is bright in prediction or measurement. Misdirected light is therefore an error at
-both the intended and the actual port.
+Half of the settings are random heater currents, half bar and cross states.
 """
 
 from __future__ import annotations
@@ -35,24 +32,21 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 Kind = Literal["random", "states"]
 KINDS: tuple[Kind, ...] = ("random", "states")
-"""Kinds of settings: random heater currents, and programmed bar and cross states as used by routing."""
+"""Kinds of settings: random heater currents, and bar and cross states as in routing."""
 
 
 @dataclass(frozen=True)
 class HeldOut:
     """Comparison at one monitor in one setting.
 
-    Powers are those leaving the mesh at the port: the photocurrent divided by the record's responsivity of the monitor.
+    Powers are those that leave the mesh: photocurrent over responsivity.
 
     Attributes:
-        setting: Index of the setting.
         kind: Type of setting: ``random`` or ``states``.
-        source: Port where light entered.
-        port: Port of the monitor.
-        predicted_dbm: Power predicted by the record.
-        error_db: Measured minus predicted power; powers below the smallest comparable level are replaced by this level.
-        noise_db: Standard deviation of ``error_db`` from reading noise alone.
-        error_sigma: ``error_db`` divided by the standard error of reading and prediction together.
+        source: Port of the light.
+        error_db: Measured minus predicted power, where very small powers are replaced by the smallest one compared.
+        noise_db: Standard deviation of ``error_db`` from reading noise.
+        error_sigma: ``error_db`` over the standard error of reading and prediction.
     """
 
     setting: int
@@ -71,14 +65,14 @@ class Verification:
 
     Attributes:
         results: One comparison per setting and monitor.
-        suspects: PUCs whose phase error would explain most of the deviations beyond noise, the worst first.
+        suspects: PUCs whose phase error would explain most of the deviations, the worst first.
     """
 
     results: tuple[HeldOut, ...]
     suspects: tuple[int, ...] = ()
 
     def of(self, kind: Kind) -> Verification:
-        """Return the comparisons for settings of one type (``random`` or ``states``)."""
+        """Return the comparisons of one kind (``random`` or ``states``)."""
         return Verification(tuple(result for result in self.results if result.kind == kind))
 
     @property
@@ -88,29 +82,28 @@ class Verification:
 
     @property
     def rms_db(self) -> float:
-        """Root mean square error. Raises ``ValueError`` without results."""
+        """Root mean square error in dB. Raises ``ValueError`` without results."""
         return rms_db(self.results)
 
     @property
     def noise_db(self) -> float:
-        """Expected rms error from reading noise alone."""
+        """Expected rms error in dB from reading noise alone."""
         return float(np.sqrt(np.mean(np.square([result.noise_db for result in self.results]))))
 
     @property
     def excess_db(self) -> float:
-        """Rms error in dB after subtraction of the reading noise: the error of the record alone."""
+        """Rms error in dB after subtraction of the reading noise."""
         return float(np.sqrt(max(self.rms_db**2 - self.noise_db**2, 0.0)))
 
     @property
     def chi2(self) -> float:
-        """Mean square of the errors in standard errors: 1 if the record's standard errors are correct."""
+        """Mean squared error over squared standard error: 1 if the standard errors are correct."""
         return float(np.mean(np.square([result.error_sigma for result in self.results])))
 
     def is_wrong(self, *, guessed: bool) -> bool:
-        """Return whether the measured light deviates by more than both the tolerance and the record's standard errors.
+        """Return whether the light deviates by more than the tolerance and the standard errors.
 
-        A deviation within the standard errors is not an error of the record. If the standard errors are ``guessed``
-        (increased so much that they are unreliable), only the tolerance counts.
+        If the standard errors are ``guessed`` (unreliable), only the tolerance counts.
         """
         beyond = bool(self.results) and self.excess_db > TOLERANCE_DB
         return beyond and (guessed or self.chi2 > _EXPLAINED_CHI2)
@@ -121,7 +114,7 @@ class Verification:
         return len({result.setting for result in self.results})
 
     def words(self) -> str:
-        """Return a sentence about the deviation of the measured from the predicted light."""
+        """Return a sentence about the deviation of measured from predicted light."""
         return (
             f"in held-out settings the light deviates by {self.rms_db:.2f} dB rms ({self.excess_db:.2f} dB above "
             f"noise, χ² {self.chi2:.1f} with the record's errors); suspected PUCs: "
@@ -129,7 +122,7 @@ class Verification:
         )
 
     def figures(self) -> dict[str, float]:
-        """Return the figures for ``quality`` of a record; without comparisons, only the number of comparisons (0)."""
+        """Return the figures for ``quality`` of a record."""
         figures = {"held_out_readings": float(len(self.results)), "held_out_settings": float(self.settings)}
         if not self.results:
             return figures
@@ -165,7 +158,7 @@ TOLERANCE_DB = 0.1
 # Largest mean squared error, in standard errors of reading and record, that counts as explained.
 _EXPLAINED_CHI2 = 1.5
 MIN_DBM = -40.0
-"""Smallest power in dBm that is compared; a port must reach it in prediction or measurement."""
+"""Smallest predicted or measured power in dBm that is compared."""
 # Ports less than 10 dB above the noise floor are not compared either (docs/calibration.md, step 8).
 _FLOOR_SIGMA = 10.0
 _OFF_SHARE = 0.25
@@ -193,22 +186,21 @@ def verify(
     settings: int = SETTINGS,
     detuning_hz: float = 0.0,
 ) -> Verification:
-    """Program settings that no fit used and compare the measured light with the prediction of a record.
+    """Measure settings that no fit used, and compare the light with the prediction of a record.
 
-    A monitor is compared if its responsivity is known, and if the measured or the predicted power that leaves the mesh
-    (photocurrent over responsivity) is above :data:`MIN_DBM` and at least 10 dB above the monitor's floor. Readings
-    that depend on unknown phases are left out; without loop phases only paths of bar and cross states remain.
+    A reading is compared if the predicted or measured power that leaves the mesh is above :data:`MIN_DBM` and 10 dB
+    above the floor of the monitor. Readings that depend on unknown phases are left out.
 
     Args:
         probe: Access to the mesh.
         record: The record to verify.
-        seed: Random seed of the settings; must differ from the seed of the calibration.
+        seed: Random seed, different from that of the calibration.
         done: Called after the settings of every source.
         settings: Number of settings.
-        detuning_hz: Frequency of the light above that of the record; :mod:`calibration.run.wavelengths` tunes it.
+        detuning_hz: Frequency of the light minus that of the record.
 
     Raises:
-        LimitError: The record does not hold at this frequency.
+        LimitError: The record is not valid at this frequency.
     """
     record = _with_levels(record, probe)
     sources = [entry.port for entry in record.ports if entry.source_dbm is not None and entry.port in probe.sources]
@@ -231,12 +223,12 @@ def verify(
 
 
 def verify_readings(probe: Probe, record: CalibrationRecord, taken: Observations) -> Verification:
-    """Compare readings of random settings that no fit used with the prediction of a record.
+    """Compare readings that no fit used with the prediction of a record.
 
     Args:
         probe: Access to the mesh.
         record: The record to verify.
-        taken: The settings and readings of all monitors.
+        taken: Settings, and readings of all monitors.
     """
     record = _with_levels(record, probe)
     lit = [entry.port for entry in record.ports if entry.source_dbm is not None]
@@ -252,8 +244,6 @@ def verify_readings(probe: Probe, record: CalibrationRecord, taken: Observations
 
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
-    """One setting of the verification; after measurement it includes the slow heat left by earlier settings."""
-
     kind: Kind
     source: int
     currents_ma: Real
@@ -261,7 +251,6 @@ class _VerificationStep:
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
-    """Return the record, with source powers that it lacks calculated from launch power and input loss."""
     ports = [
         replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
         if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources
@@ -277,7 +266,6 @@ def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
 def _plan(
     probe: Probe, record: CalibrationRecord, sources: list[int], settings: int, rng: np.random.Generator
 ) -> list[_VerificationStep]:
-    """Return the settings to verify with, grouped by source, because changing the source takes longest."""
     kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
     max_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
     seen: Counter[int] = Counter()
@@ -297,9 +285,9 @@ def _plan(
 def _rarely_used_states(
     probe: Probe, record: CalibrationRecord, source: int, seen: Mapping[int, int], rng: np.random.Generator
 ) -> tuple[Trace, Real] | None:
-    """Return random bar and cross states that lead light to a monitor through rarely used PUCs, and their currents.
+    """Return random states that lead light to a monitor through rarely used PUCs, and their currents.
 
-    The result is ``None`` if all paths are blocked, or heaters cannot reach the states.
+    ``None`` if this is impossible.
     """
     mesh = probe.mesh
     # Light passes cells without couplers in their only state; couplers without a heater split it.
@@ -326,7 +314,6 @@ def _rarely_used_states(
 
 
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the predicted power in dBm that leaves the mesh at every port, shape ``(settings, n_ports)``."""
     if record.physics:
         return _full_model_dbm(record, plan, detuning_hz)
     known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
@@ -346,7 +333,6 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
 
 
 def _full_model_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the powers in dBm that the full model predicts for a record with additional effects."""
     space, parameters = space_from_record(record), parameters_from_record(record)
     model = _record_model(record, space.monitors)
     reading = model.predict(parameters, _unread(plan, space.monitors, detuning_hz))
@@ -385,7 +371,6 @@ def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_h
 
 
 def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
-    """Return copies of the record with random values for its unknown phases; the record alone if all are known."""
     unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
     if not unknown and record.joints is not None:
         return [record]
@@ -405,7 +390,6 @@ def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
 def _judged(
     probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
 ) -> Verification:
-    """Compare readings, shape ``(settings, monitors)``, with the predictions of the record."""
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
     readings = readings - dark_currents_ma(record, probe.monitors)
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
@@ -449,10 +433,9 @@ def _responsivity(record: CalibrationRecord, port: int) -> float:
 def _slopes_db(
     record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
 ) -> Real | None:
-    """Return the derivatives of all powers in dB by the parameters; dB refer to the brighter of prediction and reading.
+    """Return the derivatives of all powers in dB by the parameters, ``(settings, monitors, size)``.
 
-    The shape is ``(settings, monitors, size)``, see :func:`calibration.model.space.space_from_record`; 0 at ports of
-    unknown responsivity; ``None`` for a record whose crosstalk is a matrix.
+    0 at ports of unknown responsivity; ``None`` for a record whose crosstalk is a matrix.
     """
     known = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
     record = replace(record, monitor_ports=known)
@@ -470,7 +453,7 @@ def _slopes_db(
 
 
 def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:
-    """Return the variance of predicted powers from the record's covariance, ``(settings, monitors)``; 0 without it."""
+    """Return the variance of predicted powers in dB², ``(settings, monitors)``; 0 without a covariance."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
     if slopes is None or factor is None or len(factor) != slopes.shape[-1]:
         return 0.0
@@ -479,7 +462,6 @@ def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | floa
 
 
 def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, ...]:
-    """Return the PUCs for which a change of the passive phase would explain most of the errors."""
     if (off**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(off):  # noise
         return ()
     place = space_from_record(record).group("passive_phase_rad")
@@ -492,9 +474,9 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
 
 
 def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
-    """Return a sentence (in a tuple) if the held-out error of a record exceeds the tolerance, else an empty tuple.
+    """Return a sentence (in a tuple) if the verification error exceeds the tolerance, otherwise an empty tuple.
 
-    The error is the rms error in dB above noise; any error is accepted if no tolerance is given.
+    This is the rms error in dB above noise; without a tolerance any error is accepted.
     """
     excess_db = record.quality.get("held_out_excess_db")
     if tolerance_db is None or (excess_db is not None and excess_db <= tolerance_db):
@@ -513,21 +495,21 @@ def verify_at(
     done: Callable[[int, int], None] = lambda step, total: None,
     settings: int = SETTINGS,
 ) -> Verification:
-    """Tune the light to a wavelength, verify a record at this wavelength, and tune the light back.
+    """Verify a record at another wavelength; afterwards tune the light back.
 
-    Sources that are not tunable are used at the record's own wavelength only. After an error the light is not tuned
+    Sources that are not tunable are used only at the wavelength of the record. After an error the light is not tuned
     back.
 
     Args:
         probe: Access to the mesh.
         record: The record to verify.
-        wavelength_nm: Wavelength within the range of the record.
-        seed: Random seed of the settings; must differ from the seed of the calibration.
-        done: Function called after every setting.
+        wavelength_nm: A wavelength for which the record is valid.
+        seed: Random seed, different from that of the calibration.
+        done: Called after every setting.
         settings: Number of settings.
 
     Raises:
-        LimitError: The record does not hold at this wavelength, or a source cannot reach it.
+        LimitError: The record is not valid at this wavelength, or a source cannot reach it.
         ConfigError: No source is tunable.
     """
     check_validity(record, UseConditions(wavelength_nm=wavelength_nm))

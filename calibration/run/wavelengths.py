@@ -1,14 +1,7 @@
 """Extension of a calibration from one wavelength to a range.
 
-Two wavelength-dependent quantities of the mesh must be measured. First, a PUC delays light by about 11 ps, so a change
-of 100 GHz shifts the phase of a loop of six PUCs by seven turns; the delay must be known to one part in a thousand
-before light ten nanometres away can be predicted. Second, differential phases and coupler angles change in proportion
-to frequency, each with its slope (docs/sources.md). All other parameters stay fixed at their values for the reference
-wavelength. Heat changes a path length, so its phase is proportional to frequency.
-
-The light is tuned away from the reference in steps. Each is as large as the delay's error allows before loop phases
-become ambiguous. A scan then finds the phase common to all PUCs, and a fit finds group delay and both slopes, together
-with frequency and level of every source at this wavelength. The result of a step is the prior of the next.
+The group delay of a PUC, and the slopes of differential phases and coupler angles over frequency, are measured; other
+parameters keep their values (docs/sources.md).
 """
 
 from __future__ import annotations
@@ -71,11 +64,9 @@ class AtWavelength:
     """Fit result at one wavelength.
 
     Attributes:
-        wavelength_nm: Wavelength of the light.
         chi2_per_dof: Misfit of the readings.
-        converged: Whether the fit converged.
-        tuning_error_hz: By port, the frequency error of the source.
-        level_db: By port, the power of the source relative to its power at the reference wavelength.
+        tuning_error_hz: Frequency error of the source, by port.
+        level_db: Power of the source relative to the reference wavelength, by port.
     """
 
     wavelength_nm: float
@@ -92,8 +83,8 @@ class Extended:
     Attributes:
         parameters: The mesh with fitted delay and slopes.
         covariance: Shape ``(3, 3)``; covariance of the :data:`SLOPES`.
-        found: Result at each wavelength, in the order of measurement.
-        wavelengths_nm: The reference and the requested wavelengths, as tuned, in ascending order.
+        found: Result at each wavelength.
+        wavelengths_nm: All calibrated wavelengths, in ascending order.
     """
 
     parameters: MeshParameters
@@ -102,7 +93,7 @@ class Extended:
     wavelengths_nm: tuple[float, ...]
 
     def within(self, covariance: Real, space: ParameterSpace) -> Real:
-        """Return the covariance of all parameters, ``(size, size)``, with the entries of delay and slopes added."""
+        """Return the covariance of all parameters, ``(size, size)``, with delay and slopes added."""
         result = covariance.copy()
         places = [space.group(name).start for name in SLOPES]
         result[places, :] = result[:, places] = 0.0
@@ -111,20 +102,20 @@ class Extended:
 
     @property
     def unseen_nm(self) -> float | None:
-        """Middle of the widest gap between calibrated wavelengths, for verification; ``None`` for one wavelength."""
+        """Middle of the widest gap between wavelengths; ``None`` for one wavelength."""
         if len(self.wavelengths_nm) < 2:
             return None
         widest = int(np.argmax(np.diff(self.wavelengths_nm)))
         return 0.5 * (self.wavelengths_nm[widest] + self.wavelengths_nm[widest + 1])
 
     def conditions(self, conditions: Conditions) -> Conditions:
-        """Return the conditions of a record, extended to the calibrated wavelengths."""
+        """Return the conditions of a record for the calibrated wavelengths."""
         low_nm, high_nm = conditions.wavelength_range_nm or (self.wavelengths_nm[0], self.wavelengths_nm[-1])
         ends_nm = min(low_nm, self.wavelengths_nm[0]), max(high_nm, self.wavelengths_nm[-1])
         return replace(conditions, wavelengths_nm=self.wavelengths_nm, wavelength_range_nm=ends_nm)
 
     def quality(self) -> dict[str, float]:
-        """Return figures about the wavelengths for ``quality`` of the record."""
+        """Return figures for ``quality`` of the record."""
         levels = [abs(level) for each in self.found for level in each.level_db.values()]
         return {
             "wavelengths": float(len(self.wavelengths_nm)),
@@ -145,14 +136,13 @@ class Extended:
 
 @dataclass(frozen=True, eq=False)
 class _Slopes:
-    """Present knowledge of delay and slopes: mean, shape ``(3,)``, and covariance, shape ``(3, 3)``."""
+    """Delay and slopes: mean, shape ``(3,)``, and covariance, shape ``(3, 3)``."""
 
     mean: Real
     covariance: Real
 
     @classmethod
     def before(cls, parameters: MeshParameters) -> _Slopes:
-        """Return the prior knowledge of delay and slopes, before any measurement at another wavelength."""
         sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
         return cls(np.array([getattr(parameters, name) for name in SLOPES]), np.diag(sigma**2))
 
@@ -161,7 +151,6 @@ class _Slopes:
         return float(np.sqrt(self.covariance[0, 0]))
 
     def precision(self) -> Real:
-        """Return the inverse covariance of delay and slopes, scaled for inversion because units differ by decades."""
         scale = np.sqrt(np.diag(self.covariance))
         unit = np.outer(scale, scale)
         inverse: Real = np.linalg.inv(self.covariance / unit) / unit
@@ -175,14 +164,13 @@ class WavelengthExtension:
         logbook: Access to the mesh.
         model: The model, at the reference frequency.
         parameters: The mesh as fitted at the reference.
-        likelihood: Supplies the noise and drift of readings; its own readings are ignored.
+        likelihood: Supplies noise and drift of readings.
         walk_ma: Shape ``(heaters,)``; largest current of every heater.
-        reported_frequencies_hz: By port, the frequency that every tunable source reports at the reference.
-        reference_nm: Wavelength of the reference.
+        reported_frequencies_hz: Reported frequency of every tunable source at the reference, by port.
         seed: Seed of the settings.
-        dark_ma: Monitor readings without light, by port; 0 if not given.
+        dark_ma: Monitor readings without light, by port; by default 0.
         plan: Number of settings per wavelength.
-        done: Function called after every setting with the number so far and the minimum total number.
+        done: Called after every setting with its number and the smallest total number.
     """
 
     def __init__(
@@ -211,13 +199,12 @@ class WavelengthExtension:
         self._taken = self._total = 0
 
     def run(self, wavelengths_nm: Sequence[float]) -> Extended:
-        """Measure at the requested and at intermediate wavelengths, and tune all sources back to the reference.
+        """Measure at the requested and at intermediate wavelengths; afterwards tune all sources back.
 
-        After an error sources are not tuned back, because a journal may contain only requests of an undisturbed run.
+        After an error the sources are not tuned back.
 
         Raises:
-            CalibrationError: No tunable source feeds the mesh, or the delay stays so uncertain that the next wavelength
-                is out of reach.
+            CalibrationError: No source is tunable, or the delay is too uncertain for the next wavelength.
             LimitError: A source cannot reach a wavelength.
         """
         if not self._reported_hz:
@@ -236,7 +223,6 @@ class WavelengthExtension:
         return frequency_hz_from_wavelength_m(wavelength_nm * 1e-9) - self._reference_hz
 
     def _step_out(self, offsets_hz: list[float]) -> None:
-        """Measure at every wavelength, the nearest first, with intermediate steps while the delay is too uncertain."""
         stepped = False
         last_hz = 0.0
         while offsets_hz:
@@ -258,7 +244,6 @@ class WavelengthExtension:
             stepped, last_hz = True, reach_hz
 
     def _at(self, asked_hz: float, settings: int) -> float:
-        """Measure at one wavelength, update delay and slopes, and return the actual wavelength in nm."""
         observations = self._measured(asked_hz, settings)
         offset_hz = float(observations.detunings_hz.mean())
         wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)
@@ -286,7 +271,6 @@ class WavelengthExtension:
         return wavelength_nm
 
     def _measured(self, offset_hz: float, settings: int) -> Observations:
-        """Tune the light, measure random settings, and return the readings with the reported frequencies."""
         reached_hz = tune_sources(self._logbook, self._reference_hz + offset_hz, self._reported_hz)
         first = len(self._logbook)
         settings = max(settings, _MIN_PER_SOURCE * len(self._reported_hz))
@@ -301,7 +285,6 @@ class WavelengthExtension:
         return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
 
     def _now(self) -> MeshParameters:
-        """Return mesh parameters with the present delay and slopes; phases at the reference frequency are unchanged."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
@@ -309,7 +292,6 @@ class WavelengthExtension:
         return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
 
     def _scanned(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
-        """Scan source frequencies for a start point: a common shift changes the delay, the rest is frequency error."""
         now = self._now()
         spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, now.delay_s * TUNING_ERROR_HZ)
         span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * now.delay_s)
@@ -331,7 +313,6 @@ class WavelengthExtension:
         return free
 
     def _prior(self) -> Prior:
-        """Return the prior: delay and slopes from earlier wavelengths, spreads of source frequency and power."""
         space = self._model.space
         mean = space.pack(self._now())
         spreads = {"source_detuning_hz": TUNING_ERROR_HZ, "source_db": _LEVEL_SPREAD_DB}

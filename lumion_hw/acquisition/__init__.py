@@ -1,7 +1,7 @@
 """Acquisition of data on a bench: logs at a fixed rate, scans of settings, snapshots of all settings, and data files.
 
-:class:`Reader` reads selected columns and :func:`record` writes them to a journal. :func:`read_journal`, :func:`plot`
-and :func:`write_hdf5` use the journal, and :class:`Latest` shows live values. The modules inside are private.
+:class:`Reader` reads columns, :func:`record` writes them to a journal, and :class:`Latest` shows live values. The
+modules of this package are private.
 """
 
 import lazy_loader

@@ -1,7 +1,4 @@
-"""Readable quantities of a bench: one column per quantity, named ``device.quantity`` or ``device.quantity.channel``.
-
-For each role of a device, one function lists the quantities. Each device is read once per row.
-"""
+"""Readable quantities of a bench: one column per quantity, named ``device.quantity`` or ``device.quantity.channel``."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ from lumion_hw.interfaces import (
 
 
 class State(enum.IntEnum):
-    """State of a reading: ``OK`` if it has a number, otherwise the reason why there is none."""
+    """State of a reading: ``OK`` if there is a number, otherwise the reason why there is none."""
 
     OK = 0
     OVER_RANGE = 1
@@ -69,7 +66,6 @@ class Column:
     Attributes:
         name: ``device.quantity``, or ``device.quantity.channel`` for devices with several channels.
         device: Name of the device in the bench file.
-        unit: Unit of the values.
     """
 
     name: str
@@ -82,8 +78,6 @@ Values = dict[str, Value]
 
 @dataclass(frozen=True)
 class _ColumnSource:
-    """Columns whose values come from one query of a device, with an optional function that restarts time averages."""
-
     device: str
     columns: tuple[Column, ...]
     read: Callable[[], Values]
@@ -94,7 +88,6 @@ class Reader:
     """Reads selected columns of a bench, each device once per row.
 
     Args:
-        bench: The open bench.
         patterns: Column names with shell wildcards; a device name selects all of its columns.
 
     Raises:
@@ -116,13 +109,16 @@ class Reader:
         self.failures: dict[str, LumionError] = {}
 
     def begin(self) -> None:
-        """Restart the link-performance averages and wait one averaging time; the next :meth:`read` reports errors."""
+        """Start new averages of the link-performance counters, and wait one averaging time."""
         for source in self._averaging:
             with contextlib.suppress(LumionError):
                 source.begin()  # type: ignore[misc] # not None for these sources
 
     def read(self) -> list[Value]:
-        """Read all columns. Values of a device that fails are ``FAILED``; its error is in :attr:`failures`."""
+        """Read all columns.
+
+        If a device fails, its values have the state ``FAILED``, and :attr:`failures` contains the error.
+        """
         values: Values = {}
         self.failures = {}
         for source in self._sources:
@@ -139,7 +135,7 @@ def select_names(patterns: Sequence[str], devices: Mapping[str, str], what: str 
     Args:
         patterns: Column names with shell wildcards; a device name selects all of its columns.
         devices: Device of every column, by column name.
-        what: Noun used for a column in the error message, such as ``channel``.
+        what: Noun for a column in the error message, such as ``channel``.
 
     Raises:
         ConfigError: A pattern matches no column; the message suggests similar names.
@@ -159,7 +155,10 @@ def _matching(pattern: str, devices: Mapping[str, str]) -> set[str]:
 
 
 def concerns(pattern: str, device: str) -> bool:
-    """Return whether a pattern can match column names of a device; a wildcard can also match the dot after its name."""
+    """Return whether a pattern can match a column name of a device.
+
+    A wildcard also matches the dot after the device name.
+    """
     before, dot, _ = pattern.partition(".")
     return (
         pattern == device
@@ -170,9 +169,12 @@ def concerns(pattern: str, device: str) -> bool:
 
 
 def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: Mapping[str, LumionError]) -> None:
-    """Raise the errors of silent devices if a pattern can match only columns of devices that do not answer.
+    """Raise the errors of devices that do not answer, unless each pattern can also match a column of another device.
 
-    ``devices`` contains the columns of the other devices only; ``failures`` has the errors by device name.
+    Args:
+        patterns: Column names with shell wildcards.
+        devices: Device of every column, by column name, without the devices that do not answer.
+        failures: Errors of the devices that do not answer, by device name.
 
     Raises:
         LumionError: The error of the device; for several devices an ``ExceptionGroup``.
@@ -188,7 +190,6 @@ def raise_silent(patterns: Sequence[str], devices: Mapping[str, str], failures: 
 
 
 def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
-    """Return the columns of devices that the patterns can match, or of all devices if there is no match."""
     rows: list[tuple[str, Callable[[], Iterable[_ColumnSource]]]] = [
         *((name, partial(_meter, name, meter)) for name, meter in bench.meters.items()),
         *((name, partial(_module, bench, name, module)) for name, module in bench.transponders.items()),
@@ -226,7 +227,7 @@ _RANGE_STATES = {
 
 
 def power_value(state: RangeState, power_w: float) -> Value:
-    """Convert a reading of a power meter to a column value."""
+    """Convert a power reading to the value of a column."""
     return Value(State.OK, power_w) if state is RangeState.OK else Value(_RANGE_STATES[state])
 
 
@@ -252,8 +253,6 @@ _MODULE_QUANTITIES = {
 
 
 def _attributes(name: str, ask: Callable[[], object], units: Mapping[str, str]) -> _ColumnSource:
-    """Return columns that are filled from the attributes of one object; ``None`` is a missing value."""
-
     def read() -> Values:
         result = ask()
         numbers = {quantity: getattr(result, quantity) for quantity in units}
@@ -292,7 +291,6 @@ _UNIT_IN_NAME = {
 
 
 def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]:
-    """Return the columns of a module: its monitors and, if available, its link performance."""
     monitors = _transponder(name, module)
     if not isinstance(module, CoherentTransponder):
         return [monitors]
@@ -309,13 +307,10 @@ def _module(bench: Bench, name: str, module: Transponder) -> list[_ColumnSource]
 
 
 _LOCK_S, _INTERVAL_S = 10.0, 2.0
-"""Longest wait of a scan for a link to lock after a change, and the averaging time of its statistics, both in seconds;
-modules update the statistics once per second."""
+"""Longest wait for a link to lock, and averaging time of the link statistics, in seconds."""
 
 
 def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
-    """Return the columns of a module's link performance; a row holds averages since the row before."""
-
     def read() -> Values:
         quantities = module.performance().quantities
         return {column.name: _link_value(quantities.get(quantity)) for quantity, column in columns.items()}
@@ -329,7 +324,7 @@ def _performance(bench: Bench, name: str, module: CoherentTransponder, columns: 
 
 
 def _link_value(quantity: LinkQuantity | None) -> Value:
-    """Return a link's average since the last row, or else its present value; ``NO_SIGNAL`` without a link."""
+    """Return the average of a link quantity since the last row, or the present value if there is no average."""
     reading = quantity and (quantity.average or quantity.current)
     if not reading:
         return Value(State.NO_SIGNAL)
@@ -361,7 +356,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[_ColumnSource]:
 
 
 def _missing(quantity: str) -> Value:
-    """Return the value that marks a missing number in a column: ``DARK`` for a power, otherwise ``FAILED``."""
+    """Return the value that stands for a missing number: ``DARK`` for a power, otherwise ``FAILED``."""
     return Value(State.DARK) if quantity.endswith("_dbm") else FAILED
 
 
@@ -388,8 +383,6 @@ def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[_ColumnSource]
 
 
 def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSource]:
-    """Return the columns of an attenuator: present attenuations, ``DARK`` while the shutter is closed."""
-
     def read() -> Values:
         current = {channel: attenuator.settings(channel) for channel in attenuator.channels}
         return {
@@ -404,7 +397,6 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[_ColumnSo
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[_ColumnSource]:
-    """Return the columns of a switch: the output port of each input, ``NO_SIGNAL`` if not connected."""
     inputs = switch.ports.inputs
 
     def read() -> Values:
@@ -433,7 +425,6 @@ _TEMPERATURE_QUANTITIES = {"temperature_c": "°C", "setpoint_c": "°C", "current
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[_ColumnSource]:
-    """Return the columns of a temperature controller; ``locked`` is 1 while the temperature is stable."""
     yield _attributes(name, controller.state, _TEMPERATURE_QUANTITIES)
 
 

@@ -1,10 +1,7 @@
 """Export of a recording as documents of bluesky's event model.
 
-The documents are start, descriptor, events and stop (https://blueskyproject.io/event-model). A file contains one JSON
-object ``{"name": ..., "doc": ...}`` per line, as bluesky's ``JSONLinesWriter`` does. Names of data keys may contain no
-dots, so ``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN, also in the file (as with that writer),
-because ``null`` would change the type of a column without numbers. Identifiers are calculated from the recording, so
-that every export gives the same documents.
+A file contains one JSON object ``{"name": ..., "doc": ...}`` per line (https://blueskyproject.io/event-model). Dots in
+data keys become hyphens: ``meter0.power.1`` becomes ``meter0-power-1``. A missing value is NaN.
 """
 
 from __future__ import annotations
@@ -36,16 +33,14 @@ _STATE = "-state"
 def bluesky_documents(recording: RecordedLog, patterns: Sequence[str] = ("*",)) -> Iterator[Document]:
     """Yield the name and content of every document of a recording.
 
-    A missing value is NaN, and its state gives the reason. The start document of a scan names the swept settings
-    (``motors``, ``shape``, ``snaking``, ``hints.dimensions``) and contains the settings of the bench before the scan.
+    The start document of a scan names the swept settings and contains the settings of the bench before the scan.
 
     Args:
         recording: The recording.
-        patterns: Names of channels, with shell wildcards. The swept settings of a scan are always included.
+        patterns: Names of channels, with shell wildcards. The swept settings of a scan are always exported.
 
     Raises:
-        ConfigError: The start time is missing, two channels have the same name without dots, or a
-            pattern matches nothing.
+        ConfigError: The start time is missing, two channel names differ only in dots, or a pattern matches nothing.
     """
     recording = _with_columns(recording, patterns)
     header = recording.header
@@ -83,7 +78,7 @@ def write_documents(
     """Write the documents of a recording as JSON lines and return their number.
 
     Raises:
-        ConfigError: As :func:`bluesky_documents`, or the target cannot be written.
+        ConfigError: As for :func:`bluesky_documents`, or the target cannot be written.
     """
     lines = [
         json_text({"name": name, "doc": content}) + "\n" for name, content in bluesky_documents(recording, patterns)
@@ -93,7 +88,6 @@ def write_documents(
 
 
 def _with_columns(recording: RecordedLog, patterns: Sequence[str]) -> RecordedLog:
-    """Return a recording with only the channels that match the patterns and, for a scan, the swept settings."""
     devices = {column.name: column.device for column in recording.header.columns}
     names = [column.name for column in recording.columns]
     chosen = set(select_names(patterns, {name: devices[name] for name in names}))
@@ -143,7 +137,6 @@ def _about_scan(plan: ScanPlan) -> dict[str, Any]:
 
 
 def _without_dots(value: Any) -> Any:
-    """Return a document with dots in its keys replaced, because the event model does not allow dots."""
     if isinstance(value, dict):
         return {_key(str(name)): _without_dots(each) for name, each in value.items()}
     return [_without_dots(each) for each in value] if isinstance(value, list) else value
@@ -179,7 +172,6 @@ def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: 
 
 
 def _configuration(recording: RecordedLog, device: str, started_s: float) -> dict[str, Any]:
-    """Return the identity of a device as configuration values of a descriptor document."""
     who = recording.header.devices.get(device)
     identity = (
         {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
@@ -215,5 +207,4 @@ def _events(recording: RecordedLog, descriptor: UUID, times_s: list[float]) -> I
 
 
 def _key(name: str) -> str:
-    """Return a data key: a name with its dots replaced, because the event model forbids dots."""
     return name.replace(".", "-")

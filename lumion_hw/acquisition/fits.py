@@ -1,7 +1,7 @@
 """Fits for daily work: fringe of a heater, loss over hops, bit error ratio over OSNR.
 
-Each fit takes a scan and the names of the fitted channels, leaves out points without a number, and returns a result
-with standard errors; ``residual`` shows whether the model is right. Fits of ring resonators are in ``ring_fit``.
+Each fit ignores points without a number, and returns standard errors and the residual. Fits of ring resonators are in
+``ring_fit``.
 """
 
 from __future__ import annotations
@@ -21,21 +21,17 @@ from lumion_hw.errors import ConfigError
 
 @dataclass(frozen=True, eq=False)
 class FringeFit(FittedCurve):
-    """``y = mean · (1 + visibility · cos(π · P / p_pi + offset))`` over the electrical power P of a heater.
+    """Fit of a heater fringe: ``y = mean · (1 + visibility · cos(π · P / p_pi + offset))`` over the heater power P.
 
-    P is calculated with the cold resistance, then corrected by the bend for changes in the warm heater.
+    P is calculated with the cold resistance and corrected for the change of resistance with temperature (the bend).
 
     Attributes:
-        p_pi_mw: Power Pπ for a phase shift of π, at the resistance and efficiency of the cold heater.
-        p_pi_error_mw: Standard error of ``p_pi_mw``.
+        p_pi_mw: Electrical power for a phase shift of π at a cold heater.
         offset_rad: Phase without heating, -π to π.
-        offset_error_rad: Standard error of ``offset_rad``.
         visibility: (max - min) / (max + min), 0 to 1.
-        visibility_error: Standard error of ``visibility``.
         mean: Mean of the fringe, in the unit of the reading.
-        mean_error: Standard error of ``mean``.
-        bend_per_mw: Relative change of resistance and efficiency per mW of heat; 0 if the sweep is too short for it.
-        bend_error_per_mw: Standard error of ``bend_per_mw``; if the sweep is too short, an assumed value.
+        bend_per_mw: Relative change of resistance and efficiency per mW of heat; 0 if the sweep is too short to fit it.
+        bend_error_per_mw: Standard error of ``bend_per_mw``; an assumed value if the sweep is too short.
     """
 
     p_pi_mw: float
@@ -62,9 +58,7 @@ class HopLossFit(FittedCurve):
 
     Attributes:
         loss_per_hop_db: Loss of one hop: the slope of the line.
-        loss_per_hop_error_db: Standard error of the slope.
         access_loss_db: Loss of a path without hops.
-        access_loss_error_db: Standard error of ``access_loss_db``.
     """
 
     loss_per_hop_db: float
@@ -79,15 +73,12 @@ class HopLossFit(FittedCurve):
 
 @dataclass(frozen=True, eq=False)
 class BerFit(FittedCurve):
-    """Fit of log10 of the bit error ratio over the OSNR, with ``1/SNR = penalty / SNR_ase + 1/SNR_floor``.
+    """Fit of the logarithm of the bit error ratio over the OSNR, with ``1/SNR = penalty / SNR_ase + 1/SNR_floor``.
 
     Attributes:
-        penalty_db: Implementation penalty: additional OSNR needed compared with theory, without transceiver noise.
-        penalty_error_db: Standard error of ``penalty_db``.
-        inverse_floor: 1 / SNR of the transceivers alone, independent of the OSNR; may scatter around zero.
-        inverse_floor_error: Standard error of ``inverse_floor``.
+        penalty_db: Implementation penalty: additional OSNR needed compared with theory.
+        inverse_floor: 1 / SNR of the transceivers at infinite OSNR; noise can make it negative.
         modulation: ``16qam`` or ``qpsk``.
-        symbol_rate_gbd: Symbol rate.
     """
 
     penalty_db: float
@@ -100,18 +91,21 @@ class BerFit(FittedCurve):
 
     @property
     def floor_snr_db(self) -> float:
-        """SNR floor of the transceivers, independent of the OSNR; infinite if the fit finds no floor."""
+        """SNR of the transceivers at infinite OSNR; infinite if the fit finds no limit."""
         return -10.0 * math.log10(self.inverse_floor) if self.inverse_floor > 0.0 else math.inf
 
     def required_osnr_db(self, ber: float) -> float:
-        """Return the OSNR in dB in 0.1 nm at which a bit error ratio is reached; infinite if no OSNR is sufficient."""
+        """Return the OSNR in dB in 0.1 nm that a bit error ratio needs; infinite if no OSNR is sufficient."""
         noise = 1.0 / snr_of_ber(ber, self.modulation) - self.inverse_floor
         if noise <= 0.0:
             return math.inf
         return 10.0 * math.log10(self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ / noise) + self.penalty_db
 
     def penalty_at_db(self, ber: float) -> float:
-        """Return the additional OSNR in dB, compared with theory, for a bit error ratio; includes transceiver noise."""
+        """Return the additional OSNR in dB, compared with theory, for a bit error ratio.
+
+        Transceiver noise is included.
+        """
         ideal = self.symbol_rate_gbd / OSNR_BANDWIDTH_GHZ * snr_of_ber(ber, self.modulation)
         return self.required_osnr_db(ber) - 10.0 * math.log10(ideal)
 
@@ -129,16 +123,16 @@ def fit_fringe(
     """Fit the fringe of a heater: a reading over its current, voltage or power.
 
     Args:
-        data: A scan over one heater current in mA, voltage in V or power in mW, over at least about half a fringe.
+        data: A scan over a heater current in mA, voltage in V or power in mW, over at least half a fringe.
         reading: Name of the channel.
-        setting: Name of the current, voltage or power; optional if only one setting was swept.
-        heater_ohm: Cold resistance of the heater; by default that of the bench file. Not needed for a power.
-        measured: Channel with the voltage in V for a swept current, or the current in mA for a swept voltage. The power
-            is then voltage times current.
+        setting: Name of the swept current, voltage or power; needed only if several settings were swept.
+        heater_ohm: Cold resistance of the heater; by default from the bench file. Not needed if the power was swept.
+        measured: Channel with the measured voltage in V (if the current was swept) or current in mA (if the voltage was
+            swept). The power is then voltage times current.
 
     Raises:
-        ConfigError: The reading or setting does not exist or does not drive a heater, there are too few points, or they
-            show less than half a fringe.
+        ConfigError: The reading or setting does not exist, the setting does not drive a heater, or the points are too
+            few or show less than half a fringe.
     """
     points = FitPoints.of(data, reading, setting)
     drive, power_mw, y = _driven(data, points, heater_ohm, measured)
@@ -160,18 +154,15 @@ def fit_fringe(
 
 
 class _Drive(enum.Enum):
-    """The swept heater quantity: current, voltage or power. It determines how the resistance affects the heat."""
-
     CURRENT = "mA"
     VOLTAGE = "V"
     POWER = "mW"
 
     def heat_mw(self, cold_mw: Real, bend_per_mw: float) -> Real:
-        """Return the heat of a heater; ``cold_mw`` is the power calculated with the cold resistance.
+        """Return the heat of a heater from the power at the cold resistance R0.
 
-        A heater with heat P has the resistance R0·(1 + γ·P), where R0 is the cold resistance and γ the bend. So a
-        current I gives P = I²R0 / (1 - γ·I²R0), and a voltage U gives P·(1 + γ·P) = U²/R0. A measured power is only
-        multiplied by 1 + γ·P, because the efficiency of the heater changes too.
+        The resistance at heat P is R0·(1 + γ·P), where γ is the bend. A current I gives P = I²R0 / (1 - γ·I²R0), and a
+        voltage U gives P·(1 + γ·P) = U²/R0. A measured power is multiplied by 1 + γ·P.
         """
         bent = bend_per_mw * cold_mw
         if self is _Drive.CURRENT:
@@ -182,7 +173,6 @@ class _Drive(enum.Enum):
 
 
 def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measured: str) -> tuple[_Drive, Real, Real]:
-    """Return the swept heater quantity, and the readings in order of the power calculated with the cold resistance."""
     units = [drive.value for drive in _Drive]
     if points.unit not in units:
         found = points.unit or "no unit"
@@ -205,19 +195,18 @@ def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measure
 
 
 _BENT = (0.0, 0.1, 0.2, -0.1)
-"""Values tried as the initial bend: relative change of the heat over the sweep."""
+"""Initial values of the bend that are tried: relative change of the heat over the sweep."""
 _BEND_ALLOWED = 0.1
-"""Assumed standard deviation of the bend if the sweep is too short to fit the bend: the resistance of metal heaters
-increases by about 10 % up to their current limit."""
+"""Assumed standard deviation of the bend: the resistance of metal heaters increases by about 10 % up to their current
+limit.
+"""
 _MAX_SEARCH_POINTS = 2000
-"""Maximum number of points in the search for the initial Pπ; the fit uses all points."""
+"""Maximum number of points in the search for the initial Pπ."""
 _MAX_BEND = 3.0
 """Largest plausible bend, in units of ``_BEND_ALLOWED``."""
 
 
 class _Fringe(NamedTuple):
-    """Fit of a heater's fringe to measured points. Parameters: Pπ, offset, visibility, mean and optionally bend."""
-
     drive: _Drive
     power_mw: Real
     y: Real
@@ -228,14 +217,13 @@ class _Fringe(NamedTuple):
         return found
 
     def start(self, bends: Sequence[float]) -> list[float]:
-        """Return initial fit parameters: Pπ and bend by search, the others by linear least squares."""
         tried = [(*self._best_turn(bend), bend) for bend in bends]
         _, p_pi, (mean, cosine, sine), bend = min(tried, key=lambda each: each[0])
         contrast = math.hypot(cosine, sine) / mean if mean else 0.5
         return [p_pi, math.atan2(-sine, cosine), contrast, mean, bend / float(self.power_mw.max())]
 
     def _best_turn(self, bend: float) -> tuple[float, float, Real]:
-        """Search Pπ at a given bend; return the smallest residual, its Pπ, and the fringe's mean, cosine and sine."""
+        """Search the best Pπ for a bend; return the residual, Pπ, and the mean, cosine and sine parts of the fringe."""
         few = slice(None, None, max(len(self.y) // _MAX_SEARCH_POINTS, 1))
         heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[few], self.y[few]
         # From half a fringe over the whole sweep to one fringe per four points.
@@ -250,13 +238,11 @@ class _Fringe(NamedTuple):
         return float(left[best]), float(p_pi[best]), found[best]
 
     def solve(self, start: Sequence[float]) -> LeastSquares:
-        """Fit the fringe, starting from initial parameters."""
         sizes = [abs(start[0]), 1.0, 1.0, abs(start[3]) or 1.0, _BEND_ALLOWED / float(self.power_mw.max())]
         return solve(self.curve, self.y, start, sizes[: len(start)])
 
 
 def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
-    """Fit a fringe; return parameters, errors and residual. A bend that cannot be fitted gets an assumed error."""
     allowed = _BEND_ALLOWED / float(fringe.power_mw.max())
     if len(fringe.y) > 6:
         bent = fringe.solve(fringe.start(_BENT))
@@ -276,7 +262,7 @@ def fit_loss_per_hop(
     """Fit a straight line to losses over the number of hops.
 
     Args:
-        data: A scan whose points are paths of different lengths.
+        data: A scan whose points are paths with different numbers of hops.
         reading: Name of the channel: a power in W or dBm.
         hops: Number of hops at each point of the scan, in the order of the points.
         launched_dbm: Power at the input of every path; 0 dBm by default.
@@ -319,8 +305,8 @@ _LINES = {"400ZR": (59.84375, "16qam")}
 def ber_of_snr(snr: Real | float, modulation: str) -> Any:
     """Return the bit error ratio of a Gray-coded modulation in Gaussian noise.
 
-    The ratio is 3/8 erfc(sqrt(SNR/10)) for 16QAM and 1/2 erfc(sqrt(SNR/2)) for QPSK (Proakis, "Digital Communications",
-    nearest neighbours only); SNR is per symbol and polarization.
+    The ratio is 3/8 erfc(sqrt(SNR/10)) for 16QAM and 1/2 erfc(sqrt(SNR/2)) for QPSK (Proakis, "Digital
+    Communications"); SNR is per symbol and polarization.
 
     Raises:
         ConfigError: The modulation is unknown.
@@ -332,7 +318,7 @@ def ber_of_snr(snr: Real | float, modulation: str) -> Any:
 
 
 def snr_of_ber(ber: Any, modulation: str) -> Any:
-    """Return the SNR per symbol for a bit error ratio, the inverse of :func:`ber_of_snr`."""
+    """Return the SNR per symbol at a bit error ratio: the inverse of :func:`ber_of_snr`."""
     from scipy.special import erfcinv
 
     factor, divisor = _modulation(modulation)
@@ -353,16 +339,16 @@ def fit_ber(
     symbol_rate_gbd: float = _LINES["400ZR"][0],
     modulation: str = _LINES["400ZR"][1],
 ) -> BerFit:
-    """Fit the bit error ratio before correction over OSNR for two polarizations.
+    """Fit the bit error ratio before error correction over the OSNR.
 
     The model is the bit error ratio in Gaussian noise, with ``SNR_ase = OSNR · 12.5 GHz / symbol rate`` (Essiambre et
-    al., J. Lightwave Technol. 28, 662, 2010, for two polarizations). Two parameters are fitted to the logarithm of the
-    ratio: a factor on the optical noise (penalty), and transceiver noise that does not depend on the OSNR.
+    al., J. Lightwave Technol. 28, 662, 2010, for two polarizations). The fitted parameters are the penalty and the SNR
+    of the transceivers.
 
     Args:
         data: A scan in which the OSNR changes.
         ber: Name of the channel of the bit error ratio, such as ``zr-b.prefec_ber``.
-        osnr: Name of the channel of the OSNR in dB in 0.1 nm, such as ``zr-b.osnr_db``.
+        osnr: Name of the channel of the OSNR in dB in 0.1 nm.
         symbol_rate_gbd: Symbol rate; by default that of 400ZR (OIF-400ZR-01.0, 59.84375 GBd).
         modulation: ``16qam`` or ``qpsk``.
 

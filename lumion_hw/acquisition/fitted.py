@@ -1,7 +1,6 @@
-"""Code shared by all fits: points of a scan, least squares in scaled parameters, standard errors, the fitted curve.
+"""Code shared by all fits: points of a scan, least squares, standard errors, fitted curve.
 
-Standard errors are calculated from the scatter of the points around the curve (unweighted least squares), so they are
-valid only if the model is right. Correlated residuals, for example from a ripple or a wrong model, increase the errors.
+Standard errors are calculated from the scatter of the points around the curve.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ if TYPE_CHECKING:
 Real = NDArray[np.float64]
 _MIN_DEGREES_OF_FREEDOM = 1
 _MIN_SINGULAR_VALUE_RATIO = 1e-9
-"""Singular values of the slopes below this fraction of the largest belong to parameters without effect."""
+"""Parameters have no effect on the curve if their singular value is below this fraction of the largest."""
 
 
 class FitTerm(NamedTuple):
-    """One quantity in a fit's summary: name, names of the attributes with value and error, number format, unit."""
+    """One quantity in the summary of a fit: name, attributes with value and error, number format, unit."""
 
     name: str
     value: str
@@ -46,8 +45,6 @@ class FittedCurve:
         x: x values, shape ``(points,)``.
         y: Measured values, shape ``(points,)``.
         residual: Measured value minus fitted curve, shape ``(points,)``.
-        x_label: Name and unit of x.
-        y_label: Name and unit of y.
         n_left_out: Number of points left out because they have no number.
     """
 
@@ -80,15 +77,11 @@ class FittedCurve:
 
 @dataclass(frozen=True, eq=False)
 class FitPoints:
-    """The points of a scan for a fit: a reading over one setting, without points that have no number.
+    """The points of a scan that a fit uses: a reading over one setting.
 
     Attributes:
-        name: Name of the setting.
-        unit: Unit of the setting.
         x: The setting, shape ``(points,)``.
         y: The reading, shape ``(points,)``.
-        y_unit: Unit of the reading.
-        y_label: Name and unit of the reading.
         good: Whether each point of the scan has a number, shape ``(points of the scan,)``.
     """
 
@@ -171,8 +164,7 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
         curve: Function from parameters to the curve, shape ``(points,)``.
         y: The points, shape ``(points,)``; neighbours in this order may have correlated residuals.
         start: Initial parameters, shape ``(k,)``.
-        sizes: Typical size of each parameter, shape ``(k,)``, positive. Steps and matrix rank are evaluated relative to
-            these sizes, so the result does not depend on the units of the parameters.
+        sizes: Typical size of each parameter, shape ``(k,)``, positive.
     """
     from scipy.optimize import least_squares
 
@@ -189,9 +181,9 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
 
 
 def _covariance(slopes: Real, residual: Real) -> Real:
-    """Return the covariance of the fit parameters from the scatter of the points; infinite if undetermined.
+    """Return the covariance of the fit parameters; infinite if undetermined.
 
-    Residuals count as correlated up to their correlation length (Newey and West, Econometrica 55, 703, 1987).
+    Residuals may be correlated (Newey and West, Econometrica 55, 703, 1987).
     """
     n, k = slopes.shape
     norm = np.linalg.norm(slopes, axis=0)
@@ -219,7 +211,6 @@ def _covariance(slopes: Real, residual: Real) -> Real:
 
 
 def _correlation_length(residual: Real) -> int:
-    """Return the number of points over which fit residuals are correlated; 0 without significant correlation."""
     n, total = len(residual), float(np.sum(residual**2))
     for lag in range(1, n // 4):
         if not total > 0.0 or float(np.sum(residual[lag:] * residual[:-lag])) / total < 2.0 / math.sqrt(n):
@@ -228,7 +219,7 @@ def _correlation_length(residual: Real) -> int:
 
 
 def propagated(derived: Callable[[Real], Real], at: Real, covariance: Real) -> Real:
-    """Return standard errors of quantities derived from fitted parameters, to first order.
+    """Return the standard errors of quantities calculated from fitted parameters, to first order.
 
     ``derived`` converts parameters of shape ``(k,)`` to quantities of shape ``(m,)``. Infinite errors stay infinite.
     """

@@ -1,4 +1,4 @@
-"""Meters that follow the light: a scan of a source's wavelength also sets the wavelength of the meters."""
+"""Meters that follow the light: if a scan sets the wavelength of a source, the meters are set to it too."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ class SweptSource:
     """A source whose wavelength is swept.
 
     Attributes:
-        name: Name of the setting.
-        axis: Axis of the scan.
-        nm: Wavelength at every point of the axis.
+        nm: Wavelength at every point of the axis, in nm.
     """
 
     name: str
@@ -37,11 +35,10 @@ class SweptSource:
 
 @dataclass(frozen=True, eq=False)
 class Follower:
-    """The wavelength setting of a meter, or the frequency setting of a polarimeter, with a value for every point.
+    """The wavelength setting of a meter (or frequency setting of a polarimeter) during a scan.
 
     Attributes:
-        setting: The setting.
-        axis: Scan axis of the source that the meter follows.
+        axis: Scan axis on which the source is swept.
         numbers: Value of the setting at every point of the axis.
     """
 
@@ -54,12 +51,17 @@ class Follower:
         self.setting.write(float(self.numbers[at]))
 
     def write_nm(self, wavelength_nm: float) -> None:
-        """Set the meter to a wavelength that is not from the scan. Raises the errors of the meter."""
+        """Set the meter to a wavelength in nm. Raises the errors of the meter."""
         self.setting.write(float(_as_unit(self.setting, np.array(wavelength_nm))))
 
 
 def swept_light(bench: Bench, axes: Sequence[Sequence[tuple[Setting, Real]]]) -> list[SweptSource]:
-    """Return the light sources whose wavelength a scan sets; ``axes`` are its settings with values, axis by axis."""
+    """Return the light sources whose wavelength a scan sets.
+
+    Args:
+        bench: The open bench.
+        axes: Settings of the scan with their values, axis by axis.
+    """
     sources = {*bench.lasers, *bench.transponders}
     return [
         SweptSource(setting.name, axis, numbers if setting.unit == "nm" else _thz_or_nm(numbers))
@@ -74,8 +76,8 @@ def followers(
 ) -> list[Follower]:
     """Return the wavelength settings of meters that follow the light sources of a scan.
 
-    If only one of several sources is swept, the meters follow that source. If all sources are constant and have
-    different wavelengths, the meters follow none. Settings in ``swept`` follow nothing.
+    Meters follow a swept source; they follow none if all sources are constant at different wavelengths. Settings in
+    ``swept`` do not follow.
 
     Raises:
         ConfigError: Two sources are swept to different wavelengths, but a meter can be set to one wavelength only.
@@ -108,7 +110,6 @@ def followers(
 
 
 def _wavelengths(bench: Bench, columns: Sequence[Column]) -> Iterator[Setting]:
-    """Yield the wavelength settings of the devices that are read: per channel of a meter, per polarimeter."""
     names = {column.name.replace(".power.", ".wavelength_nm.") for column in columns if column.device in bench.meters}
     names |= {f"{column.device}.frequency_thz" for column in columns if column.device in bench.polarimeters}
     for device in dict.fromkeys(column.device for column in columns):
@@ -122,5 +123,4 @@ def _as_unit(setting: Setting, wavelength_nm: Real) -> Real:
 
 
 def _thz_or_nm(values: Real) -> Real:
-    """Convert vacuum wavelengths in nm to frequencies in THz, or frequencies to wavelengths."""
     return 1e-3 * SPEED_OF_LIGHT_M_PER_S / values

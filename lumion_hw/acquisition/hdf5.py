@@ -1,9 +1,4 @@
-"""Conversion of a journal to an HDF5 file for readers of HDF5, NeXus and netCDF; needs h5py (extra ``hdf5``).
-
-NeXus (https://manual.nexusformat.org, classes NXroot, NXentry, NXdata): ``default`` attributes point to
-``/entry/data``, where ``signal``, ``auxiliary_signals`` and ``axes`` name the channels and their time. For netCDF and
-xarray, time is a dimension scale, and states have the flag attributes of the CF conventions.
-"""
+"""Conversion of a journal to an HDF5 file for readers of HDF5, NeXus and netCDF; needs h5py (extra ``hdf5``)."""
 
 from __future__ import annotations
 
@@ -25,19 +20,16 @@ from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.writing import write_file
 
 DATA = "entry/data"
-"""HDF5 group of the channels."""
+"""HDF5 group that contains the channels."""
 HEADER = "entry/log_header/data"
-"""HDF5 data set with the header of the journal, as bytes."""
+"""HDF5 data set with the header of the journal."""
 TIME = "time_s"
 STATE = "_state"
-"""Suffix of the data sets with the states of a channel."""
+"""Suffix of the names of data sets with the states of a channel."""
 
 
 def dataset_names(names: Iterable[str]) -> dict[str, str]:
-    """Return HDF5 names for channels or devices, made of letters, digits and ``_`` only, as NeXus requires.
-
-    Equal names are distinguished by a number.
-    """
+    """Return HDF5 names for channels or devices, made of letters, digits and ``_`` only, as NeXus requires."""
     found: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
@@ -50,11 +42,10 @@ def dataset_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
-    """Write the rows of a journal to an HDF5 file and return their number. An error leaves no file.
+    """Write the rows of a journal to an HDF5 file and return their number. After an error there is no file.
 
-    ``/entry/data`` contains ``time_s``, ``index``, and per column ``device_quantity`` (float64, NaN where there is no
-    number) with ``units`` and its full name as ``channel``, and ``device_quantity_state`` (uint8). Other groups contain
-    the identities of the devices, the bench file, the calibration record, the software and the times.
+    ``/entry/data`` contains ``time_s``, ``index``, and for each column ``device_quantity`` (float64, NaN if missing;
+    ``units`` and full name as attributes) and ``device_quantity_state`` (uint8).
 
     Raises:
         ConfigError: The file is not a journal, h5py is missing, or the target exists or cannot be written.
@@ -78,7 +69,6 @@ def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
 def _group(
     parent: Any, name: str, nexus_class: str, values: Mapping[str, object] | None = None, **attrs: object
 ) -> Any:
-    """Create an HDF5 group of a NeXus class with values, omitting empty strings; return the group."""
     group = parent.create_group(name)
     group.attrs.update(NX_class=nexus_class, **attrs)
     for key, value in (values or {}).items():

@@ -1,8 +1,6 @@
 """A log file that keeps every acknowledged row after a crash, a power failure or a full disk.
 
-The first line is JSON and describes the columns. Rows of fixed length follow, each with a CRC-32. Rows are only
-appended, and count as acknowledged when the operating system has written them to the disk. A half-written row after a
-crash is recognised by its checksum and removed when the file is opened again.
+The first line is JSON and describes the columns. Rows of fixed length follow, each with a CRC-32.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 FORMAT = "lumion-log 2"
 _OLDER = "lumion-log 1"  # the same, without the description of the bench
 JOURNAL = ".journal"
-"""Suffix of a journal's file name, which begins with the name of the data file."""
+"""Suffix added to the name of the data file."""
 MAX_ROWS = 2**32 - 1
 """Limit of 32-bit row numbers."""
 _MAX_BYTES = 1 << 34
@@ -60,12 +58,7 @@ class LoggedFile:
 
 @dataclass(frozen=True)
 class LoggedRecord:
-    """Reference to the calibration record in use during a recording.
-
-    Attributes:
-        record_id: Identifier of the record.
-        content_sha256: Hash of the record's content.
-    """
+    """Reference to the calibration record in use during a recording, with the SHA-256 of the record."""
 
     record_id: str
     content_sha256: str
@@ -76,16 +69,13 @@ class LogHeader:
     """The header of a recording's journal.
 
     Attributes:
-        bench: Name of the bench.
-        columns: Columns of the recording.
         period_s: Time between rows; 0 for a scan, which has no fixed period.
         n_rows: Number of planned rows.
         started: Time of the first row, ISO 8601 with time zone.
         software: Name and version of the software that started the recording.
         emulated: Whether the bench was emulated.
-        devices: Identities of the devices, by name.
-        bench_file: Copy of the bench file; ``None`` if there was none or it is unknown.
-        record: The calibration record; ``None`` if there was none.
+        bench_file: Copy of the bench file, if known.
+        record: The calibration record, if there was one.
         scan: Plan of the scan; ``None`` for readings at a fixed rate.
         settings: All settings of the bench before a scan, as returned by :meth:`Snapshot.document`.
     """
@@ -104,7 +94,7 @@ class LogHeader:
     settings: dict[str, Any] | None = None
 
     def line(self) -> bytes:
-        """Return the header as the first line of the journal file."""
+        """Return the header as the first line of a journal file."""
         return json_text({"format": FORMAT, **asdict(self)}, ascii_only=False).encode() + b"\n"
 
     @classmethod
@@ -142,11 +132,11 @@ def log_header(
 ) -> LogHeader:
     """Return the header for a recording that starts now.
 
-    ``bench_file`` is the bench file to store in the log (by default the one that was opened); ``record`` refers to the
-    calibration record in use.
+    ``bench_file`` is stored in the log (by default the file that was opened); ``record`` is the calibration record in
+    use.
 
     Raises:
-        ConfigError: The bench file cannot be read, or a module was replaced since it was opened.
+        ConfigError: The bench file cannot be read, or a module was replaced after the bench was opened.
     """
     from lumion_hw import __version__
 
@@ -166,7 +156,6 @@ def log_header(
 
 
 def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
-    """Yield the identity of each device; for a device that does not answer, only its kind."""
     try:
         yield from device_identities(bench, [name]).values()
     except ConfigError:  # it was replaced by another one
@@ -176,7 +165,6 @@ def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
 
 
 def _logged_file(bench: Bench, path: AnyPath | None) -> LoggedFile:
-    """Return the bench file to store: the given file, or the file as opened; for a served bench, its description."""
     if path is not None:
         name, data = Path(path).name, read_file(Path(path), "bench file")
     elif bench.file is not None:
@@ -191,7 +179,7 @@ class LogRow:
     """One row of a recording.
 
     Attributes:
-        index: Number of the row. Numbers of missed rows are skipped.
+        index: Number of the row; missed rows are counted.
         time_s: Seconds since the log was started.
         values: Values of the row, one per column.
     """
@@ -205,11 +193,9 @@ class LogJournal:
     """An open journal file of a recording, as a context manager. Not thread-safe.
 
     Attributes:
-        path: The file.
-        header: Header of the file.
         acknowledged: Number of rows on the disk.
         last_index: Number of the last row in the file; -1 before the first.
-        lost_bytes: Number of bytes of a half-written row that were removed when the file was opened.
+        lost_bytes: Length of an incomplete row that was removed when the file was opened.
     """
 
     def __init__(self, path: Path, header: LogHeader, file: BinaryIO) -> None:
@@ -245,7 +231,7 @@ class LogJournal:
 
     @classmethod
     def resume(cls, path: AnyPath) -> Self:
-        """Open and lock a journal file to continue the recording; remove a half-written row.
+        """Open and lock a journal file to continue the recording. An incomplete last row is removed.
 
         Raises:
             ConfigError: The file does not exist or is not a journal.
@@ -272,7 +258,7 @@ class LogJournal:
         return journal
 
     def append(self, row: LogRow) -> None:
-        """Append a row to the journal; the row is safe after the next :meth:`sync`. Raises as :func:`writing`."""
+        """Append a row. It is safe on the disk after the next :meth:`sync`. Raises as :func:`writing`."""
         packed = _packed(self._layout, row)
         with writing("the log", self.path):
             # A full disk accepts the beginning of a row without an error; writing the rest then raises.
@@ -283,7 +269,7 @@ class LogJournal:
         self.last_index = row.index
 
     def sync(self) -> int:
-        """Write all appended rows to the disk and return the number of acknowledged rows."""
+        """Write all appended rows to the disk and return the number of rows that are safe there."""
         if self._written > self.acknowledged:
             with writing("the log", self.path):
                 os.fsync(self._file.fileno())
@@ -291,7 +277,7 @@ class LogJournal:
         return self.acknowledged
 
     def close(self) -> None:
-        """Close the journal file; rows that were not acknowledged can be lost."""
+        """Close the file. Rows appended after the last :meth:`sync` can be lost."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -343,7 +329,6 @@ def read_journal(path: AnyPath) -> tuple[LogHeader, list[LogRow]]:
 
 
 def _read(path: Path) -> tuple[LogHeader, LogTable, int]:
-    """Read a journal file; return the header, the undamaged rows, and the file position after these rows."""
     data = read_file(path, "the log", max_bytes=_MAX_BYTES)
     begin = data.find(b"\n") + 1
     header = LogHeader.parse(data[: max(begin - 1, 0)], path)
@@ -373,7 +358,6 @@ def _packed(layout: struct.Struct, row: LogRow) -> bytes:
 
 
 def _table(data: memoryview, n: int) -> LogTable:
-    """Return the rows of a journal before the first incomplete or damaged row."""
     fields = [("index", "<u4"), ("time_s", "<f8"), ("value", "<f8", (n,)), ("state", "u1", (n,)), ("crc", "<u4")]
     packed = np.ndarray((len(data) // (_layout(n).size + 4),), np.dtype(fields), data)
     step, size = packed.dtype.itemsize, packed.dtype.itemsize - 4
@@ -385,5 +369,5 @@ def _table(data: memoryview, n: int) -> LogTable:
 
 
 def columns_of(names: Sequence[Column]) -> str:
-    """Return the names of columns for a message."""
+    """Return column names as text for a message."""
     return ", ".join(column.name for column in names)

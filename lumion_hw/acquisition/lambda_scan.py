@@ -1,4 +1,4 @@
-"""Lambda scans: a laser sweeps its wavelength without the host; power meters take a sample at each trigger pulse."""
+"""Lambda scans: a laser sweeps its wavelength by itself, and power meters take a sample at each trigger pulse."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, Lumion
 from lumion_hw.interfaces import LaserSweep, LoggingMeter, LogRun, PowerLog, TunableLaser
 
 _MAX_POINTS_PER_SWEEP = 100_000
-"""Maximum number of trigger pulses of a sweep. A laser that can give fewer refuses; then points are set one by one."""
+"""Maximum number of trigger pulses of a sweep."""
 _SHARE = 0.2
-"""Largest fraction of a wavelength step that the laser may move while a meter averages one sample."""
+"""Maximum movement of the laser while a meter averages one sample, as a fraction of the wavelength step."""
 _SHORTEST_S = 0.2
-"""Shortest sweep: shorter ones save no time, and lasers refuse them because they need time to accelerate."""
+"""Minimum duration of a sweep; lasers refuse shorter sweeps because they need time to accelerate."""
 _MAX_DELAY_S = 2.0
 """Longest wait for the last samples of the meters after the sweep."""
 _WIDEST_NM = 10.0
-"""Widest sweep if meters follow the wavelength: during the sweep they stay at its centre wavelength."""
+"""Maximum width of a sweep with meters that follow the wavelength; they stay at the centre wavelength."""
 
 
 def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
-    """Return a laser's own sweep of the fastest axis of a scan, or a text that tells why the laser cannot sweep it.
+    """Return the sweep of a laser for the fastest axis of a scan, or the reason why the laser cannot sweep it.
 
-    The text is empty if the fastest axis is not the wavelength of a laser.
+    The reason is empty if the fastest axis is not the wavelength of a laser.
     """
     fastest = moves.of_axis(-1)
     swept = next((name for name in bench.lasers if f"{name}.wavelength_nm" in {each.name for each in fastest}), None)
@@ -56,7 +56,6 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
 
 
 def _inside(bench: Bench, meter: str) -> str | None:
-    """Return the name of the laser in the same mainframe as a meter, or ``None``."""
     return next((name for name in bench.lasers if bench.model.devices[name].inside == meter), None)
 
 
@@ -66,10 +65,7 @@ def _step_nm(moves: Moves) -> float:
 
 
 class LambdaScan:
-    """A laser's wavelength sweep that replaces a scan's fastest axis; meters take a sample per trigger pulse.
-
-    ``laser`` is a pair of name and driver; ``moves`` sets the settings of the scan.
-    """
+    """A wavelength sweep that a laser runs for the fastest axis of a scan; meters sample at each trigger pulse."""
 
     def __init__(
         self,
@@ -94,7 +90,7 @@ class LambdaScan:
         self.max_points_per_sweep = max_points
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Set the first point, then sweep all given points; return the results, or the reason of a failure."""
+        """Run the given points; return the results, or the reason why the sweep failed."""
         numbers = [self._moves.numbers(place) for place in places]
         wavelengths_nm = np.array([each[-1] for each in numbers])
         upwards = np.argsort(wavelengths_nm)
@@ -122,7 +118,7 @@ class LambdaScan:
         ]
 
     def _plan(self, wavelengths_nm: NDArray[np.float64], averaging_s: float) -> LaserSweep | str:
-        """Return the fastest laser sweep with enough time for every sample, or the reason why none is possible."""
+        """Return the fastest sweep that leaves enough time for every sample, or the reason why none is possible."""
         if len(wavelengths_nm) < 2:
             return "a sweep needs at least two points"
         grid_nm = self._grid_nm(wavelengths_nm[0])
@@ -156,7 +152,7 @@ class LambdaScan:
         return float(f"{wavelength_nm * ranges.frequency_step_thz / ranges.frequency_thz[1]:.0e}")
 
     def _averaging_s(self) -> float | str:
-        """Return the common averaging time of the meter channels, or the reason why their settings prevent a sweep."""
+        """Return the averaging time that all meter channels share, or the reason why a sweep is not possible."""
         times_s = set()
         for name, meter in self._meters.items():
             for channel in self._channels[name]:
@@ -170,7 +166,10 @@ class LambdaScan:
     def _sweep(
         self, plan: LaserSweep, n_samples: int, averaging_s: float
     ) -> tuple[NDArray[np.float64], dict[str, PowerLog]]:
-        """Arm the meters, sweep the laser, and fetch wavelengths and powers of all samples; stop all on an error."""
+        """Run the sweep; return the wavelengths and powers of all samples.
+
+        After an error, laser and meters are stopped.
+        """
         runs: dict[str, LogRun] = {}
         with contextlib.ExitStack() as on_error:
             for name, meter in self._meters.items():
@@ -206,7 +205,6 @@ class LambdaScan:
 
 
 def _stop(run: LogRun) -> None:
-    """Stop a device's sweep. Raise no error, because only the first error of the sweep is reported."""
     with contextlib.suppress(LumionError):
         run.stop()
 

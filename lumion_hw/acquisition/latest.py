@@ -1,4 +1,4 @@
-"""The latest value of every readable quantity of a bench, with its age if the device no longer answers."""
+"""The latest value of every readable quantity of a bench."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from lumion_hw.errors import LumionError
 
 @dataclass(frozen=True)
 class LatestValue:
-    """One readable quantity with its latest value.
+    """The latest value of one column.
 
     Attributes:
-        column: The column.
-        value: The last value that was read successfully; ``FAILED`` if there is none.
+        value: The last value that was read; ``FAILED`` if there is none.
         stale_s: Age of the value in seconds if the last reading failed, otherwise ``None``.
     """
 
@@ -26,7 +25,7 @@ class LatestValue:
 
 
 class Latest:
-    """Stores the latest value of every column of readings."""
+    """Stores the latest value of every column."""
 
     def __init__(self, reader: Reader, clock: Clock) -> None:
         self._reader = reader
@@ -42,7 +41,7 @@ class Latest:
         return self._reader.failures
 
     def update(self) -> None:
-        """Read all columns of the reader once and store their values."""
+        """Read all columns once and store the values."""
         for column, value in zip(self._reader.columns, self._reader.read(), strict=True):
             if value.state is State.FAILED:
                 self._stale.add(column.name)
@@ -52,7 +51,7 @@ class Latest:
             self._stale.discard(column.name)
 
     def entries(self) -> list[LatestValue]:
-        """Return every column of readings with its latest value."""
+        """Return every column with the latest value."""
         now = self._clock.now()
         return [
             LatestValue(

@@ -1,4 +1,4 @@
-"""Sweeps that an instrument runs autonomously, without commands from the host between two points."""
+"""Sweeps that an instrument runs by itself, without a command from the host at each point."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MAX_POINTS_PER_SWEEP = 1000  # so many points are lost if the sweep is interrup
 
 
 class InstrumentSweep(Protocol):
-    """A sweep that an instrument runs autonomously.
+    """A sweep that an instrument runs by itself.
 
     Attributes:
         description: Text that names the instruments.
-        points_in_pass: Number of points in one pass of the swept axes. Each call of :meth:`run` gets points of one
-            pass only, in the order in which the scan visits them.
+        points_in_pass: Number of points in one pass of the swept axes. Each call of :meth:`run` may contain points of
+            one pass only, in the order of the scan.
         max_points_per_sweep: Largest number of points in one call of :meth:`run`.
     """
 
@@ -34,13 +34,13 @@ class InstrumentSweep(Protocol):
     max_points_per_sweep: int
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Run the given points and return the results, or the reason why the instrument cannot run these points."""
+        """Run the given points; return the results, or the reason why the instrument cannot run them."""
 
 
 def own_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep | str:
-    """Return a sweep of a scan that an instrument runs by itself, or a text that tells why the host must set points.
+    """Return a sweep that an instrument runs by itself, or the reason why the host must set the points.
 
-    The text is empty if the scan contains nothing that an instrument can sweep.
+    The reason is empty if the scan contains nothing that an instrument can sweep.
     """
     return _board_sweep(bench, moves, reader) or lambda_scan(bench, moves, reader)
 
@@ -71,12 +71,6 @@ def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep 
 
 
 class _BoardSweep:
-    """A sweep of heater currents by the mesh controller, which reads its photodiodes at each point.
-
-    ``moves`` sets the settings of the scan; ``whole`` names the setting with all heater currents. The controller sweeps
-    the ``n_axes`` fastest axes, which contain only heater currents, and reads the monitors with the given numbers.
-    """
-
     description = "the mesh controller"
 
     def __init__(self, mesh: MeshAccess, moves: Moves, whole: str, n_axes: int, monitors: Sequence[int]) -> None:
@@ -86,7 +80,6 @@ class _BoardSweep:
         self.max_points_per_sweep = _MAX_POINTS_PER_SWEEP
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Set the first point of the sweep and let the mesh controller run all points."""
         self._moves.go(places[0])
         tables = [self._moves.arrays(place)[self._whole] for place in places]
         read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]

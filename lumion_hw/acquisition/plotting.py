@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _CREATOR_KEYS = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
-"""Metadata key for the name of the software, by suffix of the picture file."""
 FORMATS = tuple(_CREATOR_KEYS)
 _MAX_PANELS = 24
 _PANEL_IN = (9.0, 2.6)
@@ -39,7 +38,7 @@ def require_plots() -> None:
 def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), over: Over = "own") -> int:
     """Draw a recording and return the number of columns in the picture.
 
-    Missing values leave a gap with a mark at the bottom of the panel, in red where reading failed.
+    A mark at the bottom of the panel shows a missing value, in red if reading failed.
 
     Args:
         source: The HDF5 file or journal.
@@ -94,12 +93,11 @@ def check_format(target: Path) -> None:
 
 
 def plain_text(text: str) -> str:
-    """Return text escaped for matplotlib: no formulas, and no leading ``_``, which would hide it in a legend."""
+    """Return text that matplotlib shows literally: no formulas, and no leading ``_`` (would hide a legend entry)."""
     return one_line(text).replace("$", r"\$").removeprefix("_")
 
 
 def _draw(panel: Axes, time_s: NDArray[np.float64], column: RecordedColumn) -> None:
-    """Draw one column of a recording: a line with gaps, and marks at the bottom where values are missing."""
     (line,) = panel.plot(time_s, column.value, label=plain_text(column.name), linewidth=1.0, marker=".", markersize=2.0)
     failed = column.state == State.FAILED
     for where, colour in ((failed, "red"), ((column.state != State.OK) & ~failed, line.get_color())):

@@ -1,4 +1,4 @@
-"""Recording at a fixed rate into a journal; rows that would be late are skipped and counted."""
+"""Recording at a fixed rate into a journal. Rows that would be late are skipped and counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Recording:
     """Result of a recording.
 
     Attributes:
-        rows: Number of acknowledged rows, of this and earlier runs.
+        rows: Number of rows safe on the disk, of this and earlier runs.
         missed: Number of rows of this run that were skipped because reading took too long.
         failed: Number of values of this run that could not be read.
     """
@@ -39,19 +39,18 @@ def record(
 ) -> Recording:
     """Record rows at a fixed rate until the journal is complete.
 
-    Rows are due at multiples of the period. After an interruption (``stop``, or an exception such as
-    ``KeyboardInterrupt``) all rows read so far are acknowledged.
+    If ``stop`` or an exception ends the recording, the rows read so far are safe on the disk.
 
     Args:
         reader: Reader of the columns.
         journal: The journal; recording continues after its last row.
         clock: Clock of the bench.
-        progress: Called with the number of acknowledged rows whenever it increases.
-        stop: Called before every row; recording ends when it returns true.
+        progress: Called with the number of rows on the disk whenever it increases.
+        stop: Called before every row; the recording ends when it returns true.
 
     Raises:
-        ConfigError: The journal has other columns.
-        LumionError: The disk is full or failed; acknowledged rows are safe.
+        ConfigError: The journal has other columns than the reader.
+        LumionError: The disk is full or failed; rows already on the disk are safe.
     """
     if reader.columns != journal.header.columns:
         raise ConfigError(

@@ -28,9 +28,8 @@ class RecordedColumn:
 
     Attributes:
         name: ``device.quantity``.
-        unit: Unit of the values.
         value: Values in the unit of the column, shape ``(rows,)``, NaN where there is no number.
-        state: Values of :class:`State`, shape ``(rows,)``.
+        state: State of each value as a number of :class:`State`, shape ``(rows,)``.
     """
 
     name: str
@@ -47,7 +46,6 @@ class RecordedLog:
         header: Bench, devices, calibration record, software and start time.
         index: Numbers of the recorded rows, shape ``(rows,)``; numbers of missed rows are skipped.
         time_s: Seconds since the start, shape ``(rows,)``.
-        columns: The selected columns.
     """
 
     header: LogHeader
@@ -56,7 +54,6 @@ class RecordedLog:
     columns: tuple[RecordedColumn, ...]
 
     def __repr__(self) -> str:
-        """Return the recording as one line."""
         return f"<RecordedLog of {self.header.bench}: {len(self.time_s)} rows of {len(self.columns)} channels>"
 
     def to_pandas(self) -> pd.DataFrame:
@@ -105,7 +102,7 @@ def read_recording(source: AnyPath, patterns: Sequence[str] = ("*",)) -> Recorde
     """Read a file of ``lumion log`` or ``lumion scan``: HDF5, or the journal of an unfinished run.
 
     Args:
-        source: The HDF5 file or the journal; if the file does not exist, its journal (``SOURCE.journal``) is read.
+        source: The HDF5 file or the journal. If the file does not exist, ``SOURCE.journal`` is read.
         patterns: Names of columns, with shell wildcards; a device name alone selects all of its columns.
 
     Raises:

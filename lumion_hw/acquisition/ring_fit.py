@@ -1,4 +1,4 @@
-"""Fits the resonances of a ring one by one and calculates the free spectral range from all of them."""
+"""Fits the resonances of a ring and calculates the free spectral range."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
 
 _WIDTHS = 8.0
-"""Half width of the fitted range around a resonance, in widths of the resonance."""
+"""Half width of the fitted range, in widths of the resonance."""
 _MIN_POINTS = 9
 _CLEAR = 4.0
-"""Minimum ratio of a dip's depth (or peak's height) to its standard error, for a significant resonance."""
+"""Minimum depth of a dip (or height of a peak) over its standard error; below it the resonance is ignored."""
 _MIN_CLEAR_FRACTION = 0.6
-"""Minimum fraction of the found resonances that are significant; random series of ripples stay below."""
+"""Minimum fraction of the resonances that are significant."""
 _MAX_UNEVENNESS = 0.2
-"""Maximum median distance of resonances from their expected positions, in full widths of a resonance."""
+"""Maximum median distance of resonances from even spacing, in full widths of a resonance."""
 _ABOVE = 2.0
-"""Minimum ratio of the light at the bottom of a dip to its error; below it the extinction is only a lower bound."""
+"""Minimum ratio of the power at the bottom of a dip to its error; below it the extinction is a lower bound."""
 _BRIGHT = 0.5
-"""Minimum light of the reported resonance, relative to the resonance with most light."""
+"""Minimum power of the reported resonance, relative to the brightest resonance."""
 _CURVED = 3.0
-"""Minimum ratio of the fitted dispersion to its error; below it the free spectral range is taken as constant."""
+"""Minimum ratio of the dispersion to its error; below it the dispersion is taken as zero."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,8 @@ class RingResonance:
 
     Attributes:
         frequency_thz: Optical frequency of the resonance.
-        frequency_error_thz: Standard error of ``frequency_thz``.
         fwhm_ghz: Full width at half depth.
-        fwhm_error_ghz: Standard error of ``fwhm_ghz``.
-        extinction_db: Highest over lowest transmission of the fitted curve; a lower bound if the error is infinite.
+        extinction_db: Highest over lowest transmission; a lower bound if its error is infinite.
         extinction_error_db: Standard error of ``extinction_db``; infinite for a lower bound.
     """
 
@@ -67,18 +65,13 @@ class RingFit(FittedCurve):
     """Resonances of an all-pass or add-drop ring. Each is ``top · (1 - depth / (1 + F · sin²(π (ν - ν0) / FSR)))``.
 
     Attributes:
-        fsr_ghz: Free spectral range (FSR) in optical frequency, at ``resonance_thz``.
-        fsr_error_ghz: Standard error of ``fsr_ghz``.
-        resonance_thz: Frequency ν0 of the reported resonance: the bright one nearest to the middle of the sweep.
-        resonance_error_thz: Standard error of ``resonance_thz``.
+        fsr_ghz: Free spectral range (FSR) at ``resonance_thz``.
+        resonance_thz: Frequency ν0 of the reported resonance: a bright one near the middle of the sweep.
         fwhm_ghz: Full width of the reported resonance at half depth.
-        fwhm_error_ghz: Standard error of ``fwhm_ghz``.
         q: Loaded quality factor of the reported resonance, ν0 / fwhm.
-        q_error: Standard error of ``q``.
-        extinction_db: Highest over lowest transmission at that resonance; a lower bound if its error is infinite.
-        extinction_error_db: Standard error of ``extinction_db``; infinite if the lowest light is within its error.
-        fsr_nm: Free spectral range in vacuum wavelength, at the reported resonance.
-        resonances: All resonances, by frequency.
+        extinction_db: Highest over lowest transmission at ν0; a lower bound if its error is infinite.
+        extinction_error_db: Standard error of ``extinction_db``; infinite for a lower bound.
+        fsr_nm: Free spectral range in vacuum wavelength, at ν0.
     """
 
     fsr_ghz: float
@@ -110,18 +103,16 @@ class RingFit(FittedCurve):
 
 
 def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str | ScanData | None = None) -> RingFit:
-    """Fit the resonances of a ring in a power over wavelength or frequency.
+    """Fit the resonances of a ring in a spectrum over wavelength or frequency.
 
-    Each resonance is fitted alone, with slope and curvature of the light around it, so neither the envelope of grating
-    couplers nor widths that change along the sweep disturb the fit. The curve is the transmission of an all-pass ring
-    (Bogaerts et al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012); at a drop port resonances are
-    peaks. The free spectral range is calculated from all resonances, with dispersion if it is significant.
+    The model is an all-pass ring (Bogaerts et al., "Silicon microring resonators", Laser Photonics Rev. 6, 47, 2012);
+    at a drop port the resonances are peaks.
 
     Args:
         data: A scan over ``wavelength_nm`` or ``frequency_thz`` with at least two resonances.
         reading: Name of the channel: a power in W, mW or mA, or in dB or dBm.
-        setting: Name of the wavelength or frequency; optional if only one setting was swept.
-        reference: Spectrum to divide by: another channel of the scan, or a scan of the same channel without the ring.
+        setting: Name of the wavelength or frequency; needed only if several settings were swept.
+        reference: Spectrum to divide by: another channel of the scan, or a scan without the ring.
 
     Raises:
         ConfigError: The reading or setting does not exist, the reference does not cover the sweep, or fewer than two
@@ -157,7 +148,6 @@ def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str 
 
 
 def _spectrum(points: FitPoints) -> tuple[Real, Real]:
-    """Return ascending frequencies in THz and the linear power of the scan at each frequency."""
     thz = SPEED_OF_LIGHT_M_PER_S / points.x * 1e-3 if points.unit == "nm" else points.x
     light = 10.0 ** (points.y / 10.0) if points.y_unit.startswith("dB") else points.y
     order = np.argsort(thz)
@@ -177,8 +167,6 @@ def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference:
 
 
 class _FittedResonance(NamedTuple):
-    """A fitted resonance: its number, the indices of the fitted points, the curve there, and its brightness."""
-
     order: int
     resonance: RingResonance
     used: np.ndarray[tuple[int], np.dtype[np.intp]]
@@ -187,7 +175,6 @@ class _FittedResonance(NamedTuple):
 
 
 def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonance]:
-    """Return the fitted resonances for the most probable spacing at which most are significant and evenly spaced."""
     for found in find_resonances(np.interp(even, thz, light)):
         fits = _fitted(thz, light, even, found)
         of_all = len(fits) / len(found.orders)
@@ -199,7 +186,7 @@ def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonan
 
 
 def _is_regular(fits: list[_FittedResonance]) -> bool:
-    """Return whether resonances are evenly spaced apart from dispersion; three or fewer always count as even."""
+    """Return whether resonances are evenly spaced apart from dispersion. Three or fewer always are."""
     if len(fits) < 4:
         return True
     orders = np.array([each.order for each in fits], dtype=np.float64)
@@ -210,7 +197,6 @@ def _is_regular(fits: list[_FittedResonance]) -> bool:
 
 
 def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_FittedResonance]:
-    """Fit all resonances; return the significant ones in order of frequency."""
     step_ghz = 1e3 * float(even[1] - even[0])
     fits = []
     for order, place in zip(found.orders.tolist(), found.places.tolist(), strict=True):
@@ -223,7 +209,6 @@ def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_Fitt
 def _fit_resonance(
     thz: Real, light: Real, dips: bool, order: int, at_thz: float, fsr_ghz: float
 ) -> _FittedResonance | None:
-    """Fit one resonance, and again with the range adapted to its width; return ``None`` if it is insignificant."""
     width_ghz = _half_width_ghz(thz, light, dips, at_thz, fsr_ghz)
     solved = shape = None
     for _ in range(2):
@@ -244,7 +229,7 @@ def _fit_resonance(
 
 
 def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: float) -> float:
-    """Return a first estimate of the full width at half height of a dip or peak, in GHz."""
+    """Return a first estimate of the width of a dip or peak, in GHz."""
     near = np.flatnonzero(np.abs(thz - at_thz) <= 0.5e-3 * fsr_ghz)
     upright = -light[near] if dips else light[near]
     middle = int(np.argmin(np.abs(thz[near] - at_thz)))
@@ -257,9 +242,9 @@ def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: 
 
 
 class _Shape(NamedTuple):
-    """Model curve of one resonance. Parameters: log of top level, position, log of width, rest, slope, curvature.
+    """Model curve of one resonance with background.
 
-    The rest is the lowest transmission divided by the top level; for peaks, in the limit of infinite finesse.
+    Parameters: log of top level, position, log of width, lowest transmission over top level, slope, curvature.
     """
 
     ghz: Real
@@ -281,7 +266,7 @@ class _Shape(NamedTuple):
         return [1.0, width_ghz, 1.0, 0.1, 1.0, *([1.0] if self.dips else [])]
 
     def finesse(self, log_width: float) -> float:
-        """Return the factor F before sin² in the ring's transmission, from the log of the resonance width."""
+        """Return F, the factor of sin² in the transmission of a ring, from the log of the resonance width."""
         share = math.exp(min(max(log_width, -50.0), 50.0)) / self.fsr_ghz
         return 1.0 / math.sin(0.5 * math.pi * min(max(share, 1e-7), 1.0)) ** 2
 
@@ -294,7 +279,6 @@ class _Shape(NamedTuple):
         return found
 
     def is_clear(self, solved: LeastSquares, width_ghz: float) -> bool:
-        """Return whether depth and width of a resonance are significant."""
         errors = solved.errors
         if not np.all(np.isfinite(errors)) or not abs(solved.at[1]) < self.reach_ghz:
             return False
@@ -321,22 +305,18 @@ class _Shape(NamedTuple):
 
 
 def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonance:
-    """Return the resonance to report: the nearest to the middle of the sweep among those with much light."""
     most = max(each.light for each in fits)
     bright = [each for each in fits if each.light >= _BRIGHT * most]
     return min(bright, key=lambda each: abs(each.resonance.frequency_thz - middle_thz))
 
 
 class _FreeSpectralRange(NamedTuple):
-    """Resonance frequency in GHz as a polynomial of the resonance number, counted from the mean number."""
-
     middle: float
     terms: Real
     covariance: Real
 
     @classmethod
     def of(cls, fits: list[_FittedResonance]) -> _FreeSpectralRange:
-        """Fit a straight line to the resonance frequencies, or a parabola if its curvature is significant."""
         orders = np.array([each.order for each in fits], dtype=np.float64)
         middle = float(orders.mean())
         ghz = 1e3 * np.array([each.resonance.frequency_thz for each in fits])
@@ -349,17 +329,13 @@ class _FreeSpectralRange(NamedTuple):
         return cls(middle, *(curved if shows else straight))
 
     def at(self, order: int) -> tuple[float, float]:
-        """Return the free spectral range in GHz at a resonance, and its standard error."""
         away = order - self.middle
         slope = np.array([power * away ** max(power - 1, 0) for power in range(len(self.terms))])
         return float(slope @ self.terms), math.sqrt(max(float(slope @ self.covariance @ slope), 0.0))
 
 
 def _polynomial(x: Real, y: Real, sigma: Real, degree: int) -> tuple[Real, Real]:
-    """Return the coefficients of a polynomial by weighted least squares, and their covariance.
-
-    The covariance is enlarged if the points scatter more than their errors predict.
-    """
+    """Return the coefficients of a polynomial by weighted least squares, and their covariance."""
     floor = max(float(np.median(sigma)) * 1e-3, 1e-12)
     weight = 1.0 / np.maximum(sigma, floor)
     terms = np.vander(x, degree + 1, increasing=True) * weight[:, None]

@@ -1,8 +1,7 @@
 """Finds the resonances of a ring in a spectrum with an envelope and ripples.
 
-The envelope of grating couplers spans tens of dB. So dips and peaks are searched on a logarithmic scale, relative to a
-curve through the tops of dips or the bottoms of peaks. Each dip or peak (feature) is weighted by its light, so that
-ripples in dark parts count little. The free spectral range is the largest spacing that explains the features.
+Dips and peaks are searched relative to the envelope (the slow change of the power). The free spectral range is the
+largest spacing that agrees with the dips or peaks.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ Real = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 _DARK_DB = 20.0
-"""Dips are searched where the envelope is within this range of its maximum."""
+"""Dips are searched only where the envelope is within this many dB of its maximum."""
 _DEGREE = 6
-"""Degree of the envelope as a polynomial of the frequency, in dB."""
+"""Degree of the polynomial that describes the envelope."""
 _ENVELOPE_STEPS = 30
 _CLEAR = 4.0
 """Minimum height of a dip or peak, relative to the ripples around it."""
 _MIN_LIGHT_FRACTION = 0.02
-"""Minimum light of a dip or peak, relative to the second largest; below it is a ripple in a dark part."""
+"""Minimum power of a dip or peak, relative to the second largest."""
 _MIN_SECOND_LIGHT = 0.05
-"""Minimum light of the second largest resonance, relative to the largest; below it may be a ripple."""
+"""Minimum power of the second largest resonance, relative to the largest."""
 _MIN_EXPLAINED_FRACTION = 0.6
-"""Minimum fraction of the weight of all dips or peaks that the resonances hold; below it the spacing is ambiguous."""
+"""Minimum fraction of the dips or peaks (by weight) that must be resonances; below it the spacing is ambiguous."""
 _MIN_POINTS = 16
 _MAX_COMBS = 8
 _MAX_ANCHORS, _MAX_FEATURES, _MAX_DIVISOR = 4, 16, 7
@@ -41,7 +40,7 @@ _MAX_GAPS = 2
 """Maximum number of consecutive missing resonances."""
 _GAP_COST = 0.7
 _MIN_RELATIVE_SCORE = 0.95
-"""The largest spacing above this fraction of the best score is chosen, as half the right spacing explains as much."""
+"""The largest spacing with a score above this fraction of the best is chosen."""
 
 
 class Resonances(NamedTuple):
@@ -50,8 +49,7 @@ class Resonances(NamedTuple):
     Attributes:
         dips: Whether the resonances are dips; otherwise peaks, as at a drop port.
         orders: Relative number of each resonance, shape ``(k,)``, ascending.
-        places: Index of the spectrum's point at each resonance, shape ``(k,)``.
-        spacing: Number of points between neighbouring resonances.
+        places: Index of the spectrum point at each resonance, shape ``(k,)``.
     """
 
     dips: bool
@@ -61,7 +59,7 @@ class Resonances(NamedTuple):
 
 
 def find_resonances(light: Real) -> Iterator[Resonances]:
-    """Yield the resonances for each possible spacing, the most probable first; nothing for fewer than two resonances.
+    """Yield the resonances for each possible spacing, the most probable first.
 
     ``light`` is the power at evenly spaced frequencies, shape ``(points,)``.
     """
@@ -82,7 +80,7 @@ def find_resonances(light: Real) -> Iterator[Resonances]:
 
 
 class _Features(NamedTuple):
-    """Dips or peaks of a spectrum: for each the index of its point, its power, and its width in points."""
+    """Dips or peaks of a spectrum: index of the point, power, and width in points."""
 
     places: Places
     light: Real
@@ -90,18 +88,15 @@ class _Features(NamedTuple):
 
     @property
     def weight(self) -> Real:
-        """Weight of each dip or peak: power over width, because ripples can be strong but are wide."""
         found: Real = self.light**1.5 / self.width
         return found
 
     @property
     def clearest(self) -> float:
-        """Largest weight of a dip or peak; 0 if there are none."""
         return float(self.weight.max(initial=0.0))
 
 
 def _bright_range(light: Real) -> tuple[int, int]:
-    """Return the range of points around the brightest part of a spectrum, up to where it becomes dark."""
     level = _running_median(light, max(len(light) // 60, 5))
     top = int(np.argmax(level))
     dark = np.flatnonzero(level < level[top] * 10.0 ** (-_DARK_DB / 10.0))
@@ -118,7 +113,6 @@ def _decibels(light: Real) -> Real:
 
 
 def _features(light: Real, dips: bool) -> _Features:
-    """Return the dips or peaks of a spectrum that are clearly higher than the ripples around them."""
     from scipy.signal import find_peaks, peak_widths
 
     low, high = _bright_range(light) if dips else (0, len(light))
@@ -147,7 +141,7 @@ def _ripple(height: Real) -> Real:
 
 
 def _smoothed(height: Real) -> tuple[Real, int]:
-    """Return smoothed heights over the envelope in dB, and the half-width of the average in points."""
+    """Return smoothed heights over the envelope in dB, and half the width of the average in points."""
     half_width = 0
     while True:
         smooth = _average(height, half_width)
@@ -175,7 +169,7 @@ def _envelope(level_db: Real, sign: float) -> Real:
 
 
 def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], float]]:
-    """Yield the best-matching combs (evenly spaced series): dips or peaks by resonance number, and the spacing."""
+    """Yield the best combs: dips or peaks at even spacing by resonance number, and the spacing in points."""
     if len(features.places) < 2:
         return
     combs = [
@@ -196,7 +190,7 @@ def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], f
 
 
 def _trials(features: _Features) -> Iterator[tuple[int, float]]:
-    """Yield start points and spacings of combs to try: distances between large dips or peaks, or fractions of these."""
+    """Yield start points and spacings in points of combs to try."""
     largest = np.argsort(-features.light)[:_MAX_FEATURES]
     places = features.places[largest].tolist()
     spacings = {
@@ -212,7 +206,7 @@ def _trials(features: _Features) -> Iterator[tuple[int, float]]:
 
 
 def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[float, dict[int, int]]:
-    """Extend a comb (even series) from a dip or peak to both sides; return score, and features by resonance number."""
+    """Extend an evenly spaced series from a dip or peak to both sides; return score, and dips or peaks by number."""
     teeth, missing = {0: anchor}, 0
     for way in (1, -1):
         at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0
@@ -243,7 +237,6 @@ def _average(values: Real, half_width: int) -> Real:
 
 
 def _running_median(values: Real, width: int) -> Real:
-    """Return running medians over a window, calculated at steps of 1/128 window and interpolated."""
     from scipy.ndimage import median_filter
 
     step = max(width // 128, 1)

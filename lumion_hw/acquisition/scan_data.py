@@ -1,4 +1,4 @@
-"""The data of a scan: readings and their states on the grid of the swept settings, with all metadata."""
+"""The data of a scan: readings over the swept settings, with metadata."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 READ = ".read"
-"""Suffix of a reading's name in tables if a swept setting has the same name."""
+"""Suffix of the name of a reading in tables if a swept setting has the same name."""
 _MAX_SHOWN = 12
 
 
@@ -33,16 +33,13 @@ class ScanData:
     """Data of a complete or interrupted scan, in arrays with one dimension per swept axis.
 
     Attributes:
-        header: Metadata: bench, devices, settings before the scan, calibration record, bench file, software, start.
-        plan: The swept settings and their values.
+        header: Metadata, such as devices, calibration record and settings before the scan.
         value: Readings by name, in the shape of the plan; NaN if there is no number.
-        state: State of each reading by name, in the shape of the plan, as numbers of :class:`State`; ``NOT_READ`` for
-            missing points.
-        unit: Units of the readings, by name.
+        state: State of each reading by name, as numbers of :class:`State`, in the shape of the plan.
         time_s: Time of each point in s since the start; NaN for missing points.
-        by_instrument: Whether an instrument swept each point; the time of the point is then the end of the sweep.
-        setting_was: For each setting that did not take its planned values: the actual values, by name of the setting.
-            Example: the wavelengths that a laser logs during its sweep. NaN for missing points.
+        by_instrument: Whether an instrument swept the point. ``time_s`` is then the end of the sweep.
+        setting_was: Actual values of settings that differ from the plan, by name, such as the wavelengths that a laser
+            logged during a sweep. NaN for missing points.
     """
 
     header: LogHeader
@@ -56,7 +53,10 @@ class ScanData:
 
     @classmethod
     def of(cls, header: LogHeader, table: LogTable) -> ScanData:
-        """Arrange the rows of a table on the grid of the scan. Raises ``ConfigError`` if they are not from a scan."""
+        """Arrange the rows of a table on the grid of the scan.
+
+        Raises ``ConfigError`` if the rows are not from a scan.
+        """
         plan = header.scan
         hint = "Give a file of `lumion scan`; `lumion plot` and read_recording() read files of `lumion log`."
         if plan is None:
@@ -89,13 +89,11 @@ class ScanData:
         )
 
     def __repr__(self) -> str:
-        """Return the bench, readings and axes of the scan as one line."""
         axes = " x ".join(f"{axis.name} ({axis.n_points})" for axis in self.plan.axes)
         short = "" if self.complete else f", {self.n_read} of {self.plan.n_points} points"
         return f"<ScanData of {self.header.bench}: {len(self.value)} readings over {axes}{short}>"
 
     def _repr_html_(self) -> str:
-        """Return the scan's axes and readings as tables for a notebook."""
         from lumion_hw.files.html import html_table
 
         rows = [
@@ -113,23 +111,23 @@ class ScanData:
 
     @property
     def n_read(self) -> int:
-        """Number of scan points that were taken."""
+        """Number of points that were read."""
         return int(np.count_nonzero(~np.isnan(self.time_s)))
 
     @property
     def complete(self) -> bool:
-        """Whether all points of the scan were taken."""
+        """Whether all points were read."""
         return self.n_read == self.plan.n_points
 
     @property
     def n_failed(self) -> int:
-        """Number of readings of the scan that failed."""
+        """Number of readings that failed."""
         return sum(int(np.count_nonzero(state == State.FAILED)) for state in self.state.values())
 
     def setting(self, name: str = "") -> NDArray[Any]:
         """Return the values of a swept setting along its axis, shape ``(values,)``.
 
-        The name may be left out if only one setting had several values.
+        The name is needed only if several settings were swept.
 
         Raises:
             ConfigError: The setting was not swept, or no name is given although several settings were swept.
@@ -137,7 +135,7 @@ class ScanData:
         return self.swept(name)[1].labels()
 
     def swept(self, name: str = "") -> tuple[int, SweptSetting]:
-        """Return a swept setting with the number of its axis; arguments and errors as for :meth:`setting`."""
+        """Return the axis number and the swept setting; arguments and errors as for :meth:`setting`."""
         swept = {item.name: (number, item) for number, axis in enumerate(self.plan.axes) for item in axis.settings}
         moving = [item.name for axis in self.plan.axes if axis.n_points > 1 for item in axis.settings]
         if not name and len(moving) == 1:
@@ -151,7 +149,7 @@ class ScanData:
         """Return the data as an xarray data set with one dimension per axis; states are separate variables.
 
         A reading with the same name as a swept setting has the suffix ``.read``. A coordinate with the suffix ``.set``
-        contains the wavelengths that a laser has logged during its sweep.
+        contains the wavelengths that a laser logged during the sweep.
 
         Raises:
             ConfigError: xarray is not installed.
@@ -208,14 +206,11 @@ class ScanData:
         return table
 
     def plot(self, readings: Sequence[str] = ("*",), target: AnyPath | None = None) -> Figure:
-        """Draw readings: for one axis as lines, for two as maps, for more as one line per point of the slower axes.
+        """Draw readings: as lines for one axis, as maps for two; for more axes one line per point of the slower axes.
 
         Args:
             readings: Channel names with wildcards.
             target: File of the figure to write: .png, .svg or .pdf.
-
-        Returns:
-            The matplotlib figure.
 
         Raises:
             ConfigError: matplotlib is not installed, a name matches nothing, or the figure cannot be written.
@@ -226,7 +221,6 @@ class ScanData:
         return draw_scan(self.header, self.plan, self.value, self.unit, names, target)
 
     def _names(self) -> dict[str, str]:
-        """Return a unique table name for each reading: with the suffix ``.read`` if named like a swept setting."""
         setting_names = {setting.name for setting in self.plan.settings}
         return {name: name + READ if name in setting_names else name for name in self.value}
 
@@ -245,7 +239,6 @@ class ScanData:
 
 
 def _deviating_settings(plan: ScanPlan, actual: Sequence[NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-    """Return the actual values of settings that did not take their planned values, in the shape of the scan."""
     planned = [(number, item) for number, axis in enumerate(plan.axes) for item in axis.settings]
     was = {}
     for (number, setting), numbers in zip(planned, actual, strict=True):

@@ -1,4 +1,4 @@
-"""Control of the settings of a scan: checks names, values and limits, then sets point after point."""
+"""Checks the names, values and limits of the settings of a scan, and sets them point by point."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from lumion_hw.errors import ConfigError
 
 Real = NDArray[np.float64]
 Sweep = Mapping[str | tuple[str, ...], Any]
-"""Values by name of a setting, or by several names of settings that change together; the slowest axis comes first."""
+"""Values by the name of a setting, or by a tuple of names of settings that change together; the slowest axis comes
+first.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class _Track:
-    """A swept setting on an axis of a scan, with its values as numbers."""
-
     setting: Setting
     numbers: Real
 
@@ -33,7 +33,6 @@ class Moves:
     """Checks the settings of a scan and sets them point by point. Creating an object changes no setting.
 
     Args:
-        bench: The open bench.
         sweep: The settings and their values.
         snake: Whether every other pass of an axis runs backwards.
 
@@ -42,8 +41,7 @@ class Moves:
         LimitError: A value is outside the limits of its device.
 
     Attributes:
-        plan: The plan of the scan.
-        wholes: Array settings of which some elements are swept, by name.
+        wholes: Array settings whose elements are swept, by name.
         followers: Meters whose wavelength follows the light; none before :meth:`let_follow`.
     """
 
@@ -73,7 +71,7 @@ class Moves:
         return [track.setting for track in self._axes[axis]]
 
     def let_follow(self, columns: Sequence[Column]) -> None:
-        """Let the meters of the scan follow the wavelength of the swept light. Raises as :func:`followers`."""
+        """Let the meters follow the wavelength of the swept light. Raises as :func:`followers`."""
         axes = [[(track.setting, track.numbers) for track in axis] for axis in self._axes]
         swept = {each.part_of or each.name for each in self.settings}
         self.followers = followers(self._bench, swept_light(self._bench, axes), columns, swept)
@@ -81,11 +79,11 @@ class Moves:
 
     @property
     def fastest_followed(self) -> bool:
-        """Whether meters follow the wavelength on the fastest axis."""
+        """Whether meters follow the wavelength of the fastest axis."""
         return any(follower.axis == len(self._axes) - 1 for follower in self.followers)
 
     def aim(self, wavelength_nm: float) -> None:
-        """Set the meters that follow the fastest axis to a wavelength, which applies until the next point is set."""
+        """Set the meters on the fastest axis to a wavelength in nm until the next point is set."""
         for follower in self.followers:
             if follower.axis == len(self._axes) - 1:
                 follower.write_nm(wavelength_nm)
@@ -95,7 +93,10 @@ class Moves:
         return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
 
     def go(self, place: tuple[int, ...]) -> None:
-        """Write the settings that change at a scan point, and wait until devices settle. Raises the devices' errors."""
+        """Set the settings that change at a scan point, and wait until the devices have settled.
+
+        Raises the devices' errors.
+        """
         moved: dict[str, Setting] = {}
         for axis, before, at in zip(self._axes, self._at, place, strict=True):
             for track in axis if before != at else ():
@@ -115,7 +116,10 @@ class Moves:
             setting.wait_settled()
 
     def arrays(self, place: tuple[int, ...]) -> dict[str, Real]:
-        """Return the values of array settings at a scan point, by name; other elements keep their values."""
+        """Return the values of the swept array settings at a scan point, by name.
+
+        Elements that are not swept keep their values.
+        """
         found: dict[str, Real] = {}
         for name, whole in self.wholes.items():
             before = self._driven.get(name)
@@ -127,13 +131,16 @@ class Moves:
         return found
 
     def forget(self, axis: int) -> None:
-        """Record that a device has changed the settings of an axis itself, so that they must be written again."""
+        """Write the settings of an axis again at the next point, because a device has changed them itself."""
         at = list(self._at)
         at[axis] = None
         self._at = tuple(at)
 
     def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
-        """Record that a device has set a scan point itself, and the array settings at this point."""
+        """Note that a device has set a scan point itself.
+
+        ``arrays`` are the values of the array settings at this point.
+        """
         self._at = place
         self._driven |= arrays
 
@@ -179,7 +186,6 @@ def _example(bench: Bench, whole: Setting) -> str:
 
 
 def _numbers(setting: Setting, values: Any) -> Real:
-    """Return the swept values of a setting as numbers, after checking kind and limits."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ConfigError(f"{setting.name}: expected a sequence of values, found {values!r}", device=setting.device)
     listed: Any = values if isinstance(values, np.ndarray | Sequence) else list(values)
@@ -193,7 +199,6 @@ def _numbers(setting: Setting, values: Any) -> Real:
 
 
 def _checked_numbers(setting: Setting, numbers: Real) -> Real:
-    """Check many values of a setting with one query of the device's limits."""
     limits = setting.limits()
     low, high = limits if limits is not None else (-np.inf, np.inf)
     invalid = ~(np.isfinite(numbers) & (numbers >= low) & (numbers <= high))
@@ -210,7 +215,6 @@ def _number(setting: Setting, value: Any) -> float:
 
 
 def _value(track: _Track, at: int) -> SettingValue:
-    """Convert a number to the value type of its setting: flag, choice or number."""
     number = float(track.numbers[at])
     if track.setting.kind is SettingKind.FLAG:
         return number != 0.0
@@ -227,7 +231,7 @@ def _swept(track: _Track) -> SweptSetting:
 
 
 def _check_once(settings: Sequence[Setting]) -> None:
-    """Raise ``ConfigError`` if a setting is swept twice, also in two forms such as wavelength and frequency."""
+    """Raise ``ConfigError`` if a setting is swept twice, for example as wavelength and as frequency."""
     seen: dict[tuple[str, int | None], str] = {}
     for setting in settings:
         stands_for = (setting.part_of or setting.name, setting.place)

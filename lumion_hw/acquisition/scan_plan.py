@@ -1,4 +1,4 @@
-"""The plan of a scan as stored in its file: axes with settings and their values."""
+"""The plan of a scan, as stored in the data file: axes with settings and their values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 SET = ".set"
-"""Suffix of the names of columns with the values of swept settings."""
+"""Suffix of the names of columns that contain the values of swept settings."""
 BY_INSTRUMENT = "scan.by_instrument"
-"""Name of the column that is 1 for points swept by an instrument and 0 for points that this program set and read."""
+"""Name of the column that is 1 for points swept by an instrument, otherwise 0."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,9 @@ class SweptSetting:
 
     Attributes:
         name: ``device.setting``, with ``.channel`` where a device has several.
-        device: Device name of the bench file.
-        unit: Unit of the values; empty for flags and choices.
         kind: ``number``, ``flag`` or ``choice``.
-        choices: Values of a choice.
-        values_base64: The values as little-endian float64 in base64, which is compact. A flag is 0 or 1, a choice is
-            its index in ``choices``, and ``None`` is NaN.
+        values_base64: The values as little-endian float64 in base64. A flag is 0 or 1, a choice is its index in
+            ``choices``, and ``None`` is NaN.
     """
 
     name: str
@@ -43,7 +40,7 @@ class SweptSetting:
         return np.frombuffer(base64.b64decode(self.values_base64, validate=True), "<f8").astype(np.float64)
 
     def labels(self) -> NDArray[Any]:
-        """Return the values of the setting in their original form: numbers, flags or choices, shape ``(values,)``."""
+        """Return the values of the setting as numbers, flags or choices, shape ``(values,)``."""
         numbers = self.numbers
         if self.kind == "flag":
             return np.array(numbers != 0.0)
@@ -80,9 +77,9 @@ class ScanPlan:
     """The plan of a scan.
 
     Attributes:
-        axes: Its dimensions, the slowest first.
+        axes: The dimensions of the scan, the slowest first.
         snake: Whether every other pass of an axis is reversed.
-        followers: Names of the meters' wavelength settings that follow the light; empty in files of earlier versions.
+        followers: Names of the wavelength settings of meters that follow the light.
     """
 
     axes: tuple[ScanAxis, ...]
@@ -105,7 +102,7 @@ class ScanPlan:
         return tuple(setting for axis in self.axes for setting in axis.settings)
 
     def place(self, step: int) -> tuple[int, ...]:
-        """Return the position along every axis of the scan point that is visited at a step, counted from 0."""
+        """Return the position on every axis of the scan point at a step; both count from 0."""
         places: list[int] = []
         passed = step
         for size in reversed(self.shape):
@@ -115,7 +112,7 @@ class ScanPlan:
         return tuple(reversed(places))
 
     def index(self, place: tuple[int, ...]) -> int:
-        """Return the number of a scan point in the data arrays (last axis fastest), whatever the order of visits."""
+        """Return the index of a scan point in the data arrays, where the last axis is the fastest."""
         number = 0
         for size, at in zip(self.shape, place, strict=True):
             number = number * size + at

@@ -70,20 +70,18 @@ def _group_by_unit(names: Sequence[str], units: Mapping[str, str]) -> list[list[
 
 
 def axis_text(axis: ScanAxis) -> str:
-    """Return the label of an axis: its first setting and the unit."""
+    """Return the label of an axis: name and unit of its first setting."""
     first = axis.settings[0]
     return plain_text(f"{first.name} ({first.unit})" if first.unit else first.name)
 
 
 def _positions(axis: ScanAxis) -> Any:
-    """Return the plot positions of the points of an axis: numbers if all are finite, otherwise category labels."""
     first = axis.settings[0]
     labels = first.labels()
     return labels if first.kind == "number" and np.all(np.isfinite(first.numbers)) else labels.astype(str)
 
 
 def _draw_lines(panel: Axes, axis: ScanAxis, names: Sequence[str], values: _Values, units: Mapping[str, str]) -> None:
-    """Draw readings of one unit against the fastest axis, with one line per point of the slower axes."""
     for name in names:
         rows = values[name].reshape(-1, axis.n_points)
         for number, row in enumerate(rows[:_MAX_LINES]):
@@ -115,7 +113,7 @@ def draw_fit(
     title: str,
     target: AnyPath | None,
 ) -> Figure:
-    """Draw points, fitted curve and residual; ``labels`` are those of x and y axis. See :meth:`FittedCurve.plot`."""
+    """Draw points, fitted curve and residual; ``labels`` are the labels of the x and y axis."""
     require_plots()
     figure, (above, below) = new_figure(2)
     order = np.argsort(x)

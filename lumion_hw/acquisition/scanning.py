@@ -43,7 +43,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 _log = logging.getLogger(__name__)
 
 _SYNC_S = 0.2
-"""Longest time until a point is on disk and acknowledged; in wall-clock time, also if the bench has a virtual clock."""
+"""Longest time until a point is safe on the disk, by the wall clock."""
 _BY_HOST, _BY_INSTRUMENT = Value(State.OK, 0.0), Value(State.OK, 1.0)
 
 
@@ -52,10 +52,9 @@ class ScanProgress:
     """Progress of a scan.
 
     Attributes:
-        done: Number of points that are on disk, of this and earlier runs.
-        total: Number of all points.
+        done: Number of points on the disk, of this and earlier runs.
         left_s: Estimated remaining time; ``None`` before the first point.
-        stepped: Reason why the host sets the points although an instrument can sweep; empty otherwise.
+        stepped: Reason why the host sets the points although the instrument has a sweep function; empty otherwise.
     """
 
     done: int
@@ -66,14 +65,12 @@ class ScanProgress:
 
 @dataclass(frozen=True, eq=False)
 class PreparedScan:
-    """A scan that was checked but has not changed anything yet.
+    """A scan that was checked but has not started.
 
     Attributes:
-        bench: The open bench.
-        moves: The settings.
-        reader: The readings.
-        own: The sweep that an instrument runs; ``None`` if the host sets all points.
-        stepped: Reason why the host sets the points although an instrument can sweep; empty otherwise.
+        moves: The swept settings.
+        own: The sweep that an instrument runs by itself; ``None`` if the host sets all points.
+        stepped: Reason why the host sets the points although the instrument has a sweep function; empty otherwise.
     """
 
     bench: Bench
@@ -90,7 +87,7 @@ class PreparedScan:
 
     @property
     def swept(self) -> list[str]:
-        """Names of the settings to restore after the scan; arrays as a whole, wavelengths as frequencies."""
+        """Names of the settings to restore after the scan."""
         moved = dict.fromkeys(setting.part_of or setting.name for setting in self.moves.settings)
         return list(moved | dict.fromkeys(self.moves.plan.followers))
 
@@ -109,7 +106,7 @@ def prepare_scan(
     by_hand: bool = False,
     keep_meters: bool = False,
 ) -> PreparedScan:
-    """Check the names, values and limits of a scan without changing anything; arguments and errors as :func:`scan`."""
+    """Check names, values and limits of a scan without changing anything; arguments and errors as for :func:`scan`."""
     moves = Moves(bench, sweep, snake)
     if moves.plan.n_points > MAX_ROWS:
         raise ConfigError(f"the scan has {moves.plan.n_points} points, more than {MAX_ROWS}", hint="Give fewer values.")
@@ -141,34 +138,33 @@ def scan(
 ) -> ScanData:
     """Sweep settings of a bench and record readings at every point.
 
-    At each point the settings are changed, the devices settle, and the readings are taken with the averaging set on the
-    devices. Points are first written to a journal (``OUT.journal``), which is converted to the HDF5 file at the end. If
-    a scan ends early, :func:`~lumion_hw.acquisition.load_scan` reads the journal, and ``resume`` continues the scan. A
-    device that twice gives no answer ends the scan. If the wavelength of a source is swept, the power meters are set to
-    it at each point. At the end all changed settings are restored, the light last.
+    At each point the settings are written, the devices settle, and the readings are taken. During the scan the data are
+    in a journal (``OUT.journal``); at the end they are written to the HDF5 file. An interrupted scan can be read with
+    :func:`~lumion_hw.acquisition.load_scan` and continued with ``resume``. If the wavelength of a source is swept, the
+    power meters are set to the same wavelength. At the end all changed settings are restored.
 
     Args:
         bench: The open bench.
         sweep: Values by setting name. A name with shell wildcards sets all matching settings to the same values; a
             tuple of names with a tuple of sequences sets several settings together. Several entries form a grid, in
             which the first entry changes slowest.
-        readings: Channel names as for :class:`Reader`; a device name selects all of its channels.
+        readings: Channel names with shell wildcards; a device name selects all of its channels.
         out: The HDF5 file; without it the data are only returned.
         resume: Whether to continue an interrupted scan.
         snake: Whether to sweep the faster axes back and forth, so that no setting jumps between passes.
         by_hand: Whether the host sets every point, even if an instrument can run the sweep.
         keep_meters: Whether to keep the wavelength settings of the meters.
         leave: Whether to leave the settings at the last point instead of restoring them.
-        bench_file: The bench file to store with the data; by default the file of the bench.
+        bench_file: The bench file to store with the data; by default the one that was opened.
         record: The calibration record to note in the data.
-        progress: Called when further points are on disk.
+        progress: Called when new points are on disk.
 
     Raises:
-        ConfigError: A name matches nothing, a value has the wrong type, one meter would have to follow two different
-            wavelengths, or the file exists or belongs to another scan; nothing was changed.
+        ConfigError: A name matches nothing, a value has the wrong type, a meter would need two wavelengths at once, or
+            the file exists or belongs to another scan; nothing was changed.
         LimitError: A value, or a wavelength of a meter, is outside its limits; nothing was changed.
         BusyError: Another scan of this program uses one of the devices.
-        LumionError: A device or the disk failed; the message says how many points are saved and where.
+        LumionError: A device or the disk failed; the message gives the journal and the number of saved points.
     """
     prepared = prepare_scan(bench, sweep, readings, snake=snake, by_hand=by_hand, keep_meters=keep_meters)
     target = _target(out, resume)
@@ -197,8 +193,6 @@ def _finished(journal_path: Path, target: Path | None) -> ScanData:
 
 
 class _Scanning:
-    """A running scan, which takes one point after the other and skips points that are already in the journal."""
-
     def __init__(self, prepared: PreparedScan, journal: LogJournal, progress: Callable[[ScanProgress], None]) -> None:
         self._moves, self._reader, self._own = prepared.moves, prepared.reader, prepared.own
         self._stepped = prepared.stepped
@@ -215,7 +209,6 @@ class _Scanning:
         self._synced_s, self._before = time.monotonic(), journal.acknowledged
 
     def run(self) -> None:
-        """Take all points of the scan that are still missing."""
         try:
             if self._own is None:
                 for step in range(self._plan.n_points):
@@ -226,7 +219,6 @@ class _Scanning:
             self._report_progress()
 
     def _run_instrument_sweep(self, own: InstrumentSweep) -> None:
-        """Let an instrument sweep groups of points; the host sets points that the instrument cannot run."""
         for first in range(0, self._plan.n_points, own.points_in_pass):
             end = min(first + own.points_in_pass, self._plan.n_points)
             for begin in range(first, end, own.max_points_per_sweep):
@@ -257,7 +249,6 @@ class _Scanning:
             self._store_point(place, _BY_HOST, self._read(), self._moves.numbers(place))
 
     def _read(self) -> list[Value]:
-        """Read all columns of a scan point; if a device does not answer, try once more, then raise its error."""
         values = self._reader.read()
         if any(isinstance(failure, LinkError) for failure in self._reader.failures.values()):
             values = self._reader.read()
@@ -295,7 +286,6 @@ _claiming = fork_safe(threading.Lock())
 
 
 def _target(out: AnyPath | None, resume: bool) -> Path | None:
-    """Return the path of the scan's HDF5 file. Raises ``ConfigError`` if it cannot be written."""
     if out is None:
         if resume:
             raise ConfigError("a scan without a file cannot be resumed", hint="Give the file with out=.")
@@ -309,7 +299,7 @@ def _target(out: AnyPath | None, resume: bool) -> Path | None:
 
 @contextlib.contextmanager
 def _claimed(prepared: PreparedScan) -> Iterator[None]:
-    """Reserve the devices of a scan for the ``with`` block, so that no other scan of this program uses them."""
+    """Reserve the devices during the ``with`` block, so that no other scan of this program can use them."""
     with _claiming:
         used = _in_use.setdefault(prepared.bench, set())
         for name in prepared.devices:
@@ -329,7 +319,7 @@ def _claimed(prepared: PreparedScan) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _folder(target: Path | None) -> Iterator[Path]:
-    """Yield the path of the scan's journal; without a target file, delete the journal after a complete scan."""
+    """Yield the path of the journal. Without a target file, the journal is deleted after a complete scan."""
     if target is not None:
         yield target.with_name(target.name + JOURNAL)
         return
@@ -360,7 +350,6 @@ def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
 
 
 def _check_resumable(path: Path, stored: LogHeader, now: LogHeader) -> None:
-    """Check that an interrupted scan is resumed with the same bench, settings, readings and devices."""
     hint = "Resume with the same scan of the same bench, or choose another file. Nothing was changed."
     for what, before, after in (
         ("bench", (stored.bench, stored.emulated), (now.bench, now.emulated)),
@@ -382,7 +371,6 @@ def _check_resumable(path: Path, stored: LogHeader, now: LogHeader) -> None:
 
 @contextlib.contextmanager
 def _with_resume_hint(journal: LogJournal) -> Iterator[None]:
-    """Add the number of saved points to the error that ends a scan early."""
     try:
         yield
     except BaseException as error:
@@ -399,7 +387,6 @@ def _with_resume_hint(journal: LogJournal) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _settings_restored(prepared: PreparedScan, snapshot: Snapshot, leave: bool) -> Iterator[None]:
-    """Restore the swept settings at the end of the ``with`` block, even after an error."""
     if leave:
         yield
         return
@@ -420,7 +407,6 @@ def _settings_restored(prepared: PreparedScan, snapshot: Snapshot, leave: bool) 
 
 
 def _restore_failures(prepared: PreparedScan, snapshot: Snapshot) -> str:
-    """Restore the swept settings and return the failures as text."""
     result = restore(prepared.bench, snapshot, prepared.swept)
     failed = [f"{change.name} was not restored: {error}" for change, error in result.failed]
     failed += [f"{change.name} was not restored" for change in result.left_out]

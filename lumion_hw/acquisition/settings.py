@@ -1,8 +1,6 @@
 """The settings of a bench that can be set and read back, named ``device.setting`` or ``device.setting.channel``.
 
-For each role of a device, one function lists the settings. Values are passed to the driver, which rejects values
-outside its limits and verifies what it has set; nothing is clipped here. Quantities that cannot be read back are not
-settings, such as the states of a mesh whose currents are not accessible, or the operation of a polarization optimizer.
+Values outside the limits of a device are refused, not clipped. Quantities that cannot be read back are not settings.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 _SLACK = 1e-9  # relative rounding error of a limit in THz converted to nm and back
 _READY_S = 120.0
-"""Longest time until the light of a laser follows a setting; the slowest, an ITLA, may take almost a minute."""
+"""Longest time until a laser has reached a new setting; the slowest, an ITLA, may take almost a minute."""
 
 
 class SettingKind(enum.Enum):
@@ -64,16 +62,16 @@ class SettingKind(enum.Enum):
 
 
 SettingValue = float | bool | str | NDArray[np.float64] | None
-"""A number, a flag, one of the choices, or numbers of shape ``(n,)``; ``None`` only if the setting defines it."""
+"""A number, a flag, a choice, or numbers of shape ``(n,)``. ``None`` is allowed if :attr:`Setting.none_means` is not
+empty.
+"""
 _Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def _no_limits() -> None:
-    """Return ``None`` as the limits of a setting that has none."""
+def _no_limits() -> None: ...
 
 
-def _no_wait() -> None:
-    """Return at once, for a setting that takes effect immediately."""
+def _no_wait() -> None: ...
 
 
 def _no_step() -> float:
@@ -82,21 +80,20 @@ def _no_step() -> float:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One setting of one device, which can be read back.
+    """One setting of a device, which can be read back.
 
     Attributes:
         name: ``device.setting``, or ``device.setting.channel`` for devices with several channels.
         device: Name of the device in the bench file.
         unit: Unit of the value; empty for flags and choices.
-        kind: Type of the value.
         shape: Shape of an array; empty otherwise.
         choices: Valid values of a choice.
-        none_means: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not a valid value.
-        part_of: Name of another setting with the same value: the array that contains this setting as an element, or
-            the quantity in another unit; empty for independent settings.
-        place: Index in the array of ``part_of``, from 0; ``None`` if this is not an element of an array.
+        none_means: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not allowed.
+        part_of: Name of the setting that contains the same value: an array with this setting as an element, or the same
+            quantity in another unit. Otherwise empty.
+        place: Index in the array ``part_of``, from 0; ``None`` without such an array.
         switches: ``light`` if this setting switches a source on and off; ``supply`` if the device accepts other
-            settings only while this setting is on.
+            settings only while this one is on.
     """
 
     name: str
@@ -117,18 +114,18 @@ class Setting:
     switches: Literal["", "light", "supply"] = ""
 
     def read(self) -> SettingValue:
-        """Read the setting's present value; ``None`` if it was never set. Raises the errors of the device."""
+        """Read the present value; ``None`` if it was never set. Raises the errors of the device."""
         return self._pick(self._ask())
 
     def limits(self) -> _Limits | None:
-        """Read the lowest and highest valid value of the setting; ``None`` if there are no limits.
+        """Read the lowest and highest allowed value; ``None`` if there are no limits.
 
         The limits of an array are arrays if they differ between elements.
         """
         return self._limits()
 
     def write(self, value: SettingValue) -> None:
-        """Set a value; the driver verifies that the device has taken the value.
+        """Set a value and verify that the device has accepted it.
 
         Raises:
             ConfigError: The value has the wrong type or shape, or is not one of the choices; nothing was sent.
@@ -138,7 +135,7 @@ class Setting:
         self._write(self._checked(value))
 
     def check(self, value: SettingValue) -> None:
-        """Check a value like :meth:`write` does, but do not set the value.
+        """Check a value without setting it.
 
         Raises:
             ConfigError: The value has the wrong type or shape, or is not one of the choices.
@@ -164,7 +161,7 @@ class Setting:
             )
 
     def is_equivalent(self, first: SettingValue, second: SettingValue) -> bool:
-        """Return whether two values are equal, except for rounding errors and half a step of the resolution."""
+        """Return whether two values are equal within rounding errors and half a step of the resolution."""
         if first is None or second is None or isinstance(first, str | bool) or isinstance(second, str | bool):
             return type(first) is type(second) and first == second
         if np.shape(first) != np.shape(second):
@@ -173,11 +170,10 @@ class Setting:
         return bool(np.all(np.abs(np.subtract(first, second)) <= tolerance))
 
     def wait_settled(self) -> None:
-        """Wait until the light has followed the last written value; the device states how long this takes."""
+        """Wait until the light has settled after the last write."""
         self._settle()
 
     def _checked(self, value: SettingValue) -> SettingValue:
-        """Return the value after a check of its type. The device checks the limits."""
         if value is None:
             return None if self.text_for_none else self._refuse(value, f"a {self.kind.value}")
         if self.kind is SettingKind.FLAG:
@@ -214,17 +210,16 @@ class Settings(Mapping[str, Setting]):
     """The settings of a bench by name, in the order of the bench.
 
     Args:
-        bench: The open bench.
         patterns: Setting names with shell wildcards; a device name selects all of its settings.
-        skip_silent: Whether to leave out devices that do not answer, unless a pattern can match only such devices;
-            their errors are in :attr:`failures`.
+        skip_silent: Whether to omit devices that do not answer. If a pattern matches only such devices, their error is
+            raised.
 
     Raises:
         ConfigError: A pattern matches no setting; the message suggests similar names.
         LumionError: A device does not answer.
 
     Attributes:
-        failures: Errors of devices that do not answer or failed in the last :meth:`read`, by device name.
+        failures: Errors of devices that do not answer, by device name; updated by :meth:`read`.
     """
 
     def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",), *, skip_silent: bool = False) -> None:
@@ -247,7 +242,7 @@ class Settings(Mapping[str, Setting]):
         self.failures = dict(self._silent)
 
     def __getitem__(self, name: str) -> Setting:
-        """Return a setting. Raises ``UnknownNameError``, a ``KeyError`` that suggests similar names."""
+        """Return a setting. Raises ``UnknownNameError`` (a ``KeyError``) that suggests similar names."""
         if name not in self._settings:
             raise UnknownNameError(f"there is no setting {name!r}", hint=name_hint(name, self._settings))
         return self._settings[name]
@@ -263,10 +258,10 @@ class Settings(Mapping[str, Setting]):
         return len(self._settings)
 
     def read(self, *, parts: bool = False) -> dict[str, SettingValue]:
-        """Read all independent settings, and send each query to a device only once.
+        """Read all settings.
 
-        Settings of a device that fails are missing; its error is in :attr:`failures`. ``parts`` includes settings that
-        are an element or another unit of another setting.
+        Settings of a device that fails are missing, and :attr:`failures` contains the error. ``parts`` adds settings
+        that are an element or another unit of another setting.
         """
         selected = [setting for setting in self._settings.values() if parts or not setting.part_of]
         answers: dict[Callable[[], Any], Any] = {}
@@ -286,7 +281,7 @@ class Settings(Mapping[str, Setting]):
 
 
 def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
-    """Return a function that yields the settings for each device, in the order used to restore a bench."""
+    """Return for each device a function that yields its settings, in the order in which a bench is restored."""
     devices: dict[str, Callable[[], Iterator[Setting]]] = {}
     devices |= {name: partial(_temperature, name, each) for name, each in bench.temperature_controllers.items()}
     devices |= {name: partial(_attenuator, name, attenuator) for name, attenuator in bench.attenuators.items()}
@@ -333,7 +328,6 @@ def _number(
     *,
     text_for_none: str = "",
 ) -> Setting:
-    """Return a numeric setting whose attribute has the same name in the device's settings and in its limits."""
     return Setting(
         name=f"{device}.{quantity}",
         device=device,
@@ -441,7 +435,7 @@ def _set_shutter(attenuator: VariableAttenuator, channel: int, passing: bool) ->
 
 
 def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
-    """Yield one setting with all connections of a switch, because separate changes could conflict with each other."""
+    """Yield one setting that contains all connections of a switch, because single changes could conflict."""
     inputs = switch.ports.inputs
 
     def write(outputs: NDArray[np.float64]) -> None:
@@ -509,7 +503,7 @@ def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
 
 
 def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
-    """Yield an amplifier's settings: the target of each control mode (``None`` unless active), and on or off."""
+    """Yield the settings of an amplifier: on or off, and the target of each control mode (``None`` if not active)."""
     limits = amplifier.limits()
     rows = (
         ("current_ma", "mA", amplifier.hold_current_ma),
@@ -531,13 +525,13 @@ def _amplifier(name: str, amplifier: OpticalAmplifier) -> Iterator[Setting]:
 
 
 def _hold(hold: Callable[[float], None], value: float | None) -> None:
-    """Activate a control mode of an amplifier with its target value. Do nothing if the value is ``None``."""
+    """Activate a control mode of an amplifier with a target value; do nothing if the value is ``None``."""
     if value is not None:
         hold(value)
 
 
 def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
-    """Yield the setting of all heater currents in mA, indexed by 2·PUC + arm; channels without a heater stay off."""
+    """Yield the setting of all heater currents in mA; index 2·PUC + arm. Channels without a heater stay off."""
     if not mesh.controller.info.readback:
         return
     whole = Setting(
@@ -656,7 +650,6 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
 
 
 def _thz_or_nm(value: float) -> float:
-    """Convert a vacuum wavelength in nm to a frequency in THz, or vice versa."""
     return 1e-12 * frequency_hz_from_wavelength_m(1e-9 * value)
 
 
@@ -691,7 +684,7 @@ def _module(name: str, module: Transponder) -> Iterator[Setting]:
 
 
 def _coherent(name: str, module: CoherentTransponder) -> Iterator[Setting]:
-    """Yield the settings of a coherent module, except light on and off, in the order in which they must be set."""
+    """Yield the settings of a coherent module in the order in which they must be set; without light on and off."""
     capabilities = module.capabilities()
     number = partial(Setting, device=name, kind=SettingKind.NUMBER, _ask=module.settings)
     yield Setting(
@@ -740,7 +733,6 @@ def _coherent(name: str, module: CoherentTransponder) -> Iterator[Setting]:
 
 
 def _application_on(lane: int, settings: TransponderSettings) -> str | None:
-    """Return the application that begins on a host lane, or ``None``."""
     number = settings.applications.get(lane)
     return None if number is None else str(number)
 

@@ -1,8 +1,4 @@
-"""Snapshots: save the settings of a bench to a file, compare them, and restore them in a safe order.
-
-Light sources whose settings change are switched off first and switched on last. Modules leave the low-power mode before
-other settings are written. Every setting that cannot be restored is reported, with the settings skipped because of it.
-"""
+"""Snapshots: save the settings of a bench to a file, compare them, and restore them in a safe order."""
 
 from __future__ import annotations
 
@@ -33,13 +29,10 @@ class Snapshot:
     """The settings of a bench at one time.
 
     Attributes:
-        bench: Name of the bench.
-        emulated: Whether the bench was emulated.
         taken_utc: Time of the snapshot, ISO 8601.
-        software: Name and version of this software.
-        identities: Identities that the devices reported, by device name.
-        devices: Values by device name and by setting name without the device name.
-        silent: Errors of devices that did not answer, by device name; the settings of these devices are unknown.
+        identities: Identities reported by the devices, by device name.
+        devices: Values by device name, then by setting name without the device name.
+        silent: Errors of devices that did not answer, by device name.
     """
 
     bench: str
@@ -78,7 +71,7 @@ class Snapshot:
 
 
 def take_snapshot(bench: Bench, patterns: Sequence[str] = ("*",)) -> Snapshot:
-    """Read the settings of all devices. Devices that do not answer are noted in ``silent``.
+    """Read the settings of all devices. Devices that do not answer are listed in ``silent``.
 
     Args:
         bench: The open bench.
@@ -112,8 +105,7 @@ def snapshot_yaml(snapshot: Snapshot) -> str:
     """Return a snapshot as YAML."""
     import yaml
 
-    class Dumper(yaml.SafeDumper):
-        """YAML writer that puts each array on one line."""
+    class Dumper(yaml.SafeDumper): ...
 
     def array(dumper: yaml.SafeDumper, values: Iterable[Any]) -> yaml.Node:
         return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=True)
@@ -124,7 +116,7 @@ def snapshot_yaml(snapshot: Snapshot) -> str:
 
 
 def save_snapshot(snapshot: Snapshot, path: AnyPath, over: Over = "own") -> None:
-    """Write a snapshot as a YAML file, atomically. Raises as :func:`~lumion_hw.files.writing.write_file`."""
+    """Write a snapshot to a YAML file, atomically. Raises as :func:`~lumion_hw.files.writing.write_file`."""
     write_file(Path(path), _FILE_DESCRIPTION, snapshot_yaml(snapshot), over)
 
 
@@ -152,7 +144,6 @@ def load_snapshot(path: AnyPath) -> Snapshot:
 
 
 def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
-    """Return the snapshot, or ``None`` with all mistakes in the data."""
     from pydantic import ValidationError
 
     from lumion_hw.acquisition.snapshot_file import SnapshotFileModel
@@ -187,8 +178,6 @@ class SettingChange:
     """A setting of the bench that differs from the snapshot.
 
     Attributes:
-        setting: The setting.
-        now: Present value of the setting.
         wanted: Value of the setting in the snapshot.
     """
 
@@ -209,13 +198,12 @@ class SettingChange:
 
 @dataclass(frozen=True, eq=False)
 class Restoration:
-    """Result of restoring a snapshot, verified by reading all changed settings at the end.
+    """Result of restoring a snapshot, after reading all changed settings again.
 
     Attributes:
-        put_back: Names of the settings that were restored.
         failed: Settings that were not restored, with their errors.
-        left_out: Names of the settings that were not tried, because an earlier setting of the device failed.
-        left_dark: Light sources that were on and should be on, but are off because of a failure.
+        left_out: Names of the settings that were skipped because an earlier setting of the same device failed.
+        left_dark: Light sources that should be on but are off after a failure.
     """
 
     put_back: tuple[SettingChange, ...]
@@ -225,7 +213,7 @@ class Restoration:
 
     @property
     def complete(self) -> bool:
-        """Whether all settings are now as in the snapshot."""
+        """Whether all settings agree with the snapshot."""
         return not (self.failed or self.left_out or self.left_dark)
 
 
@@ -238,8 +226,8 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
         patterns: Names of the settings to compare, with shell wildcards; a device name selects all of its settings.
 
     Raises:
-        ConfigError: The snapshot belongs to another bench or contains settings or values that this bench does not have;
-            or a pattern matches no setting.
+        ConfigError: The snapshot is from another bench, contains settings or values that this bench does not have, or a
+            pattern matches no setting.
         IdentityError: A device was replaced by another one.
         LimitError: A saved value is outside the limits of the device.
         LumionError: A device does not answer.
@@ -307,19 +295,17 @@ def restore(
 ) -> Restoration:
     """Restore the settings of a snapshot.
 
-    First all differences are determined and checked against the limits. Then sources whose settings change are switched
-    off, modules leave the low-power mode, all other settings are written, and the light is switched on. After a failure
-    the remaining settings of this device are skipped and no light is switched on; other devices are still restored.
-    At the end all settings are read again.
+    Sources whose settings change are switched off first and switched on last. If a setting fails, the other settings of
+    this device are skipped and no light is switched on. Other devices are still restored.
 
     Args:
         bench: The open bench.
         snapshot: The snapshot.
         patterns: Names of the settings to restore, as for :func:`differences`.
-        progress: Called after every write, so that the state after an interruption is known.
+        progress: Called after every write.
 
     Raises:
-        LumionError: As :func:`differences`, before anything was changed.
+        LumionError: As for :func:`differences`; nothing was changed.
     """
     changes = differences(bench, snapshot, patterns)
     devices = sorted({change.device for change in changes})
@@ -327,8 +313,6 @@ def restore(
 
 
 class _Restoring:
-    """A running restoration of a snapshot: ``settings`` of the devices concerned, of which ``changes`` are written."""
-
     def __init__(self, settings: Mapping[str, Setting], changes: Sequence[SettingChange], progress: Progress) -> None:
         concerned = {change.device for change in changes}
         self._changes = changes
@@ -344,7 +328,6 @@ class _Restoring:
         self._target = {each: wanted.get(each.name, before) for each, before in self._before.items()}
 
     def run(self) -> Restoration:
-        """Restore the settings of the snapshot and verify them by reading."""
         for light in self._switches("light"):
             if self._before[light] and (light.device in self._retuned or not self._target[light]):
                 self._write(light, False)
@@ -368,7 +351,6 @@ class _Restoring:
         return [setting for setting in self._before if setting.switches == switches]
 
     def _write(self, setting: Setting, value: SettingValue) -> None:
-        """Write a saved value, unless the device has that value already or has failed before."""
         if setting.device in self._broken:
             return
 
@@ -383,7 +365,7 @@ class _Restoring:
         self._progress(setting.name, value, self._errors.get(setting.name))
 
     def _run_unless_failed(self, setting: Setting, work: Callable[[], object]) -> None:
-        """Run a function on a device; after a failure, skip this device until the end of the restoration."""
+        """Run a function on a device. After a failure, skip this device for the rest of the restoration."""
         if setting.device in self._broken:
             return
         try:
@@ -411,7 +393,6 @@ class _Restoring:
 
 
 def _verify_error(change: SettingChange) -> LumionError | None:
-    """Read a setting again; return an error if it does not have the restored value."""
     try:
         value = change.setting.read()
     except LumionError as error:

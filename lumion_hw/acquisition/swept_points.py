@@ -1,4 +1,4 @@
-"""The result of one point of a sweep that an instrument runs autonomously."""
+"""The result of one point of a sweep that an instrument runs by itself."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ class SweptPoint:
     """One point of a sweep that an instrument has run.
 
     Attributes:
-        numbers: Value of every swept setting: the requested value, or the wavelength that the laser logged.
-        values: The readings.
+        numbers: Value of every swept setting: as requested, or the wavelength that the laser logged.
     """
 
     numbers: Sequence[float]

@@ -1,7 +1,7 @@
-"""Bench files and open benches: a YAML file becomes a checked model, then open devices and their wiring.
+"""Reads and checks bench files (YAML), and opens the devices in them.
 
-Scripts open benches with :class:`lumion_hw.Bench`. This package provides functions that read, check and draft bench
-files, and the classes with which other packages declare kinds of devices (CONTRIBUTING.md). Its modules are private.
+Scripts use :class:`lumion_hw.Bench`. CONTRIBUTING.md describes how to add a kind of device. The modules of this package
+are private.
 """
 
 import lazy_loader

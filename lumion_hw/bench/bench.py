@@ -48,46 +48,39 @@ if TYPE_CHECKING:
 
 BUILTIN = "lumion-prototype"
 MAX_LEAVE_ON_S = 3600.0
-"""Longest time that a LUMION mesh controller keeps its outputs on after a watchdog trip (docs/protocol.md, 7.1)."""
+"""Longest time in seconds that a LUMION mesh controller keeps its outputs on after a watchdog trip (docs/protocol.md,
+7.1).
+"""
 _ADD_TO_ONLY = "Add it to 'only', or leave out 'only'."
 T = TypeVar("T")
 
 
 class Bench:
-    """The open devices of a bench file, as a context manager: closing the bench switches the heaters off.
+    """The open devices of a bench file, as a context manager. Closing the bench switches the heaters off.
 
-    If ``leave_on_s`` is given in the bench file or to :meth:`open`, the heaters stay on for at most that time after
-    closing.
+    With ``leave_on_s``, in the bench file or as an argument of :meth:`open`, the heaters stay on for at most that time
+    after closing.
 
     Args:
         model: The checked bench file.
-        link: Returns the connection to the device of a given name: a link, or the proxy of a remote device.
-        clock: Clock of all devices.
-        emulated: The emulated bench behind the links, if the bench is emulated in this process.
-        only: Names of the devices to open; all if not given. Other programs may use the remaining devices.
+        link: Returns the connection to the device of a given name.
+        emulated: The emulated bench, if the bench is emulated in this process.
+        only: Names of the devices to open; by default all.
         where: Location of the devices, shown to the user.
         on_close: Called after the devices are closed.
         is_emulated_remotely: Whether the devices are emulated in another process.
         file: The file that ``model`` comes from, if any.
 
     Attributes:
-        model: The checked bench file.
-        file: Contents of the bench file when the bench was opened; ``None`` for a served bench.
-        clock: Clock of all devices.
+        file: Content of the bench file when the bench was opened; ``None`` for a served bench.
         wiring: The optical paths between modules, lasers and mesh.
-        mesh_states: Meshes that are controlled by cell states instead of heater currents, by device name.
-        meters: Power meters by device name.
+        mesh_states: Meshes that are controlled by the states of their cells instead of heater currents, by device name.
         lasers: Tunable lasers by device name; opening and closing do not change their outputs.
-        transponders: Transponder modules by device name.
-        polarization: Polarization controllers by device name.
         polarization_optimizers: Instruments that optimize the polarization autonomously, by device name.
-        polarimeters: Polarimeters by device name.
         attenuators: Variable attenuators by device name; opening and closing do not change them.
         switches: Optical switches by device name; opening and closing do not change their connections.
         amplifiers: Optical amplifiers by device name; opening and closing do not change their outputs.
-        spectrum_analyzers: Optical spectrum analysers by device name.
         temperature_controllers: Temperature controllers by device name; opening and closing do not change them.
-        events: Event log of the bench.
     """
 
     def __init__(
@@ -148,9 +141,9 @@ class Bench:
 
         Args:
             path: Path of a bench file, or the name of a built-in bench.
-            addresses: Addresses that replace those in the file, by device name (as written by ``lumion emulate``).
-            clock: Clock of all devices; the wall clock if not given.
-            only: Names of the devices to open; all if not given. Other programs may use the others.
+            addresses: Addresses by device name that replace those in the file.
+            clock: Clock of all devices; by default the wall clock.
+            only: Names of the devices to open; by default all. Other programs may use the others.
             leave_on_s: Longest time in seconds that heaters stay on after closing, at most 3600; by default as in the
                 bench file. A controller without a watchdog keeps them on until they are switched off.
 
@@ -185,14 +178,14 @@ class Bench:
         only: Collection[str] | None = None,
         aged_s: float = 0.0,
     ) -> Bench:
-        """Open an emulated bench: the same file, drivers and bytes on the wire, but no hardware.
+        """Open an emulated bench, with the same drivers and bytes on the wire as a real bench.
 
         Args:
             path: Path of a bench file, or the name of a built-in bench.
             seed: Random seed; the same seed gives the same bench and the same readings.
-            clock: Clock of all devices; a virtual clock if not given.
+            clock: Clock of all devices; by default a virtual clock.
             only: As for :meth:`open`.
-            aged_s: Simulated age of the chip in seconds; matters only if 'emulation' in the bench file enables drift.
+            aged_s: Age of the emulated chip in seconds; used only if 'emulation' in the bench file enables drift.
         """
         from lumion_hw.bench.emulated import emulated_bench
 
@@ -206,14 +199,15 @@ class Bench:
     def attach(cls, address: str, *, only: Collection[str] | None = None, take_over: str | None = None) -> Bench:
         """Use the devices of a bench that another process serves, on this host or another one.
 
-        The devices have the same interfaces and raise the same errors. The first call that changes something acquires
-        the lease of the served bench; closing returns it. Readings have timestamps of the server's clock.
+        The devices have the same interfaces and errors as on a local bench. The first call that changes something takes
+        the lease (the exclusive right to change settings); closing returns it. Timestamps are from the clock of the
+        server.
 
         Args:
             address: ``pva://host:port``, as printed by ``lumion serve --pva``.
             only: As for :meth:`open`.
-            take_over: Name of the client that holds the lease and loses it to this program; the error of a refused call
-                gives it.
+            take_over: Name of the client from which this program takes the lease, as given in the error of a refused
+                call.
 
         Raises:
             ConfigError: The address is invalid, p4p is not installed, or the server has another version.
@@ -252,7 +246,7 @@ class Bench:
 
         Raises:
             ConfigError: The bench has no mesh, its controller was not opened, or the mesh is controlled by cell states
-                instead of heater currents, which calibration and circuits need.
+                instead of heater currents.
         """
         name = self.model.mesh_section.controller
         if name not in self._devices:
@@ -267,7 +261,7 @@ class Bench:
         return self._mesh
 
     def opened(self, name: str) -> OpenDevice | None:
-        """Return the driver of a device of any role, or ``None`` if the device is not open."""
+        """Return the driver of a device, or ``None`` if the device is not open."""
         return self._devices.get(name)
 
     def polarizer(self, name: str) -> PolarizationController | PolarizationOptimizer:
@@ -295,21 +289,20 @@ class Bench:
 
     @property
     def emulated_age_s(self) -> float | None:
-        """Simulated age of the emulated chip; ``None`` if the bench is not emulated in this process."""
+        """Age of the emulated chip in seconds; ``None`` if the bench is not emulated in this process."""
         return None if self._emulated is None else self._emulated.slow_drift.age_s
 
     @property
     def devices(self) -> Mapping[str, OpenDevice]:
-        """All open devices by name, whatever their role."""
+        """All open devices by name."""
         return dict(self._devices)
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the devices are emulated, in this process or in the process that serves them."""
+        """Whether the devices are emulated, in this process or on the server."""
         return self._emulated is not None or self._is_emulated_remotely
 
     def __repr__(self) -> str:
-        """Return the name, location and devices of the bench as one line."""
         location = "emulated" if self._emulated is not None else self._where
         return f"<Bench {self.model.name}, {location}: {', '.join(self._devices)}>"
 
@@ -325,7 +318,6 @@ class Bench:
         return html_table(f"Bench {self.model.name}, {reality}", ("device", "kind", "role", "address"), rows)
 
     def _with_role(self, role: Role) -> NamedDevices[Any]:
-        """Return the open devices of a role by name; looking up another device raises an error with the reason."""
         kinds = {name: kind_named(device.kind) for name, device in self.model.devices.items()}
         of_role = {name for name, kind in kinds.items() if kind is not None and kind.role is role}
         devices = {name: device for name, device in self._devices.items() if name in of_role}
@@ -337,7 +329,7 @@ class Bench:
         return NamedDevices(role.label, devices, reasons)
 
     def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleConnection | RemoteDevice]) -> None:
-        """Open all devices, in parallel if on separate wires; if one fails, close the others and raise all errors."""
+        """Open all devices. If one fails, close the others and raise all errors."""
         names = [name for name in self.model.devices if name in self._names_to_open]
         failures: dict[str, LumionError] = {}
 
@@ -367,7 +359,6 @@ class Bench:
             raise ExceptionGroup(f"{len(errors)} of {len(self.model.devices)} devices could not be opened", errors)
 
     def _mesh_access(self) -> MeshAccess | None:
-        """Return the mesh with its controller; ``None`` without a mesh or an open heater-current controller."""
         section = self.model.mesh
         if section is None or section.controller not in self._devices:
             return None
@@ -400,15 +391,10 @@ class Bench:
         )
 
     def run_parallel(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
-        """Run functions on several devices; in parallel for devices on separate wires.
-
-        Devices on one wire (slots of one mainframe, modules behind one adapter) are used one after another.
+        """Run functions on several devices, in parallel where the devices have separate wires.
 
         Args:
             work: Pairs of a device name and a function that uses only this device.
-
-        Returns:
-            The results, in the order of ``work``.
 
         Raises:
             LumionError: The first error in the order of ``work``, with the other errors in its notes. All functions
@@ -426,14 +412,14 @@ class Bench:
         return results_of([outcomes[number] for number in range(len(work))])
 
     def _wire_of(self, name: str) -> str:
-        """Return the name of a device's wire: its mainframe, its address, or else the device name."""
+        """Return the name of the wire of a device: its mainframe, its address, or the device name."""
         device = self.model.devices[name]
         return device.inside or (device.address if device.address and not self.is_emulated else None) or name
 
     def close(self) -> None:
-        """Switch the heaters off (unless ``leave_on_s`` is set) and close every device; idempotent, never raises.
+        """Switch the heaters off (unless ``leave_on_s`` is set) and close every device.
 
-        The mesh controller is closed first, so that a device that does not answer cannot delay it.
+        Never raises; may be called twice.
         """
         controller = "" if self.model.mesh is None else self.model.mesh.controller
         names = list(reversed(self._devices))
@@ -518,7 +504,6 @@ def load(path: str | Path) -> BenchModel:
 
 
 def _read(path: str | Path) -> BenchFile:
-    """Read a bench file, or a built-in bench by its name; if both exist, the built-in bench is used."""
     from lumion_hw.bench.file.loader import builtin_names
 
     return read_bench_file(builtin_path(path) if isinstance(path, str) and path in builtin_names() else path)

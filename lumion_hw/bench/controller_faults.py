@@ -1,7 +1,6 @@
 """List, check and clear latched faults of the mesh controller of a bench.
 
-A controller with a latched fault keeps its outputs off, so that every circuit is dark. Measurements of light are
-meaningless until the fault is cleared and the circuits are set up again.
+While a fault is latched, the controller keeps its outputs off and every circuit is dark.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
 
 HOST_SILENCE = frozenset({"WATCHDOG", "HOST_IDLE"})
-"""Faults caused by a silent host; when the host returns, the cause is removed."""
+"""Faults caused by a host that sent nothing for too long."""
 
 
 def latched_faults(bench: Bench) -> tuple[Fault, ...]:
-    """Return the latched faults of the mesh controller, oldest first. While a fault is latched, heaters stay off.
+    """Return the latched faults of the mesh controller, oldest first; until they are cleared, the heaters stay off.
 
     Raises:
         LumionError: The controller does not answer.
@@ -81,10 +80,7 @@ def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
 def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:
     """Clear the latched faults caused by a silent host, unless another fault is latched.
 
-    ``by`` is the name of the program that clears the faults, for the event log.
-
-    Returns:
-        The faults that were cleared; none if none was latched.
+    ``by`` is the name of the program, for the event log.
 
     Raises:
         SafetyError: Another fault is latched; nothing was cleared.

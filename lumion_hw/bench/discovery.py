@@ -1,7 +1,7 @@
-"""Discovery of instruments: query the addresses given by the user, and draft the entries of a bench file.
+"""Discovery of instruments: queries addresses and drafts the entries of a bench file.
 
-Only addresses given by the user receive data, because an unexpected command makes some instruments move or start a
-measurement. Other serial ports are only listed with the text of their USB descriptor.
+Only addresses given by the user receive data, because an unexpected command can move an instrument. Serial ports are
+listed without sending anything.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ class FoundInstrument:
     """An instrument that has replied to a discovery query.
 
     Attributes:
-        address: Address of the instrument, in the form used in bench files.
-        identity: Reply of the instrument, as text.
+        address: Address of the instrument, as in bench files.
         kind: Kind of the instrument in bench files; ``None`` if no driver is available.
-        entry: Further keys for the instrument's entry in a bench file.
+        entry: Further keys for the entry in the bench file.
     """
 
     address: str
@@ -46,12 +45,11 @@ class FoundInstrument:
 
 @dataclass(frozen=True)
 class DiscoveryProbe:
-    """A discovery query together with the interpretation of its reply.
+    """A discovery query and the function that interprets the reply.
 
     Attributes:
-        query: The query.
         identify: Returns the identity, kind and bench-file keys of the instrument that sent a reply; ``None`` if the
-            bytes are not a reply to this query.
+            bytes do not answer this query.
     """
 
     query: DiscoveryQuery
@@ -59,11 +57,9 @@ class DiscoveryProbe:
 
 
 def discovery_probes(kinds: Sequence[DeviceKind]) -> list[DiscoveryProbe]:
-    """Return the discovery queries of the given kinds, in the order in which they must be sent.
+    """Return the discovery queries of the given kinds, in the order in which they are sent.
 
-    The order is: ``*IDN?``, other text lines, binary requests, binary requests that begin with an end-of-frame byte.
-    Text lines come first, because a device that reads lines would keep the bytes of a binary request in its input
-    buffer. Within each group, lower baud rates come first.
+    Within each group, lower baud rates come first.
     """
     # *IDN? comes first: most instruments know it, and most others ignore a line of text.
     scpi = DiscoveryQuery("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _scpi_identity)
@@ -82,7 +78,7 @@ def _identify(kind: DeviceKind, query: DiscoveryQuery, reply: bytes) -> tuple[st
 
 
 def _scpi_identity(reply: bytes) -> tuple[str, dict[str, Any]] | None:
-    """Return a reply to ``*IDN?`` as text, and its vendor, model and serial number; ``None`` if it is no such reply."""
+    """Return the text, vendor, model and serial number of a reply to ``*IDN?``, or ``None`` if it is another reply."""
     text = reply.decode("ascii", "replace").strip()
     parts = [part.strip() for part in text.split(",")]
     if len(parts) != 4 or "\n" in text or not all(part.isprintable() for part in parts) or not parts[1]:
@@ -132,7 +128,6 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument]
 
 
 def _query_place(place: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> FoundInstrument | None:
-    """Send discovery queries to one address until one is answered. Raises ``ConnectError`` if unreachable."""
     scheme, _, rest = place.partition("://")
     # An IPv6 address in brackets contains colons that do not precede a port.
     if scheme == "tcp" and ":" not in rest.rpartition("]")[2]:
@@ -147,7 +142,7 @@ def _query_place(place: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> 
 
 
 def _exchange(address: str, request: bytes, clock: Clock) -> bytes:
-    """Send a request over a new link; return the bytes received until the line is quiet or closed."""
+    """Send a request over a new link; return all bytes received until the line is quiet or closed."""
     # A new link for every query, because closing it discards the remains of a wrong query in the instrument's input.
     link = open_link(address, clock)
     link.open(Deadline(clock.now() + 3.0))
@@ -166,14 +161,14 @@ def _exchange(address: str, request: bytes, clock: Clock) -> bytes:
 
 
 def serial_ports() -> list[tuple[str, str]]:
-    """Return the serial ports of this computer with the text of their USB descriptors; no port is opened."""
+    """Return the serial ports of this computer with their USB descriptions; no port is opened."""
     from serial.tools import list_ports
 
     return [(port.device, port.description) for port in sorted(list_ports.comports())]
 
 
 def visa_resources() -> list[str]:
-    """Return the VISA resources that pyvisa lists; no instrument is queried.
+    """Return the VISA resources of this computer; no instrument is queried.
 
     Raises:
         ConfigError: No VISA backend is available.

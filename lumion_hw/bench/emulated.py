@@ -22,8 +22,8 @@ def emulated_bench(
         model: The checked bench file.
         clock: Clock of all devices.
         seed: Random seed.
-        warm: Whether the modules have already warmed up; otherwise they have just been powered on.
-        aged_s: Simulated age of the chip in seconds.
+        warm: Whether the modules are warmed up; otherwise they have just been powered on.
+        aged_s: Age of the emulated chip in seconds.
     """
     # A bench without a mesh gets the smallest mesh, with nothing wired to it, because the optical model needs one.
     section = model.mesh or MeshSection.model_validate({"controller": "none", "columns": (2,)})
@@ -47,9 +47,9 @@ def emulated_bench(
 
 @contextlib.contextmanager
 def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBench, dict[str, str]]]:
-    """Serve an emulated bench on TCP, on the wall clock, from a thread of this process while the ``with`` block runs.
+    """Serve an emulated bench over TCP on the wall clock while the ``with`` block runs.
 
-    Several threads may use its devices at the same time, as with real devices.
+    Several threads may use the devices at the same time.
 
     Yields:
         The emulated bench, and the addresses of its devices by name.
@@ -66,10 +66,10 @@ def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBe
 
 
 def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
-    """Return the emulator's specification of the device ``name``, whose entry in the bench file is ``device``.
+    """Return the specification of an emulated device: its name and its entry in the bench file are given.
 
     Raises:
-        KeyError: The kind does not exist, which cannot happen with a checked bench file.
+        KeyError: The kind of device does not exist.
     """
     kind = kind_named(device.kind)
     if kind is None:

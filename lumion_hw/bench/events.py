@@ -19,11 +19,11 @@ from lumion_hw.files.writing import check_target, writing
 from lumion_hw.links.owner import fork_safe
 
 _MAX_IN_MEMORY = 20_000
-"""Largest number of events in memory, while no file is open or after a write error; older events are dropped."""
+"""Largest number of events in memory while no file is open; older events are dropped."""
 
 
 class EventLog:
-    """Log of events, timed by the bench clock and kept in memory until a file is given. Thread-safe."""
+    """Log of events with the time of the bench clock. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,13 +36,11 @@ class EventLog:
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
 
     def add_listener(self, listener: Callable[[dict[str, Any]], None]) -> None:
-        """Call ``listener`` with every future event, in the thread that logs it."""
+        """Call ``listener`` with every future event, in the thread that logs the event."""
         self._listeners.append(listener)
 
     def write_to(self, path: AnyPath, max_bytes: float = math.inf) -> None:
         """Append all past and future events to a file.
-
-        If an earlier run left an incomplete last line, a line end is added after it.
 
         Args:
             path: The file.
@@ -68,7 +66,7 @@ class EventLog:
         self._write(("\n" if is_incomplete else "") + pending)
 
     def add(self, event: str, **data: Any) -> None:
-        """Log an event with its data, whose names include units (``power_dbm``). Adds the bench time as ``bench_s``.
+        """Log an event with its data. Names of the data include units (``power_dbm``).
 
         Raises:
             LumionError: The file can no longer be written; this event and later ones are kept in memory.
@@ -82,7 +80,6 @@ class EventLog:
         self._write(line + "\n")
 
     def _write(self, lines: str) -> None:
-        """Write event lines to the log file. While no file is open, or after a write error, keep them in memory."""
         with self._lock:
             if self._file is None:
                 self._pending.append(lines)

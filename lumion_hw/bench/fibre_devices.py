@@ -38,11 +38,10 @@ class _WithLosses(Protocol):
 
 
 def wiring_with_device_losses(bench: _OpenBench, driven_switches: Collection[str] = ()) -> Wiring:
-    """Return the wiring of an open bench, including the losses and gains of the devices in its fibres.
+    """Return the wiring of an open bench with the present losses and gains of the devices in its fibres.
 
     A device that is not open counts as lossless, and a switch in ``driven_switches`` as connected. The gain of an
-    amplifier is its gain setting. If it has none, the measured gain is used, and if there is no measurement,
-    ``gain_db`` of the bench file.
+    amplifier is its gain setting, otherwise the measured gain, otherwise ``gain_db`` of the bench file.
 
     Raises:
         LumionError: A query failed.
@@ -59,7 +58,7 @@ def wiring_with_device_losses(bench: _OpenBench, driven_switches: Collection[str
 
 
 def outputs_with_device_losses(bench: _OpenBench, outputs: Sequence[OutputPath]) -> tuple[OutputPath, ...]:
-    """Return the given outputs, including the losses and gains of the devices in their fibres.
+    """Return outputs with the present losses and gains of the devices in their fibres.
 
     Raises:
         ConfigError: A device in one of the fibres was not opened.
@@ -74,7 +73,6 @@ def outputs_with_device_losses(bench: _OpenBench, outputs: Sequence[OutputPath])
 
 
 def _losses_adder(bench: _OpenBench, driven_switches: Collection[str] = ()) -> _WithLosses:
-    """Return a function that adds device losses to a fibre path. It queries each switch and amplifier only once."""
     connections = cache(lambda name: bench.switches[name].connections())
     gain_db = cache(lambda name: _gain_db(bench, name))
 
@@ -100,7 +98,7 @@ def _losses_adder(bench: _OpenBench, driven_switches: Collection[str] = ()) -> _
 
 
 def _gain_db(bench: _OpenBench, name: str) -> float | None:
-    """Return the gain of an amplifier, or ``None`` if it is unknown. An amplifier that is off counts as opaque."""
+    """Return the gain of an amplifier, or ``None`` if unknown. An amplifier that is off blocks the light."""
     amplifier = bench.amplifiers[name]
     settings = amplifier.settings()
     if not settings.enabled:

@@ -11,7 +11,10 @@ from lumion_hw.interfaces import ControllerInfo
 
 @dataclass(frozen=True)
 class DeviceIdentity:
-    """Identity that a device reports; empty fields are unknown. For a module, ``model`` is vendor and part number."""
+    """Identity that a device reports; empty fields are unknown.
+
+    For a module, ``model`` contains vendor and part number.
+    """
 
     kind: str
     model: str = ""
@@ -19,21 +22,20 @@ class DeviceIdentity:
     firmware: str = ""
 
     def contradicts(self, other: DeviceIdentity) -> bool:
-        """Return whether two identities belong to different devices; unknown fields and the firmware do not count."""
+        """Return whether two identities belong to different devices. Unknown fields and the firmware are ignored."""
         fields = ((self.kind, other.kind), (self.model, other.model), (self.serial, other.serial))
         return any(first and second and first != second for first, second in fields)
 
     def __str__(self) -> str:
-        """Return the device identity as one line, such as ``N7744A, serial MY00000044``."""
         serial = f", serial {self.serial}" if self.serial else ""
         return f"{self.model or self.kind}{serial}"
 
 
 def device_identities(bench: Bench, names: Collection[str] | None = None) -> dict[str, DeviceIdentity]:
-    """Return the identities of the open devices in ``names`` (default: all), in the order of the bench file.
+    """Return the identities of the open devices in ``names`` (by default all), in the order of the bench file.
 
     Raises:
-        IdentityError: A module was replaced by another one since it was opened.
+        IdentityError: A module was replaced after the bench was opened.
         LinkError: A device does not answer.
     """
     queried = [name for name in bench.model.devices if names is None or name in names]

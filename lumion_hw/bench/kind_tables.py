@@ -1,6 +1,6 @@
-"""Generates tables of the documentation from the kinds of devices.
+"""Generates the tables of device kinds in the documentation.
 
-``python -m lumion_hw.bench.kind_tables`` in a checkout updates the tables in the documentation pages.
+To update the pages, run ``python -m lumion_hw.bench.kind_tables`` in a checkout.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SECTIONS = {
     "emulation": "EmulationModel",
     "emulation.p_pi_mw": "HeaterEfficiencyModel",
 }
-"""Sections of a bench file in the key table, and the name of the model of each; the empty name is the whole file."""
+"""Sections of a bench file and the name of the model of each; the empty name is the whole file."""
 
 
 def key_table() -> str:

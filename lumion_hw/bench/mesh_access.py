@@ -1,4 +1,4 @@
-"""The mesh of a bench: its topology, its controller, and the channels of its heaters and monitors."""
+"""The mesh of a bench: topology, controller, and channels of heaters and monitors."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ _TEMPERATURE_PERIOD_S = 0.01
 SETTLE_S = 1e-3
 """Default wait after programming, in seconds: ten thermal time constants of an undercut heater."""
 MIN_WAIT_TAUS = 5.0
-"""Shortest accepted wait, in thermal time constants: 0.7 % of a temperature change then remains."""
+"""Shortest allowed wait, in thermal time constants: 0.7 % of a temperature change remains."""
 _DEFAULT_WAIT_TAUS = 10.0
-"""Default wait, in measured time constants: after it no phase changes by more than 0.5 mrad."""
+"""Default wait, in measured time constants: phases then change by less than 0.5 mrad."""
 _TAU_TOLERANCE = 0.1
-"""Relative tolerance when a wait is checked, because measured time constants have an error of a few percent."""
+"""Relative tolerance of the shortest wait, for the error of measured time constants."""
 
 
 _MIN_RESISTANCE_MA = 0.2
-"""Smallest current at which a resistance is measured: below it, offsets of the readings are larger than the heater's
-voltage."""
+"""Smallest current at which a resistance is measured; below it the offset of the voltage reading is too large."""
 
 
 @dataclass
@@ -38,18 +37,15 @@ class MeshAccess:
     """A mesh with its controller and its light monitors.
 
     Attributes:
-        topology: The mesh as a graph.
-        controller: Controller that drives the heaters and reads the monitors.
-        heater_channels: Controller channel of every heater, by 2·PUC + arm; ``NO_CHANNEL`` for an arm without a heater.
-        monitor_ports: Mesh port of every monitor; a monitor is a photodiode of the controller or a power meter.
-        responsivity_a_per_w: Nominal responsivity of the monitors, in A/W.
-        heater_max_ma: Largest heater current, in mA.
-        heater_ohm: Nominal heater resistance, in ohms.
-        settle_s: Wait in seconds after programming until the heaters have settled.
-        clock: Clock of the bench.
+        heater_channels: Controller channel of every heater, by 2·PUC + arm; ``NO_CHANNEL`` without a heater.
+        monitor_ports: Mesh port of every monitor (photodiode of the controller or power meter).
+        responsivity_a_per_w: Nominal responsivity of the monitors.
+        heater_max_ma: Largest heater current.
+        heater_ohm: Nominal heater resistance.
+        settle_s: Wait after programming until the heaters have settled.
         meters: Power meters used as monitors if the controller has none.
-        settle_fixed: Whether the bench file gives ``settle_s``; otherwise it is derived from ``heater_tau_s``.
-        heater_tau_s: Thermal time constant of the heaters in s, measured or from a record; ``None`` if unknown.
+        settle_fixed: Whether the bench file gives ``settle_s``; otherwise it is calculated from ``heater_tau_s``.
+        heater_tau_s: Thermal time constant of the heaters; ``None`` if unknown.
         emulated_chip: Identifier of the chip if it is emulated in this process, otherwise ``None``.
     """
 
@@ -69,7 +65,6 @@ class MeshAccess:
     _programmed_ma: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        """Return the mesh and its controller as one line."""
         return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
 
     def _repr_html_(self) -> str:
@@ -80,7 +75,7 @@ class MeshAccess:
         return html_picture(f"Mesh of {self.controller.info.serial}", svg)
 
     def __post_init__(self) -> None:
-        """Raise ``ConfigError`` if the controller has fewer channels than the mesh needs."""
+        """Raise ``ConfigError`` if the controller has too few channels for the mesh."""
         self._programmed_ma = np.zeros(len(self.heater_channels))
         info = self.controller.info
         n_heaters = max(self.heater_channels, default=-1) + 1
@@ -95,9 +90,9 @@ class MeshAccess:
                 )
 
     def set_heater_time_constant(self, tau_s: float, source: str) -> None:
-        """Set the thermal time constant of the heaters, which determines the wait after every setting.
+        """Set the thermal time constant of the heaters, which determines the wait after programming.
 
-        ``source`` says where the value comes from, for the message of an error.
+        ``source`` says where the value comes from, for error messages.
 
         Raises:
             ConfigError: ``mesh.settle_s`` in the bench file is shorter than five time constants.
@@ -118,12 +113,12 @@ class MeshAccess:
         """Set the currents of all heaters and wait until the heaters have settled.
 
         Args:
-            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater get 0.
-            settle_s: Wait in seconds that replaces :attr:`settle_s`, for example to observe the settling.
+            heater_currents_ma: Shape ``(2 n_pucs,)``, index 2·PUC + arm; channels without a heater get 0.
+            settle_s: Wait in seconds that replaces :attr:`settle_s`.
 
         Raises:
             ConfigError: The shape is wrong.
-            LumionError: As :meth:`~lumion_hw.interfaces.MeshController.program`.
+            LumionError: As for :meth:`~lumion_hw.interfaces.MeshController.program`.
         """
         table = self._table(heater_currents_ma)
         generation = self.controller.program(table)
@@ -132,13 +127,12 @@ class MeshAccess:
         return generation
 
     def sweep(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> NDArray[np.float64]:
-        """Program several heater settings one after another and read all light monitors at each setting.
+        """Program heater settings one after another and read all monitors at each.
 
-        A controller that supports sweeps runs the whole sweep by itself; on others, the host programs and reads each
-        setting in turn. The last setting stays active.
+        The last setting stays active.
 
         Args:
-            heater_currents_ma: Shape ``(n, 2 n_pucs)``, by 2·PUC + arm.
+            heater_currents_ma: Shape ``(n, 2 n_pucs)``, index 2·PUC + arm.
             settle_s: Wait in seconds that replaces :attr:`settle_s`.
 
         Returns:
@@ -147,7 +141,7 @@ class MeshAccess:
         Raises:
             ConfigError: The shape is wrong.
             OutOfRangeError: A power meter used as a monitor is overloaded.
-            LumionError: As :meth:`~lumion_hw.interfaces.MeshController.sweep`; earlier settings may have been active.
+            LumionError: As for :meth:`~lumion_hw.interfaces.MeshController.sweep`; some settings may have been active.
         """
         tables = [self._table(currents_ma) for currents_ma in heater_currents_ma]
         read = [np.zeros((0, len(self.monitor_ports)))]
@@ -164,7 +158,6 @@ class MeshAccess:
         return np.concatenate(read)
 
     def _sweep_on_board(self, tables: list[NDArray[np.float64]], settle_s: float) -> NDArray[np.float64]:
-        """Run heater settings as one sweep on the controller. After the first setting, only changes are sent."""
         points = [dict(enumerate(tables[0].tolist()))]
         for before, after in pairwise(tables):
             points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})
@@ -175,7 +168,6 @@ class MeshAccess:
         return result.photocurrent_ma
 
     def _table(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the currents of all controller channels for given heater currents; 0 for channels without a heater."""
         if np.shape(heater_currents_ma) != (len(self.heater_channels),):
             raise ConfigError(
                 f"{len(self.heater_channels)} heater currents expected, found shape {np.shape(heater_currents_ma)}",
@@ -202,8 +194,7 @@ class MeshAccess:
     def confirmed_currents_ma(self) -> NDArray[np.float64]:
         """Return the active heater currents in mA, shape ``(2 n_pucs,)``, as values that can be programmed again.
 
-        A controller that reads back its set values returns these. For a controller that measures its outputs, the
-        result is either the currents programmed last or zeros, whichever the noisy measurement confirms.
+        If the controller measures its outputs with noise, the result is the currents programmed last, or zeros.
 
         Raises:
             VerifyError: The measured currents match neither the currents programmed last nor zeros.
@@ -226,9 +217,8 @@ class MeshAccess:
     def is_driving(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Return for each heater whether the controller drives the given current, as a Boolean array.
 
-        ``heater_currents_ma`` has the shape ``(2 n_pucs,)``, by 2·PUC + arm. If all heaters match,
-        :meth:`confirmed_currents_ma` accepts these currents from then on. The tolerance is the error of the measurement
-        if the controller measures its outputs, otherwise half a current step.
+        ``heater_currents_ma`` has the shape ``(2 n_pucs,)``, index 2·PUC + arm. If all heaters match,
+        :meth:`confirmed_currents_ma` accepts these currents from then on.
         """
         expected_ma = self._heater_currents(self._table(heater_currents_ma))
         info = self.controller.info
@@ -240,7 +230,7 @@ class MeshAccess:
         return matches
 
     def read_back_ma(self) -> NDArray[np.float64]:
-        """Return the heater currents reported by the controller (set or measured), in mA, shape ``(2 n_pucs,)``."""
+        """Return the heater currents that the controller reports, in mA, shape ``(2 n_pucs,)``."""
         return self._heater_currents(self.controller.read_back())
 
     @property
@@ -249,10 +239,9 @@ class MeshAccess:
         return isinstance(self.controller, MeasuresOutputs)
 
     def heater_resistances_ohm(self) -> NDArray[np.float64]:
-        """Return the resistance of every heater at the present setting in ohms, shape ``(2 n_pucs,)``.
+        """Return the measured resistance of every heater in ohms, shape ``(2 n_pucs,)``.
 
-        It is the measured voltage over the measured current; NaN for heaters that are off, and for all heaters if the
-        controller measures no voltages.
+        NaN for heaters that are off, and for all heaters if the controller measures no voltages.
         """
         if not isinstance(self.controller, MeasuresOutputs):
             return np.full(len(self.heater_channels), np.nan)
@@ -264,12 +253,12 @@ class MeshAccess:
         return resistance
 
     def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
-        """Verify that the controller drives the given currents, so that :meth:`confirmed_currents_ma` accepts them.
+        """Verify that the controller drives the given currents; :meth:`confirmed_currents_ma` then accepts them.
 
-        ``heater_currents_ma`` has the shape ``(2 n_pucs,)``, by 2·PUC + arm.
+        ``heater_currents_ma`` has the shape ``(2 n_pucs,)``, index 2·PUC + arm.
 
         Raises:
-            VerifyError: A current differs; the message gives the first such heater.
+            VerifyError: A current differs; the message gives the first heater with a difference.
         """
         matches = self.is_driving(heater_currents_ma)
         if not matches.all():
@@ -292,7 +281,7 @@ class MeshAccess:
         return 0.0 if self.meters else self.controller.info.monitor_full_scale_ma
 
     def monitors_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
-        """Return the photocurrents of all light monitors in mA, in the order of ``monitor_ports``; NaN if saturated.
+        """Return the photocurrents of all monitors in mA, in the order of ``monitor_ports``; NaN if saturated.
 
         Raises:
             OutOfRangeError: A power meter used as a monitor is overloaded.
@@ -302,7 +291,7 @@ class MeshAccess:
         return self.controller.read_monitors(n_avg).photocurrent_ma[: len(self.monitor_ports)]
 
     def chip_temperature_c(self) -> float | None:
-        """Return the chip temperature, or ``None`` if the controller has no sensor or no telemetry stream."""
+        """Return the chip temperature in °C, or ``None`` if the controller does not report it."""
         try:
             stream = self.controller.telemetry(_TEMPERATURE_PERIOD_S)
         except (NotSupportedError, BusyError):
@@ -313,11 +302,11 @@ class MeshAccess:
     def check_record(self, record: CalibrationRecord, *, allow_incomplete: bool = False) -> None:
         """Check that a calibration record is complete and belongs to this controller, mesh and channel map.
 
-        If the record has a heater time constant, it then determines the wait after every setting.
+        The time constant in the record, if any, then determines the wait after programming.
 
         Args:
             record: The record.
-            allow_incomplete: Whether to accept the record of an interrupted run, with only some calibrated PUCs.
+            allow_incomplete: Whether to accept the record of an interrupted run.
 
         Raises:
             CalibrationError: The record belongs to another device or is incomplete; the message says what differs.

@@ -1,4 +1,4 @@
-"""Power meters on the output taps of a mesh, used as its monitors if the chip has no photodiodes."""
+"""Power meters at the mesh outputs as monitors, if the chip has no photodiodes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _RESPONSIVITY_A_PER_W = 1.0
 
 
 class MeterMonitors:
-    """Light monitors of a mesh, implemented by power meters on its output taps.
+    """Monitors of a mesh that are power meters at its outputs.
 
-    Readings are referred to the chip facet: the losses of devices between facet and meter are compensated. They are
-    returned as photocurrents with 1 A/W, so that 1 mA is 1 mW.
+    Readings are the light at the chip facet: losses between facet and meter are compensated. They are returned as
+    photocurrents with 1 A/W, so that 1 mA is 1 mW.
 
     Args:
         meters: The open meters by device name.
-        outputs: The outputs of the mesh; outputs with a tap serve as monitors.
+        outputs: The outputs of the mesh; an output with a tap serves as a monitor.
         access_loss_db: Typical loss between mesh and fibre, in dB.
-        add_losses: Returns the given outputs with the present losses and gains of the devices in their fibres added.
+        add_losses: Returns the given outputs with the present losses of the devices in their fibres.
 
     Attributes:
         ports: Port of each monitor, in the order of the outputs.
         responsivity_a_per_w: Nominal photocurrent per optical power on the chip, in A/W.
-        moved_to: Port at which the fibre of a meter that is moved by hand is now; ``None`` if it is unknown.
+        moved_to: Port that a meter moved by hand is connected to; ``None`` if unknown.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class MeterMonitors:
     def photocurrent_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
         """Read every meter ``n_avg`` times; return mean photocurrents in mA, shape ``(n_outputs,)``, 0 if too dark.
 
-        Ports without a meter, because its fibre is moved by hand and is now elsewhere, have NaN.
+        NaN for a port whose meter is moved by hand and is connected elsewhere.
 
         Raises:
             OutOfRangeError: A meter is overloaded, or a device in its fibre blocks the light.
@@ -81,7 +81,7 @@ class MeterMonitors:
 
 
 def _facet_ma_per_w(out: OutputPath) -> float:
-    """Return the factor from power at the meter to photocurrent of the power at the facet, in mA/W."""
+    """Return the photocurrent at the facet over the power at the meter, in mA/W."""
     for part, loss_db in zip(out.through, out.inline_losses_db, strict=False):
         if loss_db >= 0.5 * BLOCKED_DB:
             raise OutOfRangeError(

@@ -16,7 +16,7 @@ class NamedDevices(dict[str, DeviceT]):
     Args:
         role: Name of the role, such as "power meter".
         devices: The open devices by name.
-        reasons: For each other device name of the bench file, the reason why that device is missing here.
+        reasons: Reasons why other devices of the bench file are missing, by device name.
     """
 
     def __init__(self, role: str, devices: Mapping[str, DeviceT], reasons: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConnection:
-    """Return the unopened connection to a device of a bench file; the kind of the device gives a default baud rate.
+    """Return the unopened connection to a device of a bench file.
 
     Raises:
         ConfigError: The address is invalid.
@@ -30,9 +30,9 @@ def link_to(model: DeviceModel, address: str, clock: Clock) -> Link | ModuleConn
 def open_device(
     name: str, model: DeviceModel, link: Link | ModuleConnection | RemoteDevice, clock: Clock
 ) -> OpenDevice:
-    """Open the device ``name`` of a bench file, check its identity, and apply its settings.
+    """Open the device ``name``, check its identity, and apply the settings of the bench file.
 
-    ``link`` is the unopened connection to the device, or a proxy if another process has the device open.
+    ``link`` is the unopened connection, or a proxy if another process has the device open.
 
     Raises:
         ConfigError: The kind does not exist, or another device answered.

@@ -1,8 +1,4 @@
-"""Checks whether a calibration record is still valid for a bench: its age, chip temperature and wavelengths.
-
-The age of a record is measured on the clock with which it was made. A record from an emulated bench contains the
-simulated age of the chip, so its age is known only on an emulated bench.
-"""
+"""Checks whether a calibration record is still valid for a bench: age, chip temperature and wavelengths."""
 
 from __future__ import annotations
 
@@ -21,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
-    """Return the age of a calibration record in seconds; ``None`` if record and bench use different clocks."""
+    """Return the age of a calibration record in seconds; ``None`` if it cannot be known.
+
+    The age of a record from an emulated bench is known only on an emulated bench, and vice versa.
+    """
     recorded_at_s = record.conditions.emulated_age_s
     if bench.is_emulated:
         now_s = bench.emulated_age_s
@@ -34,14 +33,12 @@ def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
 
 
 def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check a record's age, and the chip temperature and wavelengths of a bench, against the record's valid ranges.
-
-    Only quantities for which the record has a valid range are read from the bench.
+    """Compare the age of a record, the chip temperature and the wavelengths with the valid ranges of the record.
 
     Args:
         bench: The bench.
         record: The calibration record of the bench.
-        policy: Whether an age or temperature outside its range causes a warning or an error, as for
+        policy: Whether an age or temperature out of range gives a warning or an error, as for
             :func:`~lumion_hw.mesh.record.validity.check_validity`.
 
     Returns:
@@ -49,7 +46,7 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
 
     Raises:
         LimitError: The wavelength of a source is outside the range of the record.
-        CalibrationError: The age or the temperature is out of range, and the policy is ``refuse``.
+        CalibrationError: The age or temperature is out of range, and the policy is ``refuse``.
     """
     conditions = record.conditions
     if conditions.wavelength_range_nm is not None:
@@ -60,7 +57,7 @@ def check_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") 
 
 
 def source_wavelengths_nm(bench: Bench) -> tuple[float, ...]:
-    """Return the wavelengths that the modules and lasers at the inputs report; sources that fail are omitted."""
+    """Return the wavelengths that the modules and lasers at the inputs report. Sources that fail are omitted."""
     wavelengths: set[float] = set()
     for path in bench.wiring.inputs:
         with contextlib.suppress(LumionError):

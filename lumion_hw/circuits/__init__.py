@@ -1,9 +1,7 @@
-"""Circuit set-up: plan, program, align polarization, prove by measured light, or roll back.
+"""Circuit set-up: plan, program, align polarization, check by measured light, or roll back.
 
-Begin with :class:`PathSetup`: ``plan`` decides before anything is changed, ``setup`` carries the plan out, ``lighting``
-handles the light. ``service`` keeps circuits connected between programs; ``state`` is their journal, and ``lock``
-records which program drives the bench. The modules are private: import names from this package, and polarization search
-from :mod:`lumion_hw.polarization`.
+Start with :class:`PathSetup`. :class:`CircuitService` keeps circuits connected between programs. The modules are
+private: import names from this package, and polarization search from :mod:`lumion_hw.polarization`.
 """
 
 import lazy_loader

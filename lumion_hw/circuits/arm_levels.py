@@ -1,9 +1,7 @@
-"""Powers of the two arms of a dual-polarization circuit, measured and equalized at its receiver.
+"""Powers of the two arms (paths of the two polarizations) of a circuit, measured and equalized at its receiver.
 
-No photodiode on the chip sees the loss of an arm behind the mesh, and a calibration without power meters there cannot
-measure this loss. The receiver's power reading includes this loss and needs no lock of the receiver, but it is the sum
-of both arms. Set-up therefore diverts one arm at a time, for a few readings, at a PUC that only this arm uses. The
-receiver then reads the other arm alone. Finally the stronger arm is attenuated by the difference.
+The receiver reports only the sum of both arms. So one arm at a time is diverted, for a few readings, at a PUC that only
+this arm uses. Then the stronger arm is attenuated.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 Real = NDArray[np.float64]
 
 _UPDATE_S = 0.5
-"""Modules refresh their monitors a few times a second; earlier readings may be from before a change (assumed)."""
+"""Time between two updates of a module's power reading (assumed)."""
 _READS, _APART_S = 4, 0.15
 _READING_SIGMA_DB = 0.1
 """Modules resolve received power to 0.1 dB."""
@@ -40,27 +38,27 @@ _LEVEL_WITHIN_DB = 0.5 * MAX_IMBALANCE_DB
 # A trim is calculated with the calibrated model; the second one corrects the part that the model has missed.
 _ROUNDS = 2
 _MAX_LEVELLED_DB = 6.0
-"""Largest difference that is levelled: an arm weaker than that has lost its light, and trimming would hide the loss."""
+"""Largest difference that is equalized; an arm that is weaker by more has lost its light."""
 _DARK_ENOUGH_DB = -25.0
-"""An arm is diverted only if no receiver gets more stray light than this, relative to the circuit's weakest arm."""
+"""An arm may be diverted only if no receiver gets more stray light than this, relative to the circuit's weakest arm."""
 _MIN_TRIM_DB = 0.02
 _MAX_TRIMS = 5
 _HARMLESS_DB = -35.0
-"""Trims (losses added to an arm) that leak less than this, in dB, to the other arm's end count as equally good."""
+"""Light leaking to the other arm's end, in dB, below which it is ignored."""
 
 
 @dataclass(frozen=True)
 class ArmLevels:
-    """Power of each arm of one circuit, measured separately at its receiver.
+    """Power of each arm (path of one polarization) of a circuit, measured separately at its receiver.
 
     Attributes:
         received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
         diverted_at: PUC at which each arm was diverted.
         sigma_db: Standard error of the difference between the arms.
-        trimmed_db: Loss added on purpose to each arm after the measurement; negative where such a loss was reduced.
+        trimmed_db: Loss added on purpose to each arm after the measurement; negative if it was reduced.
         failure: Why the arms' light is not accepted; empty if it is.
-        unresolved: Why the arms could not be measured separately (all other attributes then have no meaning); an empty
-            string if they were.
+        unresolved: Why the arms could not be measured separately (all other attributes then have no meaning); empty if
+            they were.
     """
 
     received_dbm: tuple[float | None, ...] = ()
@@ -84,7 +82,7 @@ class ArmLevels:
 
 
 class ArmLeveller:
-    """Measures both arms of a circuit whose light is on, and equalizes their powers before it carries traffic."""
+    """Measures both arms (paths of the two polarizations) of a circuit and equalizes their powers."""
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
@@ -101,7 +99,7 @@ class ArmLeveller:
             circuit: One of these circuits, with two arms.
 
         Returns:
-            The plan that is driven afterwards, and the last measurement.
+            The new plan, which is driven, and the last measurement.
 
         Raises:
             LumionError: A device failed.
@@ -149,7 +147,6 @@ class ArmLeveller:
         return replace(levels, failure=_arm_failure(circuit, levels))
 
     def _find_diversion(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
-        """Return the PUC that diverts an arm with least stray light, and heater currents; ``None`` if none is safe."""
         candidates = []
         for wave, state in self._trimmer(plan).unshared_passes(arm.path):
             puc = wave // 4
@@ -167,11 +164,7 @@ class ArmLeveller:
     ) -> float:
         """Return the strongest stray light at receivers in a setting, relative to the circuit's weakest arm, in dB.
 
-        Stray light is an arm's light at a receiver's port other than its own end, and all other light at the ends of
-        this circuit. The whole field is solved, because diverting one arm may send stray light of other circuits to a
-        receiver.
-
-        ``diverted`` is the arm that the setting diverts: none of its light may reach a receiver.
+        If the setting diverts an arm, pass it as ``diverted``; none of its light may reach a receiver.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {
@@ -192,10 +185,6 @@ class ArmLeveller:
         return 10.0 * math.log10(max(float(max(astray) / weakest), 1e-20))
 
     def _lit_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
-        """Return the modules whose light enters the mesh, including modules without a circuit.
-
-        Any such light can reach a receiver when an arm is diverted. A module that does not answer counts as on.
-        """
         # A coherent receiver's own transmitter is on, even if no circuit uses its light.
         lit = {other.request.source for other in plan.circuits} | {circuit.request.target}
         for name in {path.transponder for path in self._bench.wiring.inputs if path.transponder} - lit:
@@ -209,7 +198,6 @@ class ArmLeveller:
         return lit
 
     def _received_w(self, name: str) -> float:
-        """Return the average power that a module reports at its receiver, in watts; 0 if it reports none."""
         clock, module, readings = self._bench.clock, self._bench.transponders[name], list[float]()
         # The module may still show a reading from before the mesh changed.
         clock.sleep(_UPDATE_S)
@@ -224,7 +212,7 @@ class ArmLeveller:
     def _with_trims(
         self, plan: CircuitPlan, circuit: PlannedCircuit, wanted_db: Sequence[tuple[float, float]]
     ) -> tuple[CircuitPlan, PlannedCircuit] | None:
-        """Return plan and circuit with new trims (added losses) of the arms; ``None`` if no PUC can add that loss."""
+        """Return plan and circuit with new added losses (trims) of the arms; ``None`` if no PUC can add that loss."""
         currents_ma, arms = plan.currents_ma, list(circuit.arms)
         for index, (now_db, then_db) in enumerate(wanted_db):
             if then_db == now_db:
@@ -244,7 +232,7 @@ class ArmLeveller:
     def _trims(
         self, plan: CircuitPlan, currents_ma: Real, arm: CircuitArm, loss_db: float
     ) -> Iterator[tuple[ArmTrim | None, Real]]:
-        """Yield trims that add loss to an arm, with heater currents; least stray light at receivers first."""
+        """Yield PUC settings that add loss to an arm, with heater currents; least stray light first."""
         if arm.trim is not None:
             # First undo the present trim, which may be changed or moved to another PUC.
             state = plan.routing.states[arm.trim.puc]
@@ -266,7 +254,6 @@ class ArmLeveller:
         return Trimmer(bench.mesh.topology, self._planning, bench.wiring, plan.states, plan.currents_ma, paths)
 
     def _with_puc_set(self, currents_ma: Real, puc: int, target: PucTarget) -> Real | None:
-        """Return heater currents with one PUC in another state; ``None`` if its heaters cannot reach that state."""
         calibrated = self._planning.known
         cells = calibrated.cells(currents_ma)
         now_rad = float((cells.phase_upper - cells.phase_lower)[puc])
@@ -287,7 +274,7 @@ def _name(arm: CircuitArm) -> str:
 
 
 def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
-    """Return which arm brings the receiver no light or far too little; an empty string if neither does."""
+    """Return which arm brings too little light to the receiver; an empty string if neither does."""
     by_level = [
         (-math.inf if level is None else level, arm, level)
         for arm, level in zip(circuit.arms, levels.received_dbm, strict=True)
@@ -302,7 +289,6 @@ def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
 
 
 def _trim_changes_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[float, float]] | None:
-    """Return the present and the required added loss of each arm in dB; ``None`` if the arms' powers are equal."""
     now = [0.0 if arm.trim is None else arm.trim.loss_db for arm in circuit.arms]
     excess_db = levels.imbalance_db or 0.0
     if excess_db <= _LEVEL_WITHIN_DB:

@@ -1,8 +1,6 @@
 """Start-up of coherent modules, and checks of received dual-polarization signals.
 
-Each of the two tributaries (arms) of such a signal leaves the mesh at its own output, where its power is measured while
-both are on. Only the receiver can judge both together: by its lock, PDL, DGD, SOP rate and bit error ratio before
-correction. A polarization search by power is impossible: turning the signal's polarization does not change it.
+Total power does not depend on the polarization of such a signal, so a polarization search by power is impossible.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from lumion_hw.interfaces import CoherentTransponder, LockReport
 from lumion_hw.quantities import db_from_ratio, frequency_hz_from_wavelength_m, ratio_from_db
 
 LOCK_TIMEOUT_S = 60.0
-"""A coherent receiver locks within a second, but its data path may have to come up first."""
+"""Longest time until a coherent receiver has locked; locking takes a second once its data path is up."""
 PDL_WITHIN_DB = 0.5
 """Allowed excess of the measured over the predicted loss between the polarizations; modules resolve 0.1 dB."""
 DGD_WITHIN_PS = 2.0
@@ -37,7 +35,7 @@ _OSNR_BAND_GHZ = 12.5
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Signal quality that a dual-polarization receiver reports; quantities that it does not report are ``None``.
+    """Signal quality that a dual-polarization receiver reports; ``None`` for quantities that it does not report.
 
     Attributes:
         lock: Whether the receiver has locked, and if not, why.
@@ -45,7 +43,7 @@ class Acceptance:
         dgd_ps: Delay between the polarizations.
         sop_krad_per_s: Rate at which the polarizations turn.
         prefec_ber: Bit error ratio before correction.
-        max_ber: Bit error ratio that a module which just meets its specification would have on this circuit.
+        max_ber: Bit error ratio of a receiver on this circuit that just meets its specification.
         failures: Reasons why the signal is not accepted, one clause each.
     """
 
@@ -59,7 +57,7 @@ class Acceptance:
 
 
 def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
-    """Return the modules whose lasers must be on for circuits: transmitters, and coherent receivers (own laser)."""
+    """Return the modules whose lasers circuits need: transmitters and coherent receivers."""
     names = [
         name
         for circuit in circuits
@@ -69,9 +67,7 @@ def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
 
 
 def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
-    """Switch on the transmitters of circuits that are off, in parallel; bring up coherent modules first.
-
-    Modules in ``lit`` are on already and stay unchanged.
+    """Switch on the transmitters of circuits in parallel, except those in ``lit``, which are already on.
 
     Raises:
         LumionError: A module failed.
@@ -83,7 +79,6 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
 
 
 def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
-    """Configure one module for a circuit's line format and frequency, and switch its light on."""
     module = bench.transponders[name]
     if isinstance(module, CoherentTransponder):
         module.power_up()
@@ -110,10 +105,10 @@ def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
 
 
 def refuse_power_feedback(circuit: PlannedCircuit) -> None:
-    """Raise an error for a polarization search by power on a signal whose power does not depend on polarization.
+    """Raise an error if the power of a circuit does not depend on polarization.
 
     Raises:
-        CircuitError: The signal has two polarizations; the message explains why that rules out a search.
+        CircuitError: The signal has two polarizations, so a polarization search by power is impossible.
     """
     if circuit.strategy == "dual":
         raise CircuitError(
@@ -127,9 +122,9 @@ def refuse_power_feedback(circuit: PlannedCircuit) -> None:
 def max_ber(budget: LinkBudget) -> float | None:
     """Return the bit error ratio before correction of a receiver that just meets its specification.
 
-    The specification gives the receiver's own noise: at its required OSNR it is at the limit of its error correction.
-    The noise of the circuit's OSNR is added, and penalties of PDL and DGD are subtracted in dB. The bit error ratio is
-    that of 16QAM in Gaussian noise: 3/8·erfc(√(SNR/10)). ``None`` if the OSNR or the limit is unknown.
+    Noise of the receiver at its required OSNR and of the circuit is added; penalties of PDL and DGD are subtracted in
+    dB. The result is that of 16QAM in Gaussian noise: 3/8·erfc(√(SNR/10)). ``None`` if the OSNR or the limit is
+    unknown.
     """
     limit = _FEC_LIMIT_BER.get(budget.format.name)
     if limit is None or budget.osnr_db is None or budget.required_osnr_db is None:
@@ -159,7 +154,7 @@ def _snr_of_ber(ber: float) -> float:
 
 
 def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOCK_TIMEOUT_S) -> Acceptance:
-    """Read lock and signal quality of a dual-polarization circuit; wait ``timeout_s`` for the lock.
+    """Wait for the lock of a dual-polarization circuit and read its signal quality.
 
     Raises:
         LumionError: The module failed.

@@ -1,9 +1,7 @@
-"""Diagnosis of circuits whose light failed the acceptance check: readings decide between possible faults.
+"""Diagnosis of circuits that failed the acceptance check of their light.
 
-With only one of the new transmitters on, the monitors at the ports show where its light leaves the mesh. Every single
-fault predicts a port: a PUC stuck in the other state, a fibre plugged in elsewhere, no light at all. Where several
-faults predict the same port, a PUC that no active circuit uses is set differently, and the faults that then predict
-wrongly are ruled out.
+Every possible fault (a stuck PUC, a fibre at another port, no light) predicts the port where light leaves the mesh.
+Unused PUCs are switched to distinguish faults that predict the same port.
 """
 
 from __future__ import annotations
@@ -38,19 +36,19 @@ Place = Literal[
     "receiver",
     "budget",
 ]
-"""Where the fault is, in the order in which light passes these places."""
+"""Location of a fault, in the order in which light passes."""
 
 _SHARE = 0.1
-"""Fraction of a source's light that must leave at the port a fault predicts; low, as a PUC may be stuck half way."""
+"""Fraction of a source's light that must leave at the port that a fault predicts."""
 _FLOOR_DB = 25.0
-"""Light weaker than the expected power by this much counts as darkness: PUCs leak less."""
+"""Light counts as dark if it is weaker than expected by this much."""
 _BACKGROUND_VARIATION = 0.05
-"""Relative change of other circuits' light that is ignored (0.2 dB): fibres and lasers drift."""
+"""Largest relative change of other circuits' light that is ignored (0.2 dB)."""
 _MOST_TESTS = 8
 _LOST_DB = 1.0
-"""Smallest deviation from the predicted power that is attributed to a fault at one place."""
+"""Smallest deviation from the predicted power that counts as a fault."""
 _SAME_LIGHT_DB = 2.0
-"""Two output fibres may differ in loss by this much and still carry the same light."""
+"""Powers in two output fibres that differ by at most this much count as equal."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class CircuitFinding:
         return f"{self.circuit.request}, {self.place}: {self.detail}."
 
     def as_event(self) -> dict[str, object]:
-        """Return the details of the finding for the event log."""
+        """Return the details for the event log."""
         request = self.circuit.request
         return {
             "source": request.source,
@@ -85,7 +83,7 @@ class CircuitFinding:
 
 @dataclass(frozen=True)
 class _Fault:
-    """One hypothesis about an arm: light enters at another port, a PUC is stuck, or the path is healthy."""
+    """A possible fault of an arm: light enters at another port, or a PUC is stuck. May also stand for no fault."""
 
     entry: int | None
     stuck: Mapping[int, State] = field(default_factory=dict)
@@ -96,16 +94,15 @@ class _Fault:
 
 
 class Diagnosis:
-    """Diagnoses circuits that were just programmed and whose light failed the acceptance check.
+    """Diagnoses circuits that were just programmed and failed the acceptance check.
 
     Afterwards the transmitters of these circuits are off. PUCs that no active circuit uses may have changed state.
 
     Args:
-        record: Calibration record of the bench's mesh.
         exits: Reads the power at the outputs of the mesh.
         plan: The programmed circuits, active ones included.
         held: PUCs of active circuits, which are not changed.
-        driven_ma: Present heater currents, which the held PUCs keep, shape ``(2 n_pucs,)``.
+        driven_ma: Present heater currents, shape ``(2 n_pucs,)``.
     """
 
     def __init__(
@@ -128,7 +125,7 @@ class Diagnosis:
         self.held = frozenset(held)
 
     def diagnose(self, proofs: Sequence[CircuitProof]) -> tuple[CircuitFinding, ...]:
-        """Return the fault of each circuit whose light failed the acceptance check. Raises device errors."""
+        """Return the fault of each failed circuit. Raises device errors."""
         self._switch_off([proof.circuit.request.source for proof in proofs])
         # With all new transmitters off, the remaining light is that of active circuits; every later reading contains it
         # as well.
@@ -140,7 +137,6 @@ class Diagnosis:
         self._bench.run_parallel([(name, modules[name].disable) for name in dict.fromkeys(sources)])
 
     def _diagnose_circuit(self, proof: CircuitProof, background_w: Mapping[int, float]) -> CircuitFinding:
-        """Switch on the transmitter of one circuit only, and return the first fault on one of its arms."""
         circuit, source = proof.circuit, proof.circuit.request.source
         if proof.launch_dbm is None:
             return CircuitFinding(circuit, "transmitter", f"{source} reports that it sends no light")
@@ -164,7 +160,7 @@ class Diagnosis:
         self._bench.mesh.program(setting.currents_ma)
 
     def output_powers_w(self, background_w: Mapping[int, float]) -> dict[int, float]:
-        """Return the light of the one transmitter that is on, by output port."""
+        """Return the light of the transmitter that is on, by output port."""
         light_w = {port: w - background_w.get(port, 0.0) for port, w in self.exits.output_powers_w().items()}
         # The light of active circuits varies between two readings; a small change is not light of this transmitter.
         return {
@@ -176,8 +172,7 @@ class _ArmDiagnosis:
     """Diagnosis of one arm of a circuit whose transmitter alone is on.
 
     Args:
-        diagnosis: Diagnosis of all circuits, with access to the bench.
-        proof: The failed proof of the circuit.
+        proof: The failed acceptance check.
         background_w: Light at the ports that does not come from this circuit.
     """
 
@@ -192,13 +187,12 @@ class _ArmDiagnosis:
         self._siblings = [other for other in proof.circuit.arms if other is not arm]
         launched_over_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
         self._expected_dbm = expected_level_dbm(proof.circuit, arm) + launched_over_db
-        """Expected power in the output fibre, for the launch power that the module reports."""
+        """Expected power in the output fibre."""
         out_db = diagnosis.exits.facet_loss_db(arm.exit.port)
         self._expected_w = w_from_dbm(self._expected_dbm + out_db)
         """Expected power on the chip, at the output port."""
 
     def finding(self) -> CircuitFinding:
-        """Return the fault of this arm."""
         self._do.program_states(self._do.states)
         first_w = self._read_arm_light(self._do.states)
         remaining = self._run_tests(self._suspects(), first_w)
@@ -208,7 +202,6 @@ class _ArmDiagnosis:
     # -- which hypotheses agree with the light ------------------------------------------------------------------------
 
     def _suspects(self) -> list[_Fault]:
-        """Return all possible faults of this arm: none, no light, each PUC stuck, each other port as the input."""
         at, states = self._arm.entry.port, self._do.states
         used_ports = {at, *(sibling.entry.port for sibling in self._siblings)}
         # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
@@ -222,7 +215,6 @@ class _ArmDiagnosis:
         return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
     def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
-        """Return the possible faults that remain after switching free PUCs to tell them apart."""
         states = self._do.states
         remaining = [fault for fault in faults if self._is_consistent(fault, states, first_w)]
         for _ in range(_MOST_TESTS):
@@ -237,7 +229,6 @@ class _ArmDiagnosis:
         return remaining
 
     def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
-        """Return the free PUC whose switching rules out the most possible faults; ``None`` if it rules out none."""
         best, smallest = None, len(remaining)
         reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
@@ -250,7 +241,7 @@ class _ArmDiagnosis:
         return best
 
     def _trace(self, fault: _Fault, states: Mapping[int, State]) -> tuple[int | None, tuple[int, ...]]:
-        """Return the output port and the PUCs that light passes with one assumed fault; port ``None`` if unknown."""
+        """Return the output port (``None`` if unknown) and the PUCs that light passes with one assumed fault."""
         if fault.entry is None:
             return None, ()
         try:
@@ -267,7 +258,6 @@ class _ArmDiagnosis:
         return seen_w[port] > max(floor_w, _SHARE * sum(seen_w.values()))
 
     def _read_arm_light(self, states: Mapping[int, State]) -> dict[int, float]:
-        """Return this arm's light by output port, leaving out ports that get light of the circuit's other arm."""
         theirs = {self._trace(_Fault(sibling.entry.port), states)[0] for sibling in self._siblings}
         # A trim diverts light on purpose, so light at its port says nothing about a fault.
         theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
@@ -315,7 +305,6 @@ class _ArmDiagnosis:
         return f"light of {entry.source} enters at port {port} instead of {entry.port}, {place}"
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
-        """Return the fault if light takes the planned path: a loss before the output, or a fault behind it."""
         finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._do.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
@@ -338,7 +327,6 @@ class _ArmDiagnosis:
         return finding("budget", ", ".join(self._proof.failures))
 
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
-        """Describe where light goes that leaves the right port but does not reach its meter, such as another meter."""
         out, target = self._arm.exit, self._circuit.request.target
         # Swapped output fibres show as the missing power at another meter.
         for output in self._do.wiring.outputs:

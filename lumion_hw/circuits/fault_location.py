@@ -1,9 +1,4 @@
-"""Location of a loss of light on a circuit in service, from readings alone: no setting is changed.
-
-The checks follow the light: does the transmitter launch it, does it reach the mesh, does it leave at the right port,
-does it arrive behind the fibre, does the receiver see it. For the second to fourth check, the mesh's own monitors are
-compared with their readings from a time without a fault.
-"""
+"""Location of a loss of light on a circuit in service, from readings alone: no setting is changed."""
 
 from __future__ import annotations
 
@@ -15,15 +10,18 @@ from typing import Literal
 FaultPlace = Literal[
     "controller", "transmitter", "fibre before the mesh", "path", "fibre behind the mesh", "receiver", "before the tap"
 ]
-"""Place of a fault. ``controller``: the mesh controller has switched its heaters off. ``before the tap``: light is lost
-before the output's tap, and the mesh has no monitor that shows where."""
+"""Location of a fault.
+
+``controller``: the mesh controller has switched its heaters off. ``before the tap``: light is lost before the output's
+tap, and the mesh has no monitor that shows where.
+"""
 
 BROKEN_DB = 3.0
-"""Loss of light in dB since the proof, from which a circuit counts as broken; a smaller loss is a degradation."""
+"""Loss of light in dB from which a circuit counts as broken; a smaller loss is a degradation."""
 _SAME_DB = 2.0
 """Change in dB below which light counts as unchanged."""
 _ELSEWHERE = 0.2
-"""If this fraction of the lost light appears at other ports, the mesh sends the light there."""
+"""If at least this fraction of the lost light appears at other ports, the mesh sends it there."""
 _NOISE = 1e-3
 """Readings of ports with less than this fraction of the output port's light are not used."""
 
@@ -34,7 +32,7 @@ class LightReading:
 
     Attributes:
         launch_dbm: Launch power that the transmitter reports; ``None`` if it is dark.
-        fibre_dbm: Power in the output fibre at the facet, from the tap behind it; ``None`` in the dark.
+        fibre_dbm: Power in the output fibre at the facet; ``None`` in the dark.
         los: Whether the receiver reports loss of signal.
         monitors_ma: Photocurrent of the mesh's own monitors by port; empty if there are none.
     """
@@ -47,7 +45,7 @@ class LightReading:
 
 @dataclass(frozen=True)
 class LocatedFault:
-    """Place where a circuit has lost its light.
+    """Location where a circuit has lost its light.
 
     Attributes:
         place: The part of the path where light was lost.
@@ -71,7 +69,7 @@ def locate_fault(
         reference: Readings from a time without a fault.
         now: Present readings.
         exit_port: Port where the light should leave the mesh.
-        own_ports: Ports whose monitors see almost only stray light of this circuit.
+        own_ports: Ports whose stray light comes almost only from this circuit.
     """
     if now.launch_dbm is None:
         return LocatedFault("transmitter", "it reports that it sends no light")
@@ -95,7 +93,6 @@ def locate_fault(
 def _locate_in_mesh(
     reference: Mapping[int, float], now: Mapping[int, float], exit_port: int, own_ports: frozenset[int], loss: str
 ) -> LocatedFault:
-    """Distinguish light on a wrong path in the mesh from light that does not reach the mesh."""
     others = [port for port in reference if port != exit_port and port in now]
     risen = {port: now[port] - reference[port] for port in others}
     brightest = max(risen, key=lambda port: risen[port], default=None)
@@ -114,7 +111,6 @@ def _locate_in_mesh(
 
 
 def _level_drop_db(before_dbm: float | None, now_dbm: float | None) -> float:
-    """Return by how many dB a power has fallen; infinity if it is dark now, 0 if the former power is unknown."""
     if before_dbm is None:
         return 0.0
     return math.inf if now_dbm is None else before_dbm - now_dbm

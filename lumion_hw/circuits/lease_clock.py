@@ -1,7 +1,7 @@
-"""Clock for circuit leases: durations on a clock that cannot be set, with the time of day recorded as a fallback.
+"""Clock for circuit leases (reservations of limited time).
 
-The time of day may jump (set by hand, by a time server, or lost with an empty battery); a lease of an hour still lasts
-an hour. A reboot of the host restarts its clock of durations; then the recorded time of day decides.
+Durations do not depend on the time of day, which may jump; after a reboot of the host, the recorded time of day
+decides.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LeaseEnd:
     Attributes:
         clock: Name of the clock: one boot of a host, or a virtual clock.
         ends_s: End on that clock, in seconds.
-        ends_utc: End as time of day, calculated when the lease began, ISO 8601.
+        ends_utc: End as time of day, ISO 8601.
     """
 
     clock: str
@@ -29,10 +29,10 @@ class LeaseEnd:
 
 
 class LeaseClock:
-    """Clock for circuit leases and the time of day, based on the clock of the bench, which may be simulated.
+    """Clock for circuit leases and the time of day.
 
     Args:
-        clock: Clock of the bench; the clock of this host if omitted.
+        clock: Clock of the bench, which may be simulated; the clock of this host if omitted.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -54,7 +54,7 @@ class LeaseClock:
         return LeaseEnd(self._name, self._clock.now() + lease_s, ends_utc)
 
     def left_s(self, end: LeaseEnd) -> float:
-        """Return how long a lease still lasts in seconds; negative after its end."""
+        """Return the remaining time of a lease in seconds; negative after its end."""
         if end.clock and end.clock == self._name:
             return end.ends_s - self._clock.now()
         # The readings of another clock cannot be compared with this one: only the time of day is common to both.

@@ -1,8 +1,4 @@
-"""The light of circuits: transmitters, polarization, equal powers of arms, acceptance checks and diagnosis.
-
-:mod:`lumion_hw.circuits.setup` decides which circuits change and programs the mesh; no heater setting is chosen here
-except the trims that level the two arms of a circuit.
-"""
+"""Light of circuits: transmitters, polarization, equal powers of both polarizations, and acceptance checks."""
 
 from __future__ import annotations
 
@@ -29,17 +25,17 @@ from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import w_from_dbm
 
 _STRAY_DB = 15.0
-"""Before a transmitter is on, its output may have light up to this far below the expected level, from leakage."""
+"""Power relative to the expected power, in dB, that an output may have before its transmitter is on."""
 _ALIGNED_WITHIN_DB = 0.3
-"""Extra loss up to which the polarization counts as unchanged: monitors, launch reports and predictions err by less."""
+"""Extra loss up to which the polarization counts as unchanged."""
 _DARK_RATIO = 300.0
-"""An output is dark if it has less than 1/300 of the expected power: PUCs leak less than that."""
+"""An output is dark if it has less than this fraction of the expected power; PUCs leak less."""
 _BRIGHT_RATIO = 30.0
-"""Another port emits the light if it has more than 1/30 of the expected power; only nearly pure TM gives less."""
+"""Light leaves at another port if that port has more than this fraction of the expected power."""
 _DARK_READS = 30
-"""Readings after which two squeezers have covered their range; one squeezer does not change every polarization."""
+"""Number of readings in which two squeezers of a polarization controller cover their range."""
 _MAX_SETTLE_S = 0.02
-"""Heaters settle in milliseconds; light that is missing after this time will not arrive."""
+"""Longest time to wait for light after a change of heater currents; heaters settle in milliseconds."""
 _REREAD_S = 0.5e-3
 
 
@@ -47,8 +43,7 @@ class CircuitLighting:
     """Switches on the light of circuits, aligns its polarization, equalizes arms, and checks the result by measurement.
 
     Args:
-        record: Calibration record of the mesh.
-        aligner: Polarization search, which remembers the period of each squeezer of the controllers.
+        aligner: Polarization search.
     """
 
     def __init__(self, bench: Bench, record: CalibrationRecord, aligner: Aligner) -> None:
@@ -69,18 +64,18 @@ class CircuitLighting:
         align: bool,
         milestone: Milestone,
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Switch light on, align polarizations, equalize arms, wait for receivers, and judge the circuits.
+        """Switch light on, align polarizations, equalize arms, wait for receivers, and check the circuits.
 
         Args:
             plan: All circuits that the mesh is programmed for.
             circuits: The new circuits of the plan.
             lit: Transmitters that are already on.
             busy_ports: Output ports of circuits that were active before.
-            align: Whether to search the polarization at every new input (true), or only where light is missing.
+            align: Whether to search the polarization at every new input, or only where light is missing.
             milestone: Called with the name of each milestone.
 
         Returns:
-            The plan with levelled arms, and the proofs of the new circuits.
+            The plan with equalized arms, and the results of the checks.
         """
         # The polarization search needs light to measure.
         switch_on_transmitters(self._bench, circuits, lit)
@@ -114,14 +109,14 @@ class CircuitLighting:
         lock_timeout_s: float = 0.0,
         levels: Mapping[CircuitRequest, ArmLevels] | None = None,
     ) -> tuple[CircuitProof, ...]:
-        """Judge circuits by their light, measured now unless readings are given. No setting is changed.
+        """Check circuits by their light. No setting is changed.
 
         Args:
             circuits: The circuits.
-            alignments: Results of polarization searches, for the proofs.
-            light: Readings taken just before, one per circuit.
+            alignments: Results of polarization searches, to be included.
+            light: Recent readings, one per circuit; measured now by default.
             lock_timeout_s: Time that coherent receivers may take to lock.
-            levels: Power of the separate arms, for the proofs.
+            levels: Power of the separate arms, to be included.
         """
         readings = self._prover.read_light(circuits) if light is None else light
         proofs = self._prover.judge(self._record, circuits, readings, alignments or {}, levels or {})
@@ -134,12 +129,12 @@ class CircuitLighting:
         milestone: Milestone,
         arrived: Callable[[CircuitRequest], None],
     ) -> tuple[CircuitProof, ...]:
-        """Read the outputs until two readings in a row prove all circuits, or until the heaters had time to settle.
+        """Read the outputs until two readings in a row pass for all circuits, or until the heaters must have settled.
 
         Args:
             circuits: The circuits, whose transmitters are on and aligned.
             launch_dbm: Launch power of each transmitter, as last reported.
-            milestone: Called with ``settled`` when all circuits are proven or the heaters have settled.
+            milestone: Called with ``settled`` at the end.
             arrived: Called with each circuit when its light first arrives.
         """
         clock = self._bench.clock
@@ -183,8 +178,7 @@ class CircuitLighting:
     def crosstalk_db(self, circuits: Sequence[PlannedCircuit]) -> dict[CircuitRequest, float | None]:
         """Return the ratio of each circuit's power to all other light at its output, in dB.
 
-        Each source is switched off in turn while the others stay on. The ratio is ``None`` where the other light is too
-        weak to read.
+        Each source is switched off in turn. The ratio is ``None`` where the other light is too weak to read.
         """
         result: dict[CircuitRequest, float | None] = {}
         for circuit in circuits:
@@ -199,10 +193,7 @@ class CircuitLighting:
         return result
 
     def remember_losses(self, circuits: Sequence[PlannedCircuit], proofs: Sequence[CircuitProof]) -> None:
-        """Store the measured losses of active circuits; a higher loss later shows that a polarization has moved.
-
-        The losses of circuits that are not active are forgotten.
-        """
+        """Store the measured losses of active circuits, for comparison with later ones; forget all other losses."""
         # A loss belongs to a path: after a change of path it says nothing about the polarization.
         active = {(circuit.request, circuit.paths) for circuit in circuits}
         earlier = {key: loss_db for key, loss_db in self._proven_loss_db.items() if key in active}
@@ -213,9 +204,11 @@ class CircuitLighting:
         }
 
     def check_dark(self, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
-        """Raise an error if an output has light before its transmitter is on: light there would later prove nothing.
+        """Check that outputs are dark before their transmitters are on.
 
-        Transmitters in ``lit`` are already on; their outputs are not checked.
+        Args:
+            circuits: The circuits.
+            lit: Transmitters that are already on; their outputs are not checked.
 
         Raises:
             CircuitError: An output has light; the message names the port and the power.
@@ -240,7 +233,7 @@ class CircuitLighting:
         """Find out why circuits failed the check of their light; switch all new transmitters off.
 
         Args:
-            proofs: Proofs of the new circuits.
+            proofs: Results of the checks of the new circuits.
             plan: All circuits that the mesh is programmed for.
             active: Circuits that were active before; their PUCs are not changed.
             driven_ma: Heater currents before the change, shape ``(2 n_pucs,)``.
@@ -270,7 +263,6 @@ class CircuitLighting:
     def _align(
         self, circuits: Sequence[PlannedCircuit], busy_ports: Collection[int]
     ) -> dict[CircuitRequest, Alignment]:
-        """Search the polarization at the inputs of circuits in parallel; log and skip the searches that fail."""
         powers_w = self._exits.output_powers_w() if circuits else {}  # one reading for all parallel searches
         jobs = [functools.partial(self._try_to_align, circuit, powers_w, busy_ports) for circuit in circuits]
         results = self._bench.clock.run_parallel(jobs)
@@ -292,7 +284,6 @@ class CircuitLighting:
         return alignments
 
     def _is_aligned(self, circuit: PlannedCircuit, light: CircuitLight) -> bool:
-        """Return whether a circuit's measured loss is so small that its polarization cannot have moved."""
         # A polarization that has moved can only cost light. A circuit in service is compared with its own last proof,
         # so that a slightly wrong prediction never starts a search while it carries traffic.
         loss_db = light.mesh_loss_db(circuit)
@@ -303,7 +294,6 @@ class CircuitLighting:
     def _try_to_align(
         self, circuit: PlannedCircuit, powers_w: Mapping[int, float], busy_ports: Collection[int]
     ) -> Alignment | CircuitError | DeviceError:
-        """Search the polarization of one circuit. Return the error of a failed search instead of raising it."""
         name = circuit.entry.polarization or ""
         try:
             refuse_power_feedback(circuit)
@@ -315,7 +305,7 @@ class CircuitLighting:
     def _check_light_exits_here(
         self, circuit: PlannedCircuit, powers_w: Mapping[int, float], busy_ports: Collection[int]
     ) -> None:
-        """Raise an error if a search would use the leakage at an output while the light leaves the mesh elsewhere.
+        """Raise an error if an output is dark while its light leaves the mesh elsewhere.
 
         Raises:
             CircuitError: The output is dark and other ports are bright; the message names them.
@@ -330,7 +320,6 @@ class CircuitLighting:
             )
 
     def _search_feedback(self, circuit: PlannedCircuit) -> Callable[[], float]:
-        """Return a function that reads the power for a polarization search; it raises an error if there is no light."""
         arm = circuit.arms[0]
         dark_w = self._exits.expected_fast_reading_w(arm.exit, expected_level_dbm(circuit, arm)) / _DARK_RATIO
         readings: list[float] = []

@@ -1,11 +1,8 @@
-"""Lock of a bench: one program at a time drives it, and others see which.
+"""Lock of a bench: only one program at a time drives it.
 
-The lock is a file in the bench's state directory, held with ``flock`` while its program lives. The system releases it
-when the program ends in any way, so a dead owner on this host never blocks. If the owner is on another host, the system
-may not notice its end; then the age of the owner's last sign of life decides whether the lock counts.
-
-A take-over replaces the file. The former owner notices before its next change, in :meth:`BenchLock.check`, and stops;
-the take-over waits for a change in progress.
+The lock is a file in the bench's state directory, held with ``flock``. The operating system releases it when the
+program ends in any way. If the owner is on another host, the age of its last sign of life decides. A take-over replaces
+the file; the former owner notices in :meth:`BenchLock.check` and stops.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from lumion_hw.files.writing import writing
 STALE_S = 120.0
 """Time without a sign of life after which an owner on another host counts as dead."""
 CHANGE_PATIENCE_S = 30.0
-"""Time that a take-over waits for a change in progress."""
+"""Time that a take-over waits for a running change."""
 _LOCK, _CHANGE = "lock", "change.lock"
 _WHAT = "the lock of the bench"
 _MAX_BYTES = 4096
@@ -40,7 +37,7 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True)
 class LockOwner:
-    """Owner of a bench: user, host, process ID and program, and the time when it acquired the lock (ISO 8601)."""
+    """Owner of a bench: user, host, process ID, program, and the time when the program acquired the lock (ISO 8601)."""
 
     user: str
     host: str
@@ -55,22 +52,20 @@ class LockOwner:
 
     @classmethod
     def of_this_process(cls, program: str) -> LockOwner:
-        """Return the owner entry for this process."""
+        """Return the owner entry of this process."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(_user(), socket.gethostname(), os.getpid(), program, now)
 
 
 class BenchLock:
-    """Lock of one bench, a context manager that acquires and releases it.
+    """Lock of one bench, as a context manager.
 
     Args:
-        directory: State directory of the bench.
         program: Name of this program, shown to other users.
-        take_over: Name of the owner to replace, ``user@host:pid`` or ``user@host`` as in the error message; any other
-            owner is not replaced.
+        take_over: Name of the owner to replace, ``user@host:pid`` or ``user@host`` as in the error message.
 
     Attributes:
-        dead_owner: The owner on this host whose program ended without releasing the lock, if there was one.
+        dead_owner: Owner on this host whose program ended without releasing the lock; ``None`` if there was none.
     """
 
     def __init__(self, directory: AnyPath, program: str, *, take_over: str | None = None) -> None:
@@ -85,7 +80,7 @@ class BenchLock:
 
         Raises:
             BusyError: Another program holds it; the message names the program and how to take over.
-            ConfigError: The directory is not writable, or another owner than the named one holds the bench.
+            ConfigError: The directory is not writable, or ``take_over`` does not name the present owner.
         """
         with writing(_WHAT, self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -106,7 +101,6 @@ class BenchLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the lock of the bench, unless another program has taken it over."""
         if self._handle is None:
             return
         with contextlib.suppress(OSError):
@@ -117,7 +111,7 @@ class BenchLock:
         self._handle = None
 
     def check(self) -> None:
-        """Confirm that this program still holds the bench, and record the time as its sign of life.
+        """Check that this program still holds the bench, and record a sign of life.
 
         Raises:
             BusyError: Another program has taken over; this program must not change anything.
@@ -135,7 +129,7 @@ class BenchLock:
 
     @property
     def owner(self) -> LockOwner:
-        """This program, as others see the owner of the bench."""
+        """This program as owner of the bench."""
         return self._me
 
     @property
@@ -145,7 +139,7 @@ class BenchLock:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the change lock during a ``with`` block, so that a take-over waits for the end of the block.
+        """Prevent other programs from taking over during a ``with`` block.
 
         Raises:
             BusyError: Another program has taken over.
@@ -161,7 +155,6 @@ class BenchLock:
             os.close(handle)
 
     def _open_and_lock(self) -> tuple[int, LockOwner | None, bool]:
-        """Open and try to lock the lock file; return its handle, the owner it names, and whether locking worked."""
         path = self._directory / _LOCK
         while True:
             with writing(_WHAT, path):
@@ -174,7 +167,6 @@ class BenchLock:
             return handle, owner, not locked or is_remote_alive
 
     def _take_over_from(self, owner: LockOwner | None) -> None:
-        """Take the bench over from the named owner, or raise an error that names the actual owner."""
         path = self._directory / _LOCK
         if owner is None:  # it has locked the file and not yet written its name
             raise BusyError("another program is opening this bench", hint="Try again in a moment.")
@@ -204,7 +196,6 @@ class BenchLock:
 
     @contextlib.contextmanager
     def _wait_for_change(self, owner: LockOwner) -> Iterator[None]:
-        """Hold the change lock after waiting for the owner's present change."""
         with writing(_WHAT, self._directory):
             handle = os.open(self._directory / _CHANGE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -232,7 +223,7 @@ class BenchLock:
 
 
 def lock_owner(directory: AnyPath) -> LockOwner | None:
-    """Return the owner of a bench without touching the lock; ``None`` if there is none.
+    """Return the owner of a bench, or ``None`` if there is none.
 
     An owner on this host whose program has ended does not count.
     """
@@ -252,7 +243,6 @@ def lock_owner(directory: AnyPath) -> LockOwner | None:
 
 
 def _try_lock(handle: int, *, shared: bool = False) -> bool:
-    """Lock a file without waiting; return whether that worked. True on file systems without locks."""
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -263,7 +253,6 @@ def _try_lock(handle: int, *, shared: bool = False) -> bool:
 
 
 def _read_owner(handle: int) -> LockOwner | None:
-    """Return the owner named in a lock file; ``None`` if the file is empty or invalid."""
     text = os.pread(handle, _MAX_BYTES, 0)
     try:
         document: Any = parse_json(text, _WHAT) if text.strip() else None

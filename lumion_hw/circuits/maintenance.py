@@ -1,4 +1,4 @@
-"""Maintenance of circuits in service: polarization, phases, faults and leases, with a limited rate of readings."""
+"""Maintenance of circuits in service: polarization, phases, faults and leases."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from lumion_hw.quantities import dbm_from_w
 DEGRADED_DB = 1.0
 """Loss of light in dB, compared with the best reading, above which a circuit is marked as degraded."""
 SEARCH_DB = 0.5
-"""Loss of light in dB above which the polarization is searched again; tracking corrects smaller losses."""
+"""Loss of light in dB above which the polarization is searched again."""
 TRIM_DB = 0.2
 """Loss of light in dB above which the phases of the circuit's PUCs are measured."""
 _NOTE_EVERY_S = 60.0
 _ATTEMPT_EVERY_S = 30.0
-"""Time between two repairs of a circuit: searches and phase measurements cost light while they last."""
+"""Shortest time between two repairs of a circuit, which cost light while they last."""
 _PLACES_OF_MESH = frozenset({"path", "fibre before the mesh", "before the tap"})
-"""Fault places that may also be caused by a controller whose heaters are off."""
+"""Fault locations that may also be caused by a controller whose heaters are off."""
 _BROKEN = "broken: "
 _OWN_SHARE = 0.9
-"""Fraction of the light at a port that must come from one circuit, so that the port is that circuit's own."""
+"""A port belongs to a circuit if at least this fraction of the port's light comes from the circuit."""
 # From this loss on, the cause may be a fault or a fade, which the detectors distinguish.
 _DARK_DB = 10.0
 _SEEN_S = 0.02
-"""Time after a search until detectors have noticed that the light is back."""
+"""Time after a polarization search until detectors have noticed that the light is back."""
 
 HealthCallback = Callable[[float, "Sequence[CircuitHealth]"], None]
-"""Called after every check with the duration of the maintenance so far in seconds, and the health of all circuits."""
+"""Called after every check with the duration of the maintenance in seconds, and the health of all circuits."""
 
 
 @dataclass
@@ -57,12 +57,10 @@ class CircuitHealth:
         name: Name of the circuit, such as ``sfp-a:sfp-b``.
         proof: The last measurement.
         measured_s: Time of the last measurement on the bench's clock; ``None`` before the first one.
-        lost_db: Light lost compared with the best measurement so far; ``None`` in the dark, and while the circuit is
-            broken.
+        lost_db: Light lost since the best measurement; ``None`` if the circuit is dark or broken.
         marks: Warnings, such as ``degraded: ...``.
-        fault: Place of the fault, if the circuit is broken.
-        reads: Number of readings spent on the circuit.
-        searches: Number of polarization searches.
+        fault: Location of the fault, if the circuit is broken.
+        reads: Number of readings of the circuit.
         worst_db: Largest ``lost_db`` so far.
     """
 
@@ -99,8 +97,6 @@ class CircuitHealth:
 
 @dataclass
 class _WatchedCircuit:
-    """A circuit with its health and its tracking state."""
-
     circuit: PlannedCircuit
     health: CircuitHealth
     reference: LightReading | None = None
@@ -113,27 +109,23 @@ class _WatchedCircuit:
 
     @property
     def is_single(self) -> bool:
-        """Whether the circuit has one arm, so that its output power shows the polarization."""
         return len(self.circuit.arms) == 1
 
 
 class CircuitMaintenance:
-    """Maintains all circuits of a service, with :meth:`run` for a time or :meth:`step` once.
+    """Maintains all circuits of a service: tracks polarizations, repairs losses, ends leases.
 
-    Between checks, polarizations that were found by search are tracked. If a circuit loses light, its polarization is
-    searched again, then its phases are measured in service. A loss without an explanation is an alarm in the event log.
+    If a circuit loses light, its polarization is searched again, then its phases are measured. An unexplained loss is
+    an alarm in the event log.
 
     Args:
-        service: The restored circuits.
         period_s: Time between two checks of all circuits, in seconds.
         reads_per_s: Largest number of power readings per second, for all circuits together.
-        starts_tracking: Whether to read the polarization controllers now, which takes time; otherwise :meth:`resync`
-            does.
+        starts_tracking: Whether to start tracking polarizations now; otherwise :meth:`resync` does.
 
     Attributes:
-        health: Health of each circuit.
         drifted_rad: Total phase drift that was corrected, by PUC.
-        searching: Circuits whose polarization is being searched: their light comes and goes meanwhile.
+        searching: Circuits whose polarization is being searched, so that their light varies.
     """
 
     def __init__(
@@ -170,7 +162,7 @@ class CircuitMaintenance:
 
     @property
     def record(self) -> CalibrationRecord:
-        """The calibration with which the circuits were planned."""
+        """The calibration record for which the circuits were planned."""
         return self._setup.record
 
     def run(self, for_s: float | None = None, on_health: HealthCallback = lambda held_s, health: None) -> None:
@@ -182,7 +174,7 @@ class CircuitMaintenance:
 
         Raises:
             BusyError: Another program has taken over the bench.
-            LumionError: A device failed in a way that is not a fault of a circuit.
+            LumionError: A device failed.
         """
         end_s = math.inf if for_s is None else self._clock.now() + for_s
         try:
@@ -201,7 +193,7 @@ class CircuitMaintenance:
         """Check all circuits once, end expired leases, and repair circuits where possible.
 
         Raises:
-            SafetyError: A latched fault keeps the heaters off until the user clears it by name.
+            SafetyError: A latched fault keeps the heaters off until the user clears it.
             LumionError: As :meth:`run`.
         """
         # Another program may have taken the bench over. The check also renews the sign of life that other hosts see.
@@ -221,7 +213,6 @@ class CircuitMaintenance:
             self._write_journal()
 
     def _restore_circuits(self) -> None:
-        """Report all circuits as failed because the mesh controller is off, and set them up again."""
         faults = latched_faults(self._setup.bench)
         reason = f"it has switched its heaters off: {listed(faults)}" if faults else "its heaters are off"
         for watched in self._watched:
@@ -231,21 +222,23 @@ class CircuitMaintenance:
         self._resume_tracking(held_before)
 
     def resync(self) -> None:
-        """Continue maintenance with the active circuits, after another part of the program changed them."""
+        """Continue maintenance after another part of the program has changed circuits."""
         before, self._watched = self._watched, self._watched_circuits()
         self.searching &= {watched.health.name for watched in self._watched}
         self._poll_levels()  # a reference level is needed before anything changes the light
         self._resume_tracking(before)
 
     def track_polarizations(self, for_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Track polarizations while another part of the program watches the circuits and may change them at any moment.
+        """Track polarizations while another part of the program may change circuits.
 
-        Only polarization controllers are moved and only light is read; nothing is written to the journal.
+        Changes only polarization controllers.
 
-        Readings are ignored once ``is_over`` reports that a change of circuits has begun: they may be of other light.
+        Args:
+            for_s: Duration in seconds.
+            is_over: Returns whether a change of circuits has begun; readings are then ignored.
 
         Raises:
-            LumionError: A device failed in a way that is not a fault of a circuit.
+            LumionError: A device failed.
         """
         self._is_over, until_s = is_over, self._clock.now() + for_s
         try:
@@ -263,11 +256,11 @@ class CircuitMaintenance:
     def measure(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Measure the power margins of all circuits for a display; change no setting and raise no device errors.
 
-        :meth:`step` includes this measurement. While :meth:`track_polarizations` runs on a real clock, another thread
-        calls this method. A circuit with a silent device keeps its last measurement.
+        A circuit whose device does not answer keeps its last measurement. May be called from another thread while
+        :meth:`track_polarizations` runs.
 
         Args:
-            is_over: Returns whether a change of circuits has begun; readings, maybe of other light, are then ignored.
+            is_over: Returns whether a change of circuits has begun; readings are then ignored.
         """
         try:
             proofs, _ = self._setup.prove_reachable()
@@ -281,7 +274,7 @@ class CircuitMaintenance:
                 watched.health.marks = tuple(self._current_marks(watched))
 
     def find_fault(self, name: str) -> LocatedFault | None:
-        """Return where a circuit has lost its light, according to the mesh's monitors; ``None`` if they cannot tell."""
+        """Return where a circuit has lost its light, or ``None`` if the mesh's monitors cannot show it."""
         watched = next((candidate for candidate in self._watched if candidate.health.name == name), None)
         if watched is None or watched.reference is None:
             return None
@@ -293,7 +286,7 @@ class CircuitMaintenance:
         )
 
     def request_search(self, name: str) -> bool:
-        """Request that :meth:`track_polarizations` searches a dark circuit once; return whether it can be searched."""
+        """Let :meth:`track_polarizations` search the polarization of a dark circuit; return whether it can."""
         for watched in self._watched:
             if watched.health.name == name and watched.is_single and watched.circuit.entry.polarization is not None:
                 self.searching.add(name)
@@ -301,7 +294,7 @@ class CircuitMaintenance:
         return False
 
     def summary(self) -> dict[str, Any]:
-        """Return a summary of the maintenance: duration, number of readings, and phases that have drifted."""
+        """Return duration, number of readings, and phases that have drifted."""
         return {
             "held_s": round(self._clock.now() - self._start_s, 3),
             "reads": self._reads,
@@ -309,13 +302,12 @@ class CircuitMaintenance:
         }
 
     def record_with_drift(self) -> CalibrationRecord:
-        """Return a copy of the calibration record with the passive phases that were measured in service."""
+        """Return a copy of the calibration record with the phases that were measured in service."""
         return record_with_drift(self._setup.record, self.drifted_rad)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     def _watched_circuits(self) -> list[_WatchedCircuit]:
-        """Return the active circuits to watch, with the earlier state of circuits that were watched before."""
         earlier = {(watched.circuit.request, watched.circuit.paths): watched for watched in self._watched}
         active = self._setup.active
         circuits = active.circuits if active else ()
@@ -330,7 +322,6 @@ class CircuitMaintenance:
         return result
 
     def _resume_tracking(self, before: Sequence[_WatchedCircuit]) -> None:
-        """Continue tracking the polarization of circuits tracked before; start it for circuits searched since then."""
         followed = {watched.circuit.entry.polarization: watched for watched in before if watched.tracking is not None}
         for watched in self._watched:
             controller = watched.circuit.entry.polarization
@@ -350,7 +341,6 @@ class CircuitMaintenance:
                 watched.tracking = self._tracking_at_exit(watched, watched.tracking)
 
     def _find_own_ports(self, circuits: Sequence[PlannedCircuit]) -> list[frozenset[int]]:
-        """Return for each circuit the ports whose stray light is almost only its own, according to the mesh model."""
         active = self._setup.active
         if active is None or not circuits:
             return []
@@ -362,7 +352,6 @@ class CircuitMaintenance:
         return [frozenset(np.flatnonzero(own > _OWN_SHARE * sum(power)).tolist()) for own in power]
 
     def _check_circuits(self) -> None:
-        """Measure all circuits once, and compare the readings with those from a time without a fault."""
         readings = self._measure_circuits()
         # The same readings result if the controller has switched its heaters off, so ask it before blaming a path.
         if any(fault is not None and fault.place in _PLACES_OF_MESH for fault in readings):
@@ -375,7 +364,6 @@ class CircuitMaintenance:
             self._set_fault(watched, fault)
 
     def _measure_circuits(self) -> list[LocatedFault | None]:
-        """Measure all circuits once, and return the fault of each."""
         monitors_ma = self._monitors_ma()
         self._reads += len(self._watched) + bool(monitors_ma)
         try:
@@ -394,7 +382,6 @@ class CircuitMaintenance:
         watched.health.proof, watched.health.measured_s = proof, self._clock.now()
 
     def _measure_separately(self, watched: _WatchedCircuit, monitors_ma: dict[int, float]) -> LocatedFault | None:
-        """Measure one circuit, whose modules may not answer, and return its fault."""
         request, modules = watched.circuit.request, self._setup.bench.transponders
         try:
             modules[request.source].monitors()
@@ -409,7 +396,6 @@ class CircuitMaintenance:
         return self._locate_fault(watched, self._light_reading(proof, monitors_ma))
 
     def _monitors_ma(self) -> dict[int, float]:
-        """Return the readings of the mesh's own monitors; empty if power meters are used instead."""
         mesh = self._setup.bench.mesh
         if mesh.meters is not None:
             return {}
@@ -439,7 +425,6 @@ class CircuitMaintenance:
         return locate_fault(reference, reading, watched.circuit.exit.port, watched.own_ports)
 
     def _set_fault(self, watched: _WatchedCircuit, fault: LocatedFault | None) -> None:
-        """Store the fault of a circuit, or that it has none; a change starts or ends an alarm."""
         health = watched.health
         # The marks show an alarm from an earlier program, or from this one before an error.
         was_broken = health.fault is not None or any(mark.startswith(_BROKEN) for mark in health.marks)
@@ -452,7 +437,6 @@ class CircuitMaintenance:
         health.marks = tuple(self._current_marks(watched))
 
     def _budgeted_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
-        """Return the reading that a circuit's link budget predicts, for a circuit without an earlier reading."""
         budget, entry = watched.circuit.budget, watched.circuit.entry
         fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
         return LightReading(budget.launch_dbm, fibre_dbm, False, reading.monitors_ma)
@@ -482,7 +466,6 @@ class CircuitMaintenance:
     # -- beside somebody else -----------------------------------------------------------------------------------------
 
     def _poll_levels(self) -> None:
-        """Read the light of all circuits with one scan of the mesh's monitors; skip outputs without a monitor."""
         self._polled_s = self._clock.now()
         monitors_ma = self._monitors_ma()
         self._reads += bool(monitors_ma)
@@ -495,7 +478,6 @@ class CircuitMaintenance:
                 watched.health.lost_db = None if reading.fibre_dbm is None else round(well_dbm - reading.fibre_dbm, 3)
 
     def _reference_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
-        """Return the reference reading of a circuit: the first one, or the predicted one if the first is far below."""
         # A circuit that is dark already when maintenance begins must not become its own reference.
         budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(watched.circuit)
         if (
@@ -528,7 +510,6 @@ class CircuitMaintenance:
         )
 
     def _search_announced(self, watched: _WatchedCircuit) -> None:
-        """Search the polarization of one circuit, and list the circuit in ``searching`` during the search."""
         watched.attempted_s = self._clock.now()
         self.searching.add(watched.health.name)
         try:
@@ -547,7 +528,6 @@ class CircuitMaintenance:
     # -- mending ------------------------------------------------------------------------------------------------------
 
     def _repair(self, watched: _WatchedCircuit) -> None:
-        """Search the polarization of a circuit that loses light, then measure its phases."""
         health, fault = watched.health, watched.health.fault
         lost_db = math.inf if health.lost_db is None else health.lost_db
         if not watched.is_single or (
@@ -597,7 +577,6 @@ class CircuitMaintenance:
             watched.alignment = self._service.alignments[name] = alignment
 
     def _track_until(self, end_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Track all polarizations in parallel until a given time, within the limit on the rate of readings."""
         # The checks use part of the budget; tracking gets the rest, but at least a tenth so that it never stops.
         left_per_s = max(self._reads_per_s - (len(self._watched) + 1) / self._period_s, 0.1 * self._reads_per_s)
         interval_s = max(len([watched for watched in self._watched if watched.tracking]), 1) / left_per_s
@@ -630,7 +609,6 @@ class CircuitMaintenance:
             watched.attempted_s = -math.inf
 
     def _trim(self, watched: _WatchedCircuit) -> None:
-        """Measure and correct phases of a circuit, for as many PUCs as the limit on readings allows."""
         pucs = watched.circuit.path.pucs
         bench, read, set_right = self._setup.bench, self._read(watched), False
         # As many PUCs as can be measured until the next attempt within the limit of readings.
@@ -661,7 +639,6 @@ class CircuitMaintenance:
     # -- what is written down -----------------------------------------------------------------------------------------
 
     def _write_journal(self) -> None:
-        """Write readings, warnings and currents to the journal. Log a write error and continue."""
         health = {watched.health.name: watched.health for watched in self._watched}
         circuits = [self._journal_entry(circuit, health.get(circuit.name)) for circuit in self._service.state.circuits]
         self._noted_s = self._clock.now()
@@ -681,5 +658,4 @@ class CircuitMaintenance:
 
 
 def _fibre_level(reading: LightReading | None) -> float:
-    """Return the power of a circuit in its output fibre in dBm; minus infinity in the dark."""
     return -math.inf if reading is None or reading.fibre_dbm is None else reading.fibre_dbm

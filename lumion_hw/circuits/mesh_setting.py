@@ -1,7 +1,6 @@
-"""Settings of the mesh that leave active circuits untouched: their heaters keep exactly the same currents.
+"""Settings of the mesh in which the heaters of active circuits keep their currents.
 
-The heat of new circuits still reaches the PUCs of active ones. This effect is calculated before the change and measured
-after it. The settings of the new PUCs compensate for the heat of the active ones.
+The heat of new circuits still shifts the phases of active ones; this shift is calculated and measured.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ class MeshSetting:
     """States of all PUCs that can be set, and the heater currents for them.
 
     Attributes:
-        states: State by PUC, including parked PUCs, which guide stray light out of the mesh.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         heat_mw: Heat of all heaters together.
-        shift_rad: Largest phase change that the new heat causes in a PUC that keeps its currents.
+        shift_rad: Largest phase change that new heat causes in a PUC that keeps its currents.
     """
 
     states: dict[int, State]
@@ -47,7 +45,7 @@ def setting_with_active(
     driven_ma: NDArray[np.float64],
     couplings: Mapping[int, float] = MappingProxyType({}),
 ) -> MeshSetting:
-    """Return a setting in which the PUCs of active circuits keep exactly the same currents.
+    """Return a setting in which the heaters of active circuits keep their currents.
 
     Args:
         mesh: The mesh.
@@ -110,7 +108,7 @@ def pucs_of(circuits: Iterable[PlannedCircuit]) -> frozenset[int]:
 
 
 def combined_plan(active: CircuitPlan | None, added: CircuitPlan, setting: MeshSetting) -> CircuitPlan:
-    """Merge the plans of active and added circuits into one plan, for a given mesh setting."""
+    """Merge the plans of active and added circuits into one plan."""
     states, paths = ({}, ()) if active is None else (active.routing.states, active.routing.paths)
     routing = replace(
         added.routing, states={**states, **added.routing.states}, paths=(*paths, *added.routing.paths), active=()

@@ -1,7 +1,6 @@
-"""Light that leaves the mesh for receivers, read by meters on taps or by the mesh's own monitors.
+"""Power at the outputs of the mesh, read by meters on taps or by the mesh's own monitors.
 
-Circuits that are set up in parallel request readings at the same time. An instrument reads all its channels at once, so
-one reading serves all requests that arrived before it began.
+Several threads may read; one reading serves all requests that arrived before it began.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 Reading = TypeVar("Reading")
 
 _SCANS = 4
-"""Monitor scans averaged for a reading: half the noise of one scan, still under a millisecond."""
+"""Monitor scans averaged for a reading."""
 
 
 @dataclass
 class _SharedReading(Generic[Reading]):
-    """One reading of an instrument, pending or done.
+    """One reading of an instrument, which several threads wait for.
 
     Attributes:
-        may_begin: Event for the first caller, who then reads for all.
+        may_begin: Event that lets the first caller read for all.
         is_done: Event for the other callers.
     """
 
@@ -44,11 +43,11 @@ class _SharedReading(Generic[Reading]):
 
 
 class SharedInstrument(Generic[Reading]):
-    """An instrument that several threads read; requests during a reading are served by the next reading.
+    """An instrument that several threads may read at once.
 
     Args:
         clock: The bench's clock.
-        reading: Returns a reading of each of the given channels; other channels may be included.
+        reading: Reads at least the given channels.
     """
 
     def __init__(self, clock: Clock, reading: Callable[[Collection[int]], Mapping[int, Reading]]) -> None:
@@ -96,7 +95,7 @@ class SharedInstrument(Generic[Reading]):
 
 
 class OutputPowerReader:
-    """Reads the optical power at the outputs of the mesh, with the output losses and responsivities of a record."""
+    """Reads the optical power at the outputs of the mesh."""
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
@@ -109,7 +108,7 @@ class OutputPowerReader:
         self._monitors = SharedInstrument(bench.clock, self._read_monitors)
 
     def read_w(self, out: OutputPath) -> float:
-        """Return the power of an output in watts, from the meter on its tap or from the mesh's own monitor.
+        """Return the power of an output in watts, from its meter or monitor.
 
         Raises:
             CircuitError: The output has neither a meter nor a monitor.
@@ -122,7 +121,7 @@ class OutputPowerReader:
         return self._monitor_w(out.port)
 
     def read_fastest_w(self, out: OutputPath) -> float:
-        """Return a value proportional to the power of an output, from its monitor in the mesh, or else from its meter.
+        """Return a value proportional to the power of an output, from its monitor if it has one, else from its meter.
 
         Raises the errors of :meth:`read_w`.
         """
@@ -135,7 +134,7 @@ class OutputPowerReader:
         return w_from_dbm(fibre_dbm - out.loss_db) * out.tap_fraction
 
     def budgeted_photocurrent_ma(self, circuit: PlannedCircuit) -> float | None:
-        """Return the photocurrent in mA that a circuit's link budget predicts; ``None`` without a photodiode."""
+        """Return the photocurrent in mA that a circuit's link budget predicts, or ``None`` without a photodiode."""
         if not self._has_photodiode(circuit.exit):
             return None
         budget, entry, port = circuit.budget, circuit.entry, circuit.exit.port
@@ -161,7 +160,7 @@ class OutputPowerReader:
         return current_ma * 1e-3 / responsivity
 
     def fibre_level_dbm(self, out: OutputPath) -> float | None:
-        """Return the power in an output fibre at the mesh facet, in dBm; ``None`` in the dark or out of range."""
+        """Return the power in an output fibre at the mesh facet in dBm; ``None`` in the dark or out of range."""
         try:
             power_w = self.read_w(out)
         except DeviceError:
@@ -175,7 +174,7 @@ class OutputPowerReader:
         return level_dbm - self.facet_loss_db(out.port)
 
     def fibre_levels_dbm(self, outputs: Sequence[OutputPath], *, monitors_only: bool = False) -> list[float | None]:
-        """Return the power in several output fibres, in dBm, by one scan of the monitors where outputs have one.
+        """Return the power in several output fibres at the mesh facet in dBm; ``None`` in the dark.
 
         Args:
             outputs: The outputs.
@@ -201,7 +200,7 @@ class OutputPowerReader:
         }
 
     def facet_loss_db(self, port: int) -> float:
-        """Return the loss in dB from the mesh into the fibre at a port; typical without a calibrated value."""
+        """Return the loss in dB from the mesh into the fibre at a port; a typical value if not calibrated."""
         loss_db = self._record.port(port).output_loss_db
         return self._bench.model.mesh_section.typical.access_loss_db if loss_db is None else loss_db
 

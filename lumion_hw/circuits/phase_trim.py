@@ -1,8 +1,8 @@
-"""Phase drift, measured and corrected with the light of a circuit in service.
+"""Measure and correct phase drift with the light of a circuit in service.
 
 Along a path in bar and cross states the output power is proportional to cos²(ψ/2) of every PUC's phase error ψ. With
-the phase moved by ±δ, the two powers P₊ and P₋ give ψ: r = (P₊ - P₋)/(P₊ + P₋) = -sin ψ sin δ/(1 + cos ψ cos
-δ). During each reading the output power falls to cos²(δ/2), by 0.04 dB.
+the phase moved by ±δ, the two powers P₊ and P₋ give ψ: r = (P₊ - P₋)/(P₊ + P₋) = -sin ψ sin δ/(1 + cos ψ cos δ). The
+output power falls to cos²(δ/2), by 0.04 dB.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 DITHER_RAD = 0.2
-"""Phase change for a measurement; it costs 0.043 dB. Reading noise of 0.01 dB then gives a phase error of 0.012 rad."""
+"""Phase change for a measurement; it costs 0.043 dB. Reading noise of 0.01 dB gives a phase error of 0.012 rad."""
 _SIGMA_RAD = 0.012
 MAX_DRIFT_RAD = 0.6
-"""Larger errors are not drift: the readings are disturbed by something else."""
+"""Larger phase errors are not drift but a disturbed measurement."""
 READS = 4
 """Readings per PUC in the order +, -, -, +, so that steady drift cancels."""
 _MIN_CORRECTION_RAD = 0.03
-"""Smaller phase errors cost less than 0.001 dB, can hardly be measured, and are not corrected."""
+"""Smaller phase errors cost less than 0.001 dB and are not corrected."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ class PhaseError:
     """Phase error of a PUC, measured with light in service.
 
     Attributes:
-        error_rad: Actual minus desired phase difference between the arms.
-        corrected: Whether the phase was corrected.
+        error_rad: Actual minus wanted phase difference between the arms.
     """
 
     puc: int
@@ -47,16 +46,11 @@ class PhaseError:
 def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Callable[[], float]) -> PhaseError:
     """Measure the phase error of a PUC on a circuit in service, and correct it.
 
-    Even after an error, the heaters end with their former currents or with this PUC corrected.
-
-    Args:
-        mesh: The mesh.
-        record: Calibration of the mesh.
-        puc: The PUC.
-        read_w: Reads the power at the output of the circuit that uses the PUC.
+    After an error, the heaters have their former currents or this PUC is corrected. ``read_w`` reads the power at the
+    output of the circuit.
 
     Raises:
-        LimitError: The heaters cannot reach the dithered phases; nothing was changed.
+        LimitError: The heaters cannot reach the phases for the measurement; nothing was changed.
         LumionError: A device failed.
     """
     calibrated, before_ma = CalibratedMesh.from_record(record, mesh.heater_max_ma), mesh.confirmed_currents_ma()
@@ -106,9 +100,9 @@ def shifted_currents_ma(
 
 
 def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
-    """Return a new calibration record whose passive phases include drift measured in service, by PUC.
+    """Return a new calibration record with the phases that drifted in service, by PUC.
 
-    The new record has no covariance and no raw readings: those of the old record do not apply to the new phases.
+    It has no covariance and no raw readings, which would not apply to the new phases.
     """
     pucs = list(record.pucs)
     for puc, by_rad in drifted_rad.items():
@@ -130,7 +124,6 @@ def record_with_drift(record: CalibrationRecord, drifted_rad: dict[int, float]) 
 
 
 def _error_rad(plus_w: float, minus_w: float) -> float:
-    """Return the phase error of a PUC from the power readings with its phase moved by +δ and by -δ."""
     ratio = (plus_w - minus_w) / max(plus_w + minus_w, 1e-30)
     error = 0.0
     for _ in range(8):  # converges by a factor of cos δ tan²(δ/2) each time

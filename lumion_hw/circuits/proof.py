@@ -1,4 +1,4 @@
-"""Acceptance of circuits by measured light: readings of transmitters, meters and receivers against the prediction."""
+"""Acceptance check of circuits: measured light against the prediction."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lumion_hw.polarization import Alignment
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 LAUNCH_SIGMA_DB = 0.1
-"""Drift of a module's reported launch power; its fixed error is part of the calibrated input loss."""
+"""Drift of a module's reported launch power."""
 UNCALIBRATED_LAUNCH_SIGMA_DB = 1.5
-"""Fixed error of a module's reported launch power, at most ±3 dB (SFF-8472), if no calibration has removed it."""
+"""Fixed error of a module's reported launch power, at most ±3 dB (SFF-8472); calibration removes it."""
 METER_SIGMA_DB = 0.1
 """Fixed error of a power meter, ±2.5 % (Keysight N77xx)."""
 MONITOR_SIGMA_DB = 0.05
@@ -40,17 +40,16 @@ class CircuitProof:
     """Result of measuring one circuit.
 
     Attributes:
-        circuit: The circuit as planned.
         launch_dbm: Launch power that the transmitting module reports.
         measured_loss_db: Loss of the mesh from fibre to fibre, from launch power and meter; ``None`` without a reading.
         received_dbm: Power at the receiver, from the meter on its tap; ``None`` without a reading.
         los: Whether the receiving module reports loss of signal.
         alignment: The polarization search; ``None`` if none was needed or possible.
-        failures: Reasons why the light of the circuit is not accepted, one clause each; empty if it is.
+        failures: Reasons why the circuit is not accepted, one clause each; empty if it is.
         tolerance_db: Allowed difference between measured and predicted loss.
         arm_losses_db: The measured loss of each arm.
-        acceptance: Report of a dual-polarization receiver; ``None`` for other circuits, and where the power already
-            fails.
+        acceptance: Report of a dual-polarization receiver; ``None`` for other circuits, and if the power is not
+            accepted.
         levels: Received power of each arm separately; ``None`` with one arm, and for circuits in service.
     """
 
@@ -67,14 +66,13 @@ class CircuitProof:
     levels: ArmLevels | None = None
 
     def __repr__(self) -> str:
-        """Return the measured circuit, its loss and the result in one line."""
+        """Return a one-line summary of the measurement."""
         request = self.circuit.request
         verdict = "proven" if self.proven else "not proven: " + "; ".join(self.failures)
         loss = "" if self.measured_loss_db is None else f", loss {self.measured_loss_db:.2f} dB"
         return f"<CircuitProof {request.name}{loss}, {verdict}>"
 
     def _repr_html_(self) -> str:
-        """Return the measurements as a table for a notebook."""
         from lumion_hw.files.html import html_pairs
 
         def db(value: float | None, unit: str) -> str | None:
@@ -95,7 +93,7 @@ class CircuitProof:
 
     @property
     def proven(self) -> bool:
-        """Whether measured power, link budget and the receiver's LOS flag agree that this circuit carries light."""
+        """Whether the circuit passed the check of power, link budget and loss of signal."""
         return not self.failures
 
     @property
@@ -115,7 +113,7 @@ class CircuitProof:
 
 @dataclass(frozen=True)
 class CircuitLight:
-    """Readings of the transmitter, meters and receiver of one circuit at one time; ``None`` where a number is missing.
+    """Readings of the transmitter, meters and receiver of one circuit; ``None`` where a number is missing.
 
     Attributes:
         launch_dbm: Launch power that the module reports.
@@ -128,7 +126,7 @@ class CircuitLight:
     los: bool
 
     def received_dbm(self, circuit: PlannedCircuit) -> float | None:
-        """Return the power of all arms together at the receiver, in dBm."""
+        """Return the power of all paths together at the receiver, in dBm."""
         arrived = [
             w_from_dbm(seen_dbm - arm.exit.loss_db) * arm.exit.receiver_fraction
             for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
@@ -137,14 +135,14 @@ class CircuitLight:
         return dbm_from_w(sum(arrived)) if arrived else None
 
     def mesh_loss_db(self, circuit: PlannedCircuit) -> float | None:
-        """Return the loss of the mesh from fibre to fibre, defined as ``mesh_loss_db`` of the circuit's link budget."""
+        """Return the loss of the mesh from fibre to fibre, in dB."""
         received_dbm = self.received_dbm(circuit)
         if self.launch_dbm is None or received_dbm is None:
             return None
         return self.launch_dbm + circuit.budget.gain_db - circuit.budget.fixed_loss_db - received_dbm
 
     def arm_losses_db(self, circuit: PlannedCircuit) -> tuple[float | None, ...]:
-        """Return the loss of each arm from fibre to fibre; with two arms, each starts with half of the launch power."""
+        """Return the loss of each arm (path of one polarization) from fibre to fibre."""
         share_db = arm_split_loss_db(circuit)
         return tuple(
             None
@@ -155,7 +153,7 @@ class CircuitLight:
 
 
 def arm_split_loss_db(circuit: PlannedCircuit) -> float:
-    """Return the loss in dB that comes from dividing the module's power among the arms: 0 or 3."""
+    """Return the loss in dB from dividing the module's power: 0 with one path, 3 with two."""
     return 10.0 * math.log10(len(circuit.arms))
 
 
@@ -168,8 +166,8 @@ def expected_level_dbm(circuit: PlannedCircuit, arm: CircuitArm) -> float:
 def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, mesh_sigma_db: float) -> float:
     """Return the largest accepted difference between measured and predicted loss of an arm, in dB.
 
-    The tolerance follows from the standard error of the prediction and of the launch and output measurements;
-    ``fabric.loss_tolerance_db`` in the bench file is an upper bound.
+    It follows from the standard errors of prediction and measurement; ``fabric.loss_tolerance_db`` in the bench file is
+    an upper bound.
     """
     is_calibrated = record.port(arm.entry.port).input_loss_db is not None
     launch_db = LAUNCH_SIGMA_DB if is_calibrated else UNCALIBRATED_LAUNCH_SIGMA_DB
@@ -181,7 +179,11 @@ def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, 
 
 
 class Prover:
-    """Measures circuits and judges them, with the powers that ``exits`` reads at the outputs; changes nothing."""
+    """Measures and checks circuits without changing anything.
+
+    Args:
+        exits: Reads the powers at the outputs.
+    """
 
     def __init__(self, bench: Bench, exits: OutputPowerReader) -> None:
         self._bench = bench
@@ -222,7 +224,7 @@ class Prover:
         ]
 
     def await_los_clear(self, circuits: Sequence[PlannedCircuit]) -> None:
-        """Wait at most one second until no receiver reports loss of signal; raise no error if one still does."""
+        """Wait at most one second until no receiver reports loss of signal."""
         bench = self._bench
         deadline = bench.clock.now() + _LOS_DEADLINE_S
         waiting = [circuit.request.target for circuit in circuits]
@@ -241,7 +243,7 @@ class Prover:
         alignments: Mapping[CircuitRequest, Alignment],
         levels: Mapping[CircuitRequest, ArmLevels],
     ) -> tuple[CircuitProof, ...]:
-        """Judge circuits by their readings, link budgets, and the uncertainty of the calibration record."""
+        """Check circuits by their readings and link budgets."""
         return tuple(
             self._judge_circuit(record, circuit, reading, alignments.get(circuit.request), levels.get(circuit.request))
             for circuit, reading in zip(circuits, light, strict=True)
@@ -299,7 +301,12 @@ class Prover:
         )
 
     def check_receivers(self, proofs: Sequence[CircuitProof], lock_timeout_s: float) -> tuple[CircuitProof, ...]:
-        """Read the signal quality of dual-polarization circuits whose power is accepted; wait for their locks."""
+        """Read the signal quality of dual-polarization circuits whose power is accepted.
+
+        Args:
+            proofs: Results of the power checks.
+            lock_timeout_s: Time that receivers may take to lock.
+        """
         # Without enough power a receiver cannot lock, and waiting for it would take up to a minute.
         questions = [
             (
@@ -318,7 +325,6 @@ class Prover:
         )
 
     def _arm_failure(self, record: CalibrationRecord, arm: CircuitArm, loss_db: float | None) -> str | None:
-        """Describe the fault of one of a circuit's two arms; ``None`` if that arm is healthy."""
         where = f"arm {arm.entry.tributary or arm.exit.tributary} (ports {arm.entry.port} to {arm.exit.port})"
         if loss_db is None:
             return f"{where} is dark"
@@ -329,7 +335,7 @@ class Prover:
 
 
 def proof_event(proof: CircuitProof) -> dict[str, object]:
-    """Return the details of a proof for the event log."""
+    """Return the result of a check as details for the event log."""
     acceptance = proof.acceptance
     names = () if acceptance is None else ("pdl_db", "dgd_ps", "prefec_ber")
     receiver: dict[str, object] = {name: getattr(acceptance, name) for name in names}
@@ -351,7 +357,7 @@ def proof_event(proof: CircuitProof) -> dict[str, object]:
 
 
 def describe_proofs(proofs: Sequence[CircuitProof]) -> str:
-    """Describe which circuits passed the check of their light, which failed, and why."""
+    """Describe which circuits passed the check, which failed, and why."""
     good = [str(proof.circuit.request) for proof in proofs if proof.proven]
     bad = [f"{p.circuit.request}: {', '.join(p.failures)}" for p in proofs if not p.proven]
     return (

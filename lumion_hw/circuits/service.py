@@ -1,4 +1,4 @@
-"""Circuits that stay connected when a program ends: changes are in a journal, from which the next program continues."""
+"""Circuits that stay connected when a program ends; a journal lets the next program continue."""
 
 from __future__ import annotations
 
@@ -47,18 +47,15 @@ class CircuitService:
     """Circuits of one bench that stay connected between programs. Acquire the bench lock first.
 
     Args:
-        bench: The open bench.
         record: Calibration record of the mesh.
-        journal: Journal of the connected circuits.
         lock: The bench's lock, acquired.
         record_path: Path of the calibration record, stored for later programs.
-        aligner: Polarization search, which remembers the period of each squeezer of the controllers.
+        aligner: Polarization search.
 
     Attributes:
         setup: Circuit set-up on the open bench.
-        aligner: Polarization search, with the squeezer periods that it has learnt.
+        aligner: Polarization search.
         alignments: Latest search result of this program for each polarization controller.
-        journal: Journal of the connected circuits.
         lock: The bench's lock.
         time: Clock of leases, and the time of day by the bench's clock.
         lost: Circuits in the journal that are gone because no heater is driven.
@@ -75,13 +72,13 @@ class CircuitService:
         program: str = "script",
         take_over: str | None = None,
     ) -> Iterator[Self]:
-        """Lock and open a bench and restore its circuits, for the duration of a block.
+        """Lock and open a bench and restore its circuits, as a context manager.
 
         Circuits stay on afterwards only if the bench is opened with ``leave_on_s``.
 
         Args:
-            open_bench: Opens the bench, such as ``lambda: Bench.open("bench.yaml", leave_on_s=3600.0)``. Called after
-                the lock is acquired, so that a second program is refused before it touches a device.
+            open_bench: Opens the bench, such as ``lambda: Bench.open("bench.yaml", leave_on_s=3600.0)``; called after
+                the lock is acquired.
             record: The calibration record.
             directory: State directory of the bench; see :func:`~lumion_hw.circuits.state.state_directory`.
             program: Name of this program, shown to other users.
@@ -122,14 +119,14 @@ class CircuitService:
 
     @property
     def state(self) -> CircuitState:
-        """The active circuits, as recorded in the journal."""
+        """The active circuits in the journal."""
         return self.journal.state
 
     def restore(self) -> MeshFinding:
         """Read the heater currents back and continue with the circuits that the mesh still drives.
 
-        An unfinished change is undone if it has changed the mesh. If no heater is driven, the circuits are recorded as
-        gone and listed in :attr:`lost`.
+        An unfinished change is undone. If no heater is driven, the circuits are recorded as gone and listed in
+        :attr:`lost`.
 
         Raises:
             CircuitError: The mesh drives other currents than recorded; the message names PUCs and circuits.
@@ -161,12 +158,11 @@ class CircuitService:
     def restore_after_shutdown(self) -> tuple[CircuitProof, ...] | None:
         """Set up the journal's circuits again after the controller has switched its heaters off.
 
-        A fault whose only cause is the silence of this host is cleared first. An unfinished change is undone. Then the
-        recorded currents are driven in one commit, transmitters that are off are switched on, and every circuit is
-        measured. A circuit whose light cannot be verified stays connected, like one that breaks in service.
+        A watchdog fault (this host was silent) is cleared first. Then the recorded currents are driven, transmitters
+        are switched on, and every circuit is measured. A circuit that fails the measurement stays connected.
 
         Returns:
-            Proofs of the circuits that could be measured; ``None`` if the mesh was still driven as recorded.
+            Results for the circuits that could be measured; ``None`` if the mesh was still driven as recorded.
 
         Raises:
             SafetyError: Another fault is latched; the message names it and how to clear it. Nothing was changed.
@@ -201,11 +197,10 @@ class CircuitService:
         return proofs
 
     def check_driven(self) -> None:
-        """Raise an error unless the controller drives the heaters as the circuits need.
+        """Check that the controller still drives the heaters.
 
         Raises:
-            SafetyError: The controller has switched its heaters off, even if the fault was cleared since; call
-                :meth:`restore_after_shutdown`.
+            SafetyError: The controller has switched its heaters off; call :meth:`restore_after_shutdown`.
             LumionError: The controller does not answer.
         """
         bench = self.setup.bench
@@ -240,12 +235,12 @@ class CircuitService:
         milestone: Milestone = lambda name: None,
         progress: Progress = no_progress,
     ) -> tuple[CircuitProof, ...]:
-        """Connect circuits in addition to the active ones, prove them, and record them.
+        """Connect circuits in addition to the active ones, check their light, and record them.
 
         Args:
             requests: The circuits to connect.
             align: Whether to search the polarization at every new input, or only where light is missing.
-            milestone: Called with the name of each milestone (phase of the set-up) that is reached.
+            milestone: Called with the name of each milestone of the set-up.
             progress: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`.
 
         Raises:
@@ -273,9 +268,8 @@ class CircuitService:
     def switch(self, plan: CircuitPlan, *, milestone: Milestone = lambda name: None) -> tuple[CircuitProof, ...]:
         """Change to a plan from :meth:`~lumion_hw.circuits.setup.PathSetup.plan_change`, and record it.
 
-        The change is one commit, verified by the mesh's own photodiodes; see
-        :meth:`~lumion_hw.circuits.setup.PathSetup.switch`. The transmitters must be on and aligned, as those of active
-        circuits and of warm spares are.
+        The transmitters must be on and aligned. Only the mesh's own photodiodes check the change; see
+        :meth:`~lumion_hw.circuits.setup.PathSetup.switch`.
 
         Raises:
             BusyError: Another program has taken over.
@@ -293,7 +287,7 @@ class CircuitService:
         return proofs
 
     def disconnect(self, names: Collection[str] | None = None) -> tuple[ActiveCircuit, ...]:
-        """Disconnect the named circuits, or all if no name is given; if none remain, switch the heaters off.
+        """Disconnect the named circuits; all if ``names`` is ``None``. If none remain, switch the heaters off.
 
         Returns:
             The disconnected circuits.
@@ -315,7 +309,7 @@ class CircuitService:
         return removed
 
     def drop(self, names: Collection[str]) -> None:
-        """Disconnect circuits in the mesh only, as their modules may be dead. Park PUCs that become free.
+        """Disconnect circuits in the mesh only, without using their modules, which may be dead.
 
         Raises:
             ConfigError: A circuit is not connected.
@@ -338,8 +332,7 @@ class CircuitService:
     def note(self, circuits: Sequence[ActiveCircuit]) -> None:
         """Record new readings, warnings and currents of the circuits. Raises the errors of :meth:`CircuitJournal.note`.
 
-        If the controller drives no heater because it has switched off, the recorded currents are kept for
-        :meth:`restore_after_shutdown`.
+        If the controller has switched its heaters off, the recorded currents stay as they are.
         """
         state = dataclasses.replace(self._current_state(()), circuits=tuple(circuits))
         # The currents are needed to set the circuits up again.
@@ -349,9 +342,9 @@ class CircuitService:
 
     @contextlib.contextmanager
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
-        """Record begin and end of a circuit change; record a failed change as undone if read-back confirms this.
+        """Record begin and end of a circuit change in a ``with`` block.
 
-        ``known_ma`` are the present heater currents if known, which saves the time to read them back.
+        ``known_ma`` are the present heater currents, if known.
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():
@@ -369,7 +362,6 @@ class CircuitService:
                 raise
 
     def _adopt_if_changed(self, state: CircuitState) -> None:
-        """Load the journal's circuits into the circuit set-up if they differ: after a restart or an undone change."""
         active = self.setup.active.circuits if self.setup.active else ()
         requests = [circuit.request for circuit in state.circuits]
         if [circuit.request for circuit in active] == requests:
@@ -385,7 +377,6 @@ class CircuitService:
         self.journal.end("done", self._current_state(proofs))
 
     def _current_state(self, proofs: Sequence[CircuitProof]) -> CircuitState:
-        """Return the present state of all circuits for the journal, with their new measurements."""
         active = self.setup.active
         circuits: tuple[PlannedCircuit, ...] = () if active is None else active.circuits
         measured = {proof.circuit.request.name: proof for proof in proofs}
@@ -403,7 +394,7 @@ class CircuitService:
 
 
 def switch_everything_off(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> None:
-    """Switch all heaters and transmitters off without a check of the mesh, and record that nothing is connected.
+    """Switch all heaters and transmitters off, and record that nothing is connected.
 
     The caller must hold the bench's lock.
 
@@ -417,7 +408,7 @@ def switch_everything_off(bench: Bench, journal: CircuitJournal, lock: BenchLock
 
 
 def switch_heaters_off(bench: Bench) -> None:
-    """Switch all heaters off; accept an error if a latched fault keeps them off already.
+    """Switch all heaters off; ignore an error if a latched fault keeps them off already.
 
     Raises:
         LumionError: As for :meth:`~lumion_hw.bench.mesh_access.MeshAccess.program`.

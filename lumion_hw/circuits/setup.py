@@ -1,7 +1,4 @@
-"""Circuit set-up: program the mesh for circuits, verify them by measured light, or roll everything back.
-
-The light itself (transmitters, polarization, proofs, diagnosis) is the task of :mod:`lumion_hw.circuits.lighting`.
-"""
+"""Circuit set-up: program the mesh for circuits, check them by measured light, or roll everything back."""
 
 from __future__ import annotations
 
@@ -31,16 +28,16 @@ from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.polarization import Aligner
 
 GLITCH_DB = 0.3
-"""Allowed change of an active circuit's light while others are set up; the on-chip photodiodes are good to 0.05 dB."""
+"""Allowed change in dB of an active circuit's light while others are set up (on-chip photodiodes: 0.05 dB)."""
 _LOST_DB = 3.0
-"""Larger than any drift during a polarization search, which lasts seconds: a change by this much is a lost circuit."""
+"""Change in dB, larger than any drift during a polarization search, from which a circuit counts as lost."""
 _MAX_ROUTES = 3
-"""Routes tried for a set of circuits before it is rolled back."""
+"""Largest number of routes tried before all changes are undone."""
 
 
 @dataclass(frozen=True)
 class _StateBeforeChange:
-    """Bench state before a change, which a rollback restores.
+    """Bench state before a change.
 
     Attributes:
         driven_ma: Heater currents, shape ``(2 n_pucs,)``.
@@ -58,8 +55,8 @@ class PathSetup:
 
     Args:
         record: Calibration record of the mesh.
-        aligner: Polarization search. Share it with the calibration, so that it knows the controllers already.
-        policy: Whether an outdated record, or one made at another temperature, is refused or causes a warning.
+        aligner: Polarization search; may be shared with the calibration.
+        policy: Whether a record that is outdated or made at another temperature is refused or causes a warning.
 
     Attributes:
         active: Plan of all active circuits; ``None`` if there are none, or if their state is unknown after an error.
@@ -87,15 +84,12 @@ class PathSetup:
     def establish(
         self, plan: CircuitPlan, *, align: bool = True, milestone: Milestone = lambda name: None
     ) -> tuple[CircuitProof, ...]:
-        """Replace all active circuits by the circuits of a plan and verify each by its light, or restore the mesh.
-
-        The mesh changes in one atomic commit. If a circuit moves to another path, the new path is prepared first:
-        heaters that no active circuit uses are set in a commit of their own.
+        """Replace all active circuits by the circuits of a plan and check each by its light, or restore the mesh.
 
         Args:
             plan: The circuits to set up.
-            align: Whether to search the polarization at every input, or only where the loss shows that it has moved.
-            milestone: Called with the name of each milestone once all circuits have reached it.
+            align: Whether to search the polarization at every input, or only where the loss is too high.
+            milestone: Called with the name of each milestone.
 
         Raises:
             CircuitError: A circuit could not be verified. The message says which one and why; the mesh was rolled back.
@@ -126,22 +120,20 @@ class PathSetup:
         milestone: Milestone = lambda name: None,
         progress: Progress = no_progress,
     ) -> tuple[CircuitProof, ...]:
-        """Add circuits to the active ones and verify them by their light, or leave everything unchanged.
+        """Add circuits to the active ones and check them by their light, or leave everything unchanged.
 
-        Active circuits keep their PUCs and exactly the same heater currents in them. The mesh changes in one atomic
-        commit. The light of active circuits is measured before and right after: a change above :data:`GLITCH_DB` is a
-        failure. Later, until all new circuits are verified, only a change above 3 dB is a failure. Circuits that cannot
-        be verified are diagnosed. If PUCs are suspected, routes around them are tried before everything is rolled back;
-        the milestones are then reported again.
+        Active circuits keep exactly the same heater currents. A change of their light above :data:`GLITCH_DB` right
+        after programming, or above 3 dB later, is a failure. If a new circuit cannot be verified, other routes are
+        tried before everything is rolled back; milestones are then reported again.
 
         Args:
             requests: The circuits to connect.
             align: Whether to search the polarization at every new input, or only where light is missing.
-            milestone: Called with the name of each milestone once all circuits have reached it.
+            milestone: Called with the name of each milestone.
             progress: As for :func:`~lumion_hw.circuits.plan_circuits`.
 
         Returns:
-            Proofs of the new circuits, in the order of the requests.
+            Results for the new circuits, in the order of the requests.
 
         Raises:
             CircuitError: A circuit could not be verified; the message gives the diagnosis and the attempts.
@@ -164,12 +156,14 @@ class PathSetup:
     def plan_change(
         self, removed: Collection[CircuitRequest], added: Sequence[CircuitRequest], *, avoid: Collection[int] = ()
     ) -> CircuitPlan:
-        """Plan to replace some active circuits while the others stay; no device is read or changed.
+        """Plan to replace some active circuits; no device is read or changed.
 
-        The circuits that stay keep their PUCs and exactly the same heater currents in them, so that :meth:`switch`
-        disturbs them only by the heat of new neighbours.
+        The other circuits keep exactly the same heater currents.
 
-        New circuits do not use the PUCs in ``avoid``.
+        Args:
+            removed: Circuits to remove.
+            added: Circuits to add.
+            avoid: PUCs that new circuits must not use.
 
         Returns:
             All circuits that are active afterwards, as one setting of the mesh.
@@ -202,11 +196,10 @@ class PathSetup:
         arrived: Callable[[CircuitRequest], None] = lambda request: None,
         confirm: Callable[[Sequence[PlannedCircuit]], None] = lambda circuits: None,
     ) -> tuple[CircuitProof, ...]:
-        """Program a plan in one commit and verify its new circuits by the mesh's photodiodes alone.
+        """Program a plan and check its new circuits by the mesh's photodiodes alone.
 
-        Use it for transmitters that are on and aligned already: no module or meter is read or switched, which makes it
-        fast. :meth:`prove` can check the receivers later. The light is read while the heaters settle; two successive
-        proofs of all new circuits are required.
+        Fast, because no module or meter is used: transmitters must be on and aligned. :meth:`prove` can check the
+        receivers later.
 
         Args:
             plan: All circuits that are to be active, from :meth:`plan_change`.
@@ -216,7 +209,7 @@ class PathSetup:
             confirm: Called with the new circuits once verified; an error raised there causes a rollback.
 
         Returns:
-            Proofs of the new circuits, without the reports of receivers.
+            Results for the new circuits, without the reports of receivers.
 
         Raises:
             CircuitError: A circuit could not be verified, or one that stays was disturbed; the change was undone.
@@ -245,7 +238,7 @@ class PathSetup:
         return proofs
 
     def disconnect(self, requests: Sequence[CircuitRequest]) -> None:
-        """Remove circuits: switch off their transmitters, then park the PUCs that no other circuit needs.
+        """Switch off the transmitters of circuits and free their PUCs.
 
         Raises:
             ConfigError: A circuit is not active; nothing was changed.
@@ -273,7 +266,7 @@ class PathSetup:
         self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
 
     def drop(self, requests: Sequence[CircuitRequest]) -> None:
-        """Remove circuits from the mesh only, as their modules may be dead. Other circuits keep their currents.
+        """Remove circuits from the mesh only, without using their modules, which may be dead.
 
         Raises:
             LumionError: The controller failed.
@@ -290,9 +283,7 @@ class PathSetup:
         self.bench.events.add("taken away", circuits=[str(request) for request in requests])
 
     def adopt(self, plan: CircuitPlan) -> None:
-        """Take over circuits that an earlier program has set up; the controller must confirm their heater currents.
-
-        Nothing is changed, and no light is measured: :meth:`prove` does that.
+        """Continue with circuits that an earlier program has set up; nothing is changed and no light is measured.
 
         Raises:
             VerifyError: The controller drives other currents; no circuit counts as active.
@@ -308,11 +299,11 @@ class PathSetup:
     # -- measure ------------------------------------------------------------------------------------------------------
 
     def await_los_clear(self, requests: Collection[CircuitRequest]) -> None:
-        """Wait until no receiver of these circuits reports loss of signal, at most one second."""
+        """Wait at most one second until no receiver of these circuits reports loss of signal."""
         self._lighting.await_los_clear([circuit for circuit in self._active_circuits if circuit.request in requests])
 
     def prove(self, requests: Collection[CircuitRequest] | None = None) -> tuple[CircuitProof, ...]:
-        """Measure all active circuits, or only the given ones, without changing anything."""
+        """Measure the given circuits, by default all active ones, without changing anything."""
         circuits = self._active_circuits
         return self._lighting.prove(
             [circuit for circuit in circuits if requests is None or circuit.request in requests]
@@ -322,7 +313,7 @@ class PathSetup:
         """Measure all active circuits, even if some modules or meters do not answer.
 
         Returns:
-            Proofs of the circuits that could be measured, and for each other circuit the reason.
+            Results for the circuits that could be measured, and the reason for each other circuit.
 
         Raises:
             LumionError: The mesh controller does not answer.
@@ -341,10 +332,10 @@ class PathSetup:
         return tuple(proofs), unreachable
 
     def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
-        """Measure the ratio of each active circuit's power at its output to all other light there, in dB.
+        """Measure the ratio of each active circuit's power to all other light at its output, in dB.
 
-        Each source is switched off in turn while the others stay on, so circuits must carry no traffic. ``None`` where
-        the other light is too weak to read.
+        Each source is switched off in turn, so circuits must carry no traffic. ``None`` where the other light is too
+        weak to read.
         """
         return self._lighting.crosstalk_db(self._active_circuits)
 
@@ -363,7 +354,6 @@ class PathSetup:
         return {arm.exit.port for circuit in self._active_circuits for arm in circuit.arms}
 
     def _check_modules_free(self, requests: Sequence[CircuitRequest]) -> None:
-        """Raise ``ConfigError`` if an active circuit uses a requested module in the same direction."""
         for request in requests:
             for circuit in self._active_circuits:
                 ends = ((request.source, circuit.request.source), (request.target, circuit.request.target))
@@ -375,7 +365,6 @@ class PathSetup:
                     )
 
     def _plan_without(self, plan: CircuitPlan, requests: Collection[CircuitRequest]) -> CircuitPlan:
-        """Return the plan without the named circuits; their PUCs count as free, although their heaters are still on."""
         circuits = tuple(circuit for circuit in plan.circuits if circuit.request not in requests)
         pucs = pucs_of(circuits)
         states = {puc: state for puc, state in plan.routing.states.items() if puc in pucs}
@@ -383,7 +372,6 @@ class PathSetup:
         return replace(plan, circuits=circuits, routing=replace(plan.routing, states=states, paths=paths))
 
     def _with_other_pucs_parked(self, plan: CircuitPlan, driven_ma: NDArray[np.float64]) -> tuple[CircuitPlan, float]:
-        """Park the PUCs that a plan does not use; return the plan and the largest phase shift of the others in rad."""
         setting = setting_with_active(
             self.bench.mesh.topology, self.record, plan.routing.states, pucs_of(plan.circuits), driven_ma
         )
@@ -401,7 +389,9 @@ class PathSetup:
     ) -> _StateBeforeChange:
         """Read heater currents, transmitter states and the light of circuits that stay, before a change.
 
-        All active circuits stay if ``staying`` is omitted. The change may switch the transmitters of ``circuits``.
+        Args:
+            circuits: Circuits whose transmitters the change may switch.
+            staying: Circuits that stay; by default all active ones.
         """
         bench = self.bench
         staying = self._active_circuits if staying is None else staying
@@ -451,8 +441,7 @@ class PathSetup:
     def _roll_back(self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit], reason: str) -> None:
         """Drive the former currents again, and restore the transmitters.
 
-        If the currents cannot be driven, no circuit counts as active, but the transmitters are restored. Polarization
-        controllers stay where a search has left them: the right setting depends on the fibre alone.
+        If the currents cannot be driven, no circuit counts as active.
         """
         events, needed = self.bench.events, transmitters_of(self._active_circuits)
         try:
@@ -480,7 +469,6 @@ class PathSetup:
                 self.bench.events.add("transmitter not rolled back", transmitter=name, reason=str(error))
 
     def _proof_after_rollback(self) -> dict[str, object]:
-        """Measure the active circuits after a rollback, and return the result as event details."""
         try:
             proofs = self.prove()
         except LumionError as error:
@@ -491,7 +479,6 @@ class PathSetup:
     def _check_undisturbed(
         self, circuits: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
     ) -> None:
-        """Raise ``CircuitError`` if the light of a circuit that stays has changed by more than the allowed amount."""
         arms = [circuit for circuit in circuits for _ in circuit.arms]
         levels_dbm = self._lighting.fibre_levels_dbm(circuits)
         for circuit, was_dbm, is_dbm in zip(arms, before_dbm, levels_dbm, strict=True):
@@ -507,7 +494,6 @@ class PathSetup:
     # -- program ------------------------------------------------------------------------------------------------------
 
     def _make_before_break(self, plan: CircuitPlan, before: _StateBeforeChange) -> None:
-        """If an active circuit moves to another path, first program the heaters that no active circuit uses."""
         active = {circuit.request: circuit.paths for circuit in self._active_circuits}
         if not any(active.get(circuit.request, circuit.paths) != circuit.paths for circuit in plan.circuits):
             return
@@ -527,7 +513,6 @@ class PathSetup:
     def _connect_by_routes(
         self, plan: CircuitPlan, before: _StateBeforeChange, align: bool, milestone: Milestone
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Try routes for new circuits until the light of all of them is accepted; return the plan and the proofs."""
         lit, suspects, failures = before.lit, frozenset[int](), list[str]()
         levels_dbm = before.levels_dbm
         while True:

@@ -1,9 +1,8 @@
-"""Journal of connected circuits: a file through which circuits outlive the program that set them up.
+"""Journal of connected circuits, which lets circuits outlive the program that set them up.
 
-The journal (:mod:`lumion_hw.storage.line_journal`) holds two entries for every change: ``begun`` is written to the disk
-before anything changes and holds the heater currents before the change; ``ended`` holds all circuits that are active
-afterwards. If a program is killed in between, only ``begun`` remains. The next program then reads the heater currents
-back and decides whether the mesh is as before, dark, or changed (:func:`compare_with_mesh`).
+Every change has two entries: ``begun``, written before anything changes, with the heater currents before the change;
+and ``ended``, with all active circuits. If a program is killed in between, the next one compares the heater currents
+with the journal (:func:`compare_with_mesh`).
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ from lumion_hw.mesh.routing import Path, Routing, states_for_paths
 from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, parse_entry, read_lines
 
 JOURNAL = "circuits.jsonl"
-"""Name of the journal in the state directory."""
+"""File name of the journal in the state directory."""
 _FORMAT = "lumion-circuits 1"
 _WHAT = "the journal of circuits"
 
 
 class MeshVerdict(StrEnum):
-    """Result of comparing the heater currents read back from the controller with the journal."""
+    """Result of comparing the driven heater currents with the journal."""
 
     AS_LEFT = "as left"
-    """All heaters are driven as the last change has left them."""
+    """The heaters are driven as after the last change that was finished."""
     AS_BEFORE = "as before"
-    """A change was begun and not finished, and the mesh still drives the currents from before the change."""
+    """A change was not finished, and the heaters are driven as before it."""
     DARK = "dark"
-    """No heater is driven: the mesh is in its safe state, and no circuit is active."""
+    """No heater is driven, and no circuit is active."""
     CHANGED = "changed"
-    """A change was begun and not finished, and the mesh is neither as before nor dark."""
+    """A change was not finished, and the heaters are driven differently than before it."""
     DIFFERENT = "different"
-    """Another program has changed the mesh since, or a heater is broken."""
+    """The heaters are driven in another way: another program has changed the mesh, or a heater is broken."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class ActiveArm:
     """One path of an active circuit.
 
     Attributes:
-        path: The PUCs of the path.
-        trim: Trim (added loss) of the arm, or ``None``.
+        trim: Loss added to the arm, or ``None``.
     """
 
     path: Path
@@ -131,8 +129,8 @@ class CircuitState:
 
     Attributes:
         currents_ma: Heater currents of the setting, shape ``(2 n_pucs,)``; empty if nothing was ever driven.
-        states: States of the PUCs that can be set, including unused PUCs, which are parked.
-        record: Path of the calibration record with which the circuits were planned.
+        states: States of the PUCs that can be set.
+        record: Path of the calibration record for which the circuits were planned.
     """
 
     circuits: tuple[ActiveCircuit, ...] = ()
@@ -155,14 +153,14 @@ class CircuitState:
 
 @dataclass(frozen=True)
 class UnfinishedChange:
-    """A change of circuits that was begun and not finished.
+    """A change of circuits that was not finished.
 
     Attributes:
         what: Kind of change, such as ``connect``.
-        circuits: Names of the circuits that the change concerns.
+        circuits: Names of the circuits to be changed.
         since_utc: Time when the change was begun.
         before_ma: Heater currents before the change.
-        pid: ID of the process that began it.
+        pid: ID of the process that began the change.
     """
 
     what: str
@@ -177,8 +175,8 @@ class MeshDifference:
     """A PUC whose heaters are not driven as recorded.
 
     Attributes:
-        noted_ma: Currents of its upper and lower heater in the journal.
-        driven_ma: Currents that are driven.
+        noted_ma: Recorded currents of the upper and lower heater.
+        driven_ma: Driven currents of the upper and lower heater.
         circuits: Names of the circuits that use the PUC.
     """
 
@@ -196,12 +194,11 @@ class MeshDifference:
 
 @dataclass(frozen=True)
 class MeshFinding:
-    """Result of comparing the mesh with the journal, with details.
+    """Result of comparing the mesh with the journal.
 
     Attributes:
-        verdict: The result.
         differences: PUCs whose heaters are not driven as recorded.
-        unfinished: The change that was not finished, if there is one.
+        unfinished: The unfinished change, if there is one.
     """
 
     verdict: MeshVerdict
@@ -209,7 +206,7 @@ class MeshFinding:
     unfinished: UnfinishedChange | None = None
 
     def __str__(self) -> str:
-        """Return the finding as text: a sentence, and a line per PUC."""
+        """Return the result as text: a sentence, and a line per PUC."""
         text = f"the mesh is {self.verdict.value}"
         if self.unfinished is not None:
             change = f"{self.unfinished.what} {' '.join(self.unfinished.circuits)}".rstrip()
@@ -224,11 +221,10 @@ class CircuitJournal:
 
     Args:
         directory: State directory of the bench; created if it does not exist.
-        bench: Name of the bench.
-        mesh_sha256: Hash of the mesh's canonical text: circuits of another mesh are rejected.
+        mesh_sha256: Hash that identifies the mesh.
 
     Raises:
-        ConfigError: The journal belongs to another bench or is damaged, or the directory is not writable.
+        ConfigError: The journal belongs to another bench or mesh or is damaged, or the directory is not writable.
         LumionError: The disk is full.
     """
 
@@ -243,9 +239,12 @@ class CircuitJournal:
         return self._lines.path
 
     def begin(self, what: str, circuits: Sequence[str], before_ma: NDArray[np.float64]) -> None:
-        """Record in the journal that a change is about to begin. Do not change anything before this returns.
+        """Record that a change is about to begin. Do not change anything before this returns.
 
-        ``what`` is the kind of change, such as ``connect``; ``before_ma`` are the heater currents driven now.
+        Args:
+            what: Kind of change, such as ``connect``.
+            circuits: Names of the circuits to be changed.
+            before_ma: Heater currents driven now.
 
         Raises:
             LumionError: The disk is full; nothing was changed.
@@ -259,9 +258,11 @@ class CircuitJournal:
         self.unfinished = unfinished
 
     def end(self, outcome: str, state: CircuitState) -> None:
-        """Record in the journal the outcome of the change, and all circuits that are active now.
+        """Record the outcome of a change, and all circuits that are active now.
 
-        ``outcome`` is ``done``, or the reason of a failure.
+        Args:
+            outcome: ``done``, or the reason of a failure.
+            state: All circuits that are active now.
 
         Raises:
             LumionError: The disk is full; the change remains unfinished.
@@ -272,7 +273,7 @@ class CircuitJournal:
         self._lines.restart_if_large(entry)
 
     def note(self, state: CircuitState) -> None:
-        """Write new readings, warnings and currents to the journal. Raises the errors of :meth:`end`."""
+        """Record new readings, warnings and currents. Raises the errors of :meth:`end`."""
         self.end("kept", state)
 
     def close(self) -> None:
@@ -289,7 +290,7 @@ class CircuitJournal:
 
 
 def read_state(directory: AnyPath) -> tuple[CircuitState, UnfinishedChange | None]:
-    """Return the circuits and the unfinished change in a bench's journal; empty if there is no journal.
+    """Return the circuits in a bench's journal and the unfinished change, if any; no circuits without a journal.
 
     Raises:
         ConfigError: The journal is damaged.
@@ -312,7 +313,7 @@ def compare_with_mesh(mesh: MeshAccess, state: CircuitState, unfinished: Unfinis
     """Compare the driven heater currents with the journal.
 
     Args:
-        mesh: The mesh. If its controller measures output currents, these must confirm the programmed ones.
+        mesh: The mesh. If its controller measures output currents, these are compared too.
         state: State after the last finished change.
         unfinished: A later change that was not finished.
 
@@ -343,8 +344,8 @@ def active_circuit(
     Args:
         circuit: The planned circuit.
         proof: Measurement of the circuit, if there is one.
-        time: Clock for its lease and age.
-        before: Earlier journal record of the circuit, which supplies age, lease and, without a new one, the proof.
+        time: Clock for lease and age.
+        before: Earlier record of the circuit, which supplies age and lease.
     """
     lease_s, now = circuit.request.lease_s, _utc_text(time.utc())
     if before is None:
@@ -356,7 +357,7 @@ def active_circuit(
 
 
 def proof_document(proof: CircuitProof) -> dict[str, float | None]:
-    """Return the measured values of a circuit as a JSON document; for two polarizations also the receiver's values."""
+    """Return the measured values of a circuit as a JSON document."""
     budget = proof.circuit.budget
     overload_margin_db = None if proof.received_dbm is None else budget.overload_dbm - proof.received_dbm
     numbers: dict[str, float | None] = {
@@ -382,13 +383,13 @@ def proof_document(proof: CircuitProof) -> dict[str, float | None]:
 def restored_plan(
     model: BenchModel, record: CalibrationRecord, state: CircuitState, wiring: Wiring | None = None
 ) -> CircuitPlan | None:
-    """Return the plan of the recorded circuits with new budgets, without any device; ``None`` if there are none.
+    """Return the plan of recorded circuits with new link budgets, or ``None`` without circuits. Uses no device.
 
     Args:
         model: The bench.
-        record: Calibration of its mesh.
+        record: Calibration of the mesh.
         state: The recorded circuits.
-        wiring: Fibres with the settings of the devices in them; those of the bench file if omitted.
+        wiring: Fibres with the settings of the devices in them; by default those of the bench file.
 
     Raises:
         CircuitError: The modules of a circuit no longer fit each other.
@@ -416,7 +417,6 @@ def restored_plan(
 
 
 def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
-    """Raise ``ConfigError`` if recorded circuits use PUCs or ports that the mesh does not have."""
     pucs = {*state.states, *(puc for circuit in state.circuits for puc in circuit.pucs)}
     ports = {port for circuit in state.circuits for path in circuit.paths for port in (path.source, path.target)}
     wrong = [f"PUC {puc}" for puc in pucs if not 0 <= puc < mesh.n_pucs]
@@ -482,7 +482,6 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
 
 
 def _parse_state(entry: Mapping[str, Any], path: FilePath) -> CircuitState:
-    """Return the circuit state in a journal entry; in older journals leases end by the time of day alone."""
     document = {name: entry[name] for name in _STATE_FIELDS if name in entry}
     circuits = document.get("circuits")
     for circuit in circuits if isinstance(circuits, list) else ():

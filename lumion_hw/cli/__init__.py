@@ -24,7 +24,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run ``lumion`` with command-line arguments and return its exit code.
 
     Args:
-        args: Arguments without the program name; ``sys.argv`` if not given.
+        args: Arguments without the program name; by default ``sys.argv``.
 
     Returns:
         0 ok, 1 failed, 2 usage or configuration, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy,
@@ -34,21 +34,20 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def calibrate_main(args: Sequence[str] | None = None) -> int:
-    """Run ``lumion-calibrate`` with command-line arguments and return its exit code, as for ``lumion``."""
+    """Run ``lumion-calibrate`` and return the exit code, as for ``lumion``."""
     return run("lumion_hw.cli.calibrate.commands:calibrate", "lumion-calibrate", args)
 
 
 def run(command: click.Command | str, name: str, args: Sequence[str] | None = None) -> int:
     """Run a click command with the error messages, exit codes and signals of this package; return the exit code.
 
-    An error is printed as one paragraph on stderr, and with ``--json`` also as a JSON document on stdout. SIGTERM
-    raises ``SystemExit``, so that every ``finally`` block runs and makes the bench safe.
+    An error is printed on stderr, and with ``--json`` also as a JSON document on stdout. SIGTERM raises ``SystemExit``,
+    so that ``finally`` blocks make the bench safe.
 
     Args:
-        command: A click command, possibly of another program, or its ``module:attribute``. In the second form this
-            function imports the command, so that Ctrl-C during the import also ends the program cleanly.
+        command: A click command, or the text ``module:attribute`` from which it is imported.
         name: Name of the program in messages.
-        args: Arguments without the program name; ``sys.argv`` if not given.
+        args: Arguments without the program name; by default ``sys.argv``.
     """
     # The matrices are small: several BLAS threads only slow each other down (docs/performance.md#blas-threads).
     # Must be set before numpy is imported.
@@ -93,10 +92,6 @@ def _import_command(target: str) -> click.Command:
 
 
 def _invoke(command: click.Command, name: str, args: list[str]) -> int:
-    """Run a command, or answer a completion request of the shell; return the exit code.
-
-    ``command.main`` is not used, because it turns a closed pipe into exit code 1.
-    """
     variable = f"_{name}_COMPLETE".replace("-", "_").upper()
     instruction = os.environ.get(variable)
     if instruction:
@@ -109,15 +104,13 @@ def _invoke(command: click.Command, name: str, args: list[str]) -> int:
 
 
 def _handle_closed_pipe() -> int:
-    """Discard the remaining output after the reader closed the pipe (such as ``head``); return exit code 0."""
+    """Discard the remaining output after the reader closed the pipe; return exit code 0."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
 @contextmanager
 def _sigterm_unwinds() -> Iterator[None]:
-    """Make SIGTERM raise ``SystemExit`` while a command runs; by default SIGTERM skips ``finally`` and ``atexit``."""
-
     def terminate(_signal: int, _frame: FrameType | None) -> None:
         raise SystemExit(TERMINATED)
 

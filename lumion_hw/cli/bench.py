@@ -1,4 +1,4 @@
-"""``lumion bench``: check and show bench files, and print their JSON Schema. Needs no hardware."""
+"""``lumion bench``: check and show bench files, and print their JSON Schema. Uses no hardware."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
 
 
 def heater_notes(model: BenchModel) -> list[str]:
-    """Return warnings about heater limits that are too small for a phase of 2π or for a calibration."""
+    """Return warnings about heater limits that are too small for a phase shift of 2π or for a calibration."""
     from lumion_hw.bench.file.devices import HeaterDriverModel
     from lumion_hw.bench.file.heater_checks import heat_note, reach_note
 

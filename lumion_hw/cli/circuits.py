@@ -1,4 +1,4 @@
-"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain`` and ``hold``: commands for circuits."""
+"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain`` and ``hold``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
-"""Age in s above which a measurement is marked as stale: no controller keeps heaters on longer without a host."""
+"""Age in s above which a measurement is marked as stale."""
 _OUT_OF_TOLERANCE = 3
 _NO_DETOUR_DB = 0.01
 
@@ -49,7 +49,6 @@ class _Pair(ParameterType[tuple[str, str]]):
     name = "from:to"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Return the names of the sending and the receiving module."""
         if isinstance(value, tuple):
             return value
         source, colon, target = str(value).partition(":")
@@ -60,7 +59,7 @@ class _Pair(ParameterType[tuple[str, str]]):
 
 @dataclass(frozen=True)
 class BenchTarget:
-    """Options of a command that select the bench, its state directory and its calibration record."""
+    """Options that select the bench, its state directory and its calibration record."""
 
     file: str
     emulate: bool
@@ -74,7 +73,7 @@ class BenchTarget:
 
     @contextlib.contextmanager
     def directory(self) -> Iterator[Path]:
-        """Yield the state directory: from ``--state``, the default of the bench, or temporary for an emulation."""
+        """Yield the state directory: from ``--state``, by default that of the bench; temporary for an emulation."""
         from lumion_hw.bench.bench import load
         from lumion_hw.circuits.state import state_directory
 
@@ -93,7 +92,7 @@ class BenchTarget:
 
     @contextlib.contextmanager
     def opened(self, program: str) -> Iterator[CircuitService]:
-        """Lock and open the bench, and restore the state of its connected circuits."""
+        """Lock and open the bench, and load the state of its circuits."""
         from lumion_hw.circuits import CircuitService
 
         with self.directory() as directory:
@@ -108,11 +107,11 @@ class BenchTarget:
                 yield service
 
     def bench(self) -> Bench:
-        """Open the bench so that its heaters stay on after it is closed."""
+        """Open the bench with heaters that stay on after it is closed."""
         return open_bench(self.file, self.emulate, self.seed, self.endpoints, leave_on_s=self.leave_on_s)
 
     def record_of(self, directory: Path) -> str:
-        """Return the path of the calibration record: from ``--record``, else the record that connected circuits use."""
+        """Return the path of the calibration record: from ``--record``, by default that of the connected circuits."""
         from lumion_hw.circuits.state import read_state
 
         record = self.record or read_state(directory)[0].record
@@ -125,13 +124,13 @@ class BenchTarget:
 
 
 def note_doubts(record: CalibrationRecord | None) -> None:
-    """Print a warning if the calibration was not certified."""
+    """Print a warning if the calibration was not certified (did not pass its own checks)."""
     if record is not None and record.doubts:
         note(f"warning: the calibration record is {'; '.join(record.doubts)}. Predicted margins may be wrong.")
 
 
 def target_options(function: Any) -> Any:
-    """Add the options that select bench, state directory and calibration record, as the parameter ``target``."""
+    """Add the options for bench, state directory and calibration record, as the parameter ``target``."""
 
     def command(*args: Any, **options: Any) -> Any:
         given = {field.name: options.pop(field.name) for field in dataclasses.fields(BenchTarget)}
@@ -426,7 +425,6 @@ def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
 
 
 def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
-    """Plan circuits in addition to the connected ones; return the plan, and the requested circuits in it."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits, read_state
     from lumion_hw.circuits.state import restored_plan
@@ -545,7 +543,6 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _status_printer(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitHealth]], None]:
-    """Return a callback that prints the state of the circuits every ``every_s`` seconds and after each change."""
     printed: dict[str, Any] = {"at_s": None, "marks": None}
 
     def print_status(held_s: float, health: Sequence[CircuitHealth]) -> None:
@@ -582,7 +579,7 @@ def _requests(pairs: Sequence[tuple[str, str]], options: Mapping[str, Any]) -> l
 
 
 def _switch_everything_off(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
-    """Switch all heaters and transmitters off without a calibration record; return the removed circuits."""
+    """Switch all heaters and transmitters off; return the removed circuits. Needs no calibration record."""
     from lumion_hw.circuits import BenchLock, CircuitJournal
     from lumion_hw.circuits.service import switch_everything_off
 
@@ -598,11 +595,6 @@ def _switch_everything_off(target: BenchTarget) -> tuple[ActiveCircuit, ...]:
 
 
 def _compared_with_controller(target: BenchTarget, directory: Path) -> tuple[MeshFinding, CircuitState, bool]:
-    """Compare the read-back heater currents with the journal and measure the circuits, without changing anything.
-
-    Returns:
-        The comparison, the newly measured circuits, and whether anything is wrong.
-    """
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.lock import BenchLock
     from lumion_hw.circuits.state import MeshVerdict, compare_with_mesh, read_state

@@ -26,8 +26,8 @@ from lumion_hw.cli.common.outputs import out_option
 def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: Path | None, as_json: bool) -> None:
     """Find and identify instruments at the given hosts, serial ports or VISA resources.
 
-    Only harmless queries are sent, and only to the addresses that you give: an unknown command could make an instrument
-    move. Without options it lists the serial ports of this computer and sends nothing.
+    Only harmless queries are sent, and only to the given addresses: an unknown command could make an instrument move.
+    Without options it lists the serial ports of this computer and sends nothing.
     """
     from lumion_hw.bench.discovery import discover as query, draft_bench_file, serial_ports, visa_resources
     from lumion_hw.bench.file.known_kinds import all_kinds

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 
 
 def visa_resource(address: str) -> str:
-    """Convert an address to a VISA resource string: ``TCPIP::host::port::SOCKET``, ``ASRL/path::INSTR`` or unchanged.
+    """Convert an address to a VISA resource: ``TCPIP::host::port::SOCKET``, ``ASRL/path::INSTR`` or unchanged.
 
-    VISA defines no message terminator for raw sockets and serial lines. The program that opens the resource must set
-    LF, or the terminator that the instrument's manual gives.
+    The program that opens the resource must set the message terminator: LF, or as in the manual of the instrument.
     """
     scheme, _, rest = address.partition("://")
     if scheme == "tcp":
@@ -55,10 +54,10 @@ def emulate(
 ) -> None:
     """Emulate every device of BENCH on loopback addresses until SIGTERM or Ctrl-C.
 
-    Controllers, servers and meters listen on TCP, serial instruments on pseudo-terminals, and SCPI instruments also on
-    HiSLIP. Free ports are chosen unless the bench file fixes them (`emulated_port`, `emulated_hislip_port`). Give the
-    endpoints file to the option `--endpoints` of other commands, or its addresses to `Bench.open(file,
-    addresses=...)`. The VISA file is for programs that open instruments through VISA.
+    Controllers, servers and meters listen on TCP, serial instruments on pseudo-terminals, SCPI instruments also on
+    HiSLIP. Free ports are chosen unless the bench file fixes them (`emulated_port`, `emulated_hislip_port`). Pass the
+    endpoints file to other commands with `--endpoints`, or its addresses to `Bench.open(file, addresses=...)`. The VISA
+    file is for programs that open instruments through VISA.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
@@ -117,7 +116,6 @@ def _serve_devices(
 
 
 def _stop_at_end_of_input(stop: threading.Event) -> None:
-    """Set ``stop`` when standard input closes; the system also closes it when the parent process is killed."""
     while os.read(0, 4096):
         pass
     stop.set()

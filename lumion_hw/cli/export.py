@@ -21,8 +21,7 @@ def export(recording: str, channels: tuple[str, ...], out: Path | None, force: b
     """Convert a recording to documents of bluesky's event model: start, descriptor, events, stop.
 
     RECORDING is an HDF5 file written by `lumion log` or `lumion scan`, or the journal of an interrupted run. Each line
-    of the output is one JSON object, as written by bluesky's JSONLinesWriter. The swept settings of a scan are always
-    included.
+    of the output is one JSON object.
     """
     from lumion_hw.acquisition import read_recording, write_documents
     from lumion_hw.files.writing import over

@@ -28,7 +28,7 @@ _RUN = "lumion fabric run"
 _MANAGERS = (_RUN, "lumion serve")
 """Programs that manage a fabric and accept requests."""
 _ACCEPT_TIMEOUT_S = 30.0
-"""Longest wait in s until the fabric manager accepts a request. It accepts none while it connects the jobs."""
+"""Longest wait in s until the fabric manager accepts a request."""
 _POLL_PERIOD_S = 0.05
 _FAILED = 3
 
@@ -55,8 +55,8 @@ def fabric() -> None:
 def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None:
     """Run the fabric manager of BENCH and print its events; with --json as one JSON document per line.
 
-    If a manager is killed, the next manager continues from the journals and the state of the mesh. The program of
-    --hook is called with stop, rebuild, restore or go, followed by the job and its members.
+    If a manager is killed, the next one continues from its journals. The program of --hook is called with stop,
+    rebuild, restore or go, then the job and its members.
     """
     with _managed(target, _RUN, hook) as manager:
         finished = manager.begin()
@@ -73,11 +73,7 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
 
 @contextlib.contextmanager
 def _signals_end_the_run() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether SIGINT or SIGTERM has arrived. A second signal raises its usual exception.
-
-    The first signal raises none, because that could interrupt an import in the main thread and leave the import lock of
-    the module held. The thread that plans for the spares would then wait for this lock for ever.
-    """
+    """Yield a function that returns whether SIGINT or SIGTERM has arrived; a second signal raises an exception."""
     received: list[int] = []
     usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
@@ -115,7 +111,7 @@ def _run(manager: FabricManager, for_s: float | None, is_over: Callable[[], bool
 def fail(target: BenchTarget, unit: str, reason: str) -> None:
     """Take UNIT (a server or accelerator) out of service and replace it by a spare.
 
-    If a manager is running, the command sends it the request and waits for the outcome.
+    If a manager is running, the command sends it the request and waits for the result.
     """
     _request_or_perform(target, "fail", unit, reason)
 
@@ -126,8 +122,8 @@ def fail(target: BenchTarget, unit: str, reason: str) -> None:
 def recover(target: BenchTarget, unit: str | None) -> None:
     """Finish an interrupted recovery, connect missing circuits, return repaired servers or accelerators to service.
 
-    If a manager is running, the command sends it the request and waits for the outcome. The command succeeds when
-    every circuit of the jobs carries light.
+    If a manager is running, the command sends it the request and waits for the result. The command succeeds when every
+    circuit of the jobs carries light.
     """
     _request_or_perform(target, "recover" if unit is None else "repaired", unit or "")
 
@@ -240,12 +236,6 @@ def _request_or_perform(target: BenchTarget, action: str, unit: str, reason: str
 
 
 def _send_request(directory: Path, request: FabricRequest, manager: LockOwner) -> None:
-    """Send a request to the fabric manager and wait for the outcome.
-
-    Raises:
-        BusyError: The manager did not accept the request in time; the request was withdrawn.
-        LumionError: The manager failed; the error has its message and exit code.
-    """
     from lumion_hw.circuits import lock_owner
     from lumion_hw.fabric.requests import RequestBox
 

@@ -21,10 +21,10 @@ _LATCHED = 5
 @target_options
 @click.option("--clear", "name", metavar="NAME", help="Clear the latched faults with this name or ID.")
 def faults(target: BenchTarget, name: str | None) -> None:
-    """List and clear the latched faults of the mesh controller of BENCH. A latched fault keeps all heaters off.
+    """List and clear the latched faults of the mesh controller of BENCH. While a fault is latched, all heaters are off.
 
-    Remove the cause before you clear a fault; the controller refuses while the cause is present. After clearing, the
-    heaters stay off until they are programmed. The exit code is 5 while a fault is latched.
+    Remove the cause first: while it is present, the controller does not clear the fault. Afterwards the heaters stay
+    off until they are programmed. The exit code is 5 while a fault is latched.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.controller_faults import clear_faults, latched_faults

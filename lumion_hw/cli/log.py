@@ -56,9 +56,9 @@ def log(
 ) -> None:
     """Record channels of BENCH to an HDF5 file.
 
-    Rows are first written to a journal beside the file (OUT.journal). The progress counts only rows that are on disk:
-    after a power failure --resume continues after the last counted row. At the end the journal is converted to the HDF5
-    file. BENCH is the path of a bench file or the name of a built-in bench.
+    During the recording, the rows are in a journal (OUT.journal). The progress counts rows that are safe on disk; after
+    a power failure, --resume continues after the last of them. At the end the HDF5 file is written. BENCH is the path
+    of a bench file or the name of a built-in bench.
     """
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.hdf5 import write_hdf5
@@ -102,7 +102,7 @@ def log(
 
 
 def _n_rows(duration_s: float, rate: float) -> int:
-    """Return the number of rows to record. Raises ``ConfigError`` if a recording cannot hold that many."""
+    """Return the number of rows. Raises ``ConfigError`` if it is too large for a recording."""
     from lumion_hw.acquisition.journal import MAX_ROWS
 
     n_rows = max(round(duration_s * rate), 1)

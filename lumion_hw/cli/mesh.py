@@ -152,7 +152,7 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Route circuits so that no two share a waveguide or need different states of a PUC; park unused PUCs."""
+    """Route circuits so that no two circuits share a waveguide or need different states of a PUC; park unused PUCs."""
     from lumion_hw.mesh.routing import RouteRequest, route as find_routes
     from lumion_hw.mesh.routing.parking import park_unused_pucs
 
@@ -204,7 +204,7 @@ def matchings(
     steps: int,
     as_json: bool,
 ) -> None:
-    """Find the fewest mesh configurations that together connect every port with every other port."""
+    """Find the fewest mesh configurations that together connect every port to every other port."""
     from lumion_hw.mesh.routing.matchings import all_to_all
 
     topology = mesh_named(layout)
@@ -276,7 +276,7 @@ def _read_mesh(path: pathlib.Path) -> MeshTopology:
 
 
 def routing_document(topology: MeshTopology, routing: Routing, parked: dict[int, State]) -> dict[str, Any]:
-    """Return a routing as a JSON document. ``parked`` is the state of every PUC, including PUCs of the circuits."""
+    """Return a routing as a JSON document. ``parked`` is the state of every PUC."""
     return {
         "mesh": topology.label,
         "mesh_sha256": topology.sha256,

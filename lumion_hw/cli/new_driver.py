@@ -1,4 +1,4 @@
-"""``lumion new-driver``: create a package for a new kind of device; its tests pass at once."""
+"""``lumion new-driver``: create a package for a new kind of device, with tests that pass."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ ROLES = {
     "analyzer": ("analyzer0", None),
     "temperature": ("temperature0", None),
 }
-"""Roles of a new driver, with device name in its bench file and default number of channels (``None``: no choice).
-
-Each role has a folder in ``driver_template``.
-"""
+"""Roles of a new driver, with device name and default number of channels (``None`` if fixed)."""
 _MAX_CHANNELS = 64
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _SUFFIX = ".template"
@@ -56,8 +53,8 @@ _SUFFIX = ".template"
 def new_driver(name: str, role: str, channels: int | None, out: Path | None, as_json: bool) -> None:
     """Create a package that adds the kind of device NAME: maker and model, such as acme-pm8.
 
-    The package contains a driver, an emulated device, the entry for bench files with discovery, tests and a bench file.
-    It works at once for an imaginary instrument: replace its commands with those in the manual of your instrument.
+    The package contains a driver, an emulated device, a bench-file entry, discovery, tests and a bench file. It works
+    for an imaginary instrument; replace the commands with those of your instrument.
     """
     fields = template_fields(name, role, channels)
     folder = out or Path(name)
@@ -70,10 +67,10 @@ def new_driver(name: str, role: str, channels: int | None, out: Path | None, as_
 
 
 def template_fields(name: str, role: str, channels: int | None = None) -> dict[str, str]:
-    """Return the values of the template's placeholders for a kind of device with this name.
+    """Return the values of the placeholders in the template.
 
     Raises:
-        ConfigError: The name is invalid or already in use, or ``channels`` is given for a role without a choice.
+        ConfigError: The name is invalid or in use, or ``channels`` is given for a role with a fixed number.
     """
     from lumion_hw.bench.file.known_kinds import kind_names
 

@@ -1,4 +1,4 @@
-"""``lumion plan``: number of spares for a service level, and the cost of recovery policies. Uses no bench."""
+"""``lumion plan``: number of spares for a service level, and cost of recovery policies. Uses no bench."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def map_(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Show where the published cost factors hold, for several job sizes and fractions of server faults."""
+    """Show where the published costs hold, for several job sizes and fractions of server faults."""
     from lumion_hw.planning import factor_map
 
     if server_share:

@@ -22,8 +22,8 @@ def plot(recording: str, channels: tuple[str, ...], out: Path | None, force: boo
 
     RECORDING is an HDF5 file written by `lumion log` or `lumion scan`, or the journal of an interrupted run.
 
-    A missing value leaves a gap in the line and a mark at the bottom of the panel. The mark is red if the reading
-    failed; it has the colour of the line if the value was over range, under range or dark.
+    A missing value leaves a gap in the line and a mark at the bottom of the panel. It is red if the reading failed,
+    otherwise in the colour of the line (over range, under range or dark).
     """
     from lumion_hw.acquisition.plotting import plot as draw
     from lumion_hw.files.writing import over

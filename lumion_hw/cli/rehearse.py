@@ -1,4 +1,4 @@
-"""``lumion rehearse``: run a real training job over an emulated fabric, make a server fail, and use a spare."""
+"""``lumion rehearse``: run a training job over an emulated fabric, make a server fail, and use a spare."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def rehearse(
     timeline: str | None,
     as_json: bool,
 ) -> None:
-    """Rehearse (drill) the loss of a server: a training job must continue and end with bit-identical results.
+    """Rehearse the loss of a server: a training job must continue and end with bit-identical results.
 
-    Each server is a network namespace. A forwarder passes Ethernet frames between two namespaces only while the
-    emulated light arrives. If this machine lacks a feature, the command uses a substitute and reports it. The table
-    shows wall-clock times since the fault, each with its source. The exit code is 3 if a final model differs.
+    Each server is a network namespace. Ethernet frames pass between two namespaces only while the emulated light
+    arrives. If this machine lacks a feature, the command uses a substitute and reports it. The table shows wall-clock
+    times since the fault and their sources. The exit code is 3 if a final model differs.
     """
     from lumion_hw.rehearsal import RehearsalSetting, rehearse as run_rehearsal
     from lumion_hw.rehearsal.timing import table

@@ -115,9 +115,9 @@ def scan(
 ) -> None:
     """Sweep settings of BENCH, record readings at each point, and write an HDF5 file.
 
-    All values are checked before anything changes. Points are first written to a journal beside the file (OUT.journal),
-    so that an interrupted scan continues with --resume, even after a power failure. At the end the settings are
-    restored. BENCH is the path of a bench file or the name of a built-in bench.
+    All values are checked before anything changes. During the scan, the points are in a journal (OUT.journal); an
+    interrupted scan continues with --resume. At the end the settings are restored. BENCH is the path of a bench file or
+    the name of a built-in bench.
     """
     from lumion_hw.acquisition import scan as run_scan
     from lumion_hw.acquisition.scanning import prepare_scan
@@ -174,7 +174,6 @@ def _check_no_duplicates(swept: Sequence[tuple[str, list[Any]]]) -> list[str]:
 
 
 def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: PreparedScan) -> None:
-    """Raise ``BusyError`` if the scan would change the heaters while circuits are connected."""
     if active_circuits and any(name.endswith(".heaters_ma") for name in prepared.moves.wholes):
         raise BusyError(
             f"sweeping heater currents would interrupt the connected circuits {', '.join(active_circuits)}",
@@ -184,7 +183,6 @@ def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: Prepare
 
 @contextlib.contextmanager
 def _progress_bar(n_points: int) -> Iterator[Callable[[ScanProgress], None]]:
-    """Show a progress bar; at the end print why the instrument did not run the sweep, or the state after Ctrl-C."""
     reasons: set[str] = set()
     try:
         with progress(n_points, "points") as bar:

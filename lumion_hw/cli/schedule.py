@@ -1,4 +1,4 @@
-"""``lumion schedule``: communication schedules over circuits, their cost, traffic demands, phases of a job."""
+"""``lumion schedule``: communication schedules over circuits, their cost, traffic demands, job phases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAX_SHOWN_CONFIGURATIONS = 20
 
 @click.group(cls=NamedGroup)
 def schedule() -> None:
-    """Build and check schedules of circuits for collectives, traffic demands and job phases; calculate their cost."""
+    """Build and check circuit schedules for collectives, traffic demands and job phases, and calculate their cost."""
 
 
 def _cost_options(function: _Command) -> _Command:
@@ -127,8 +127,8 @@ def _summary(plan: Schedule) -> dict[str, Any]:
 def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool, as_json: bool) -> None:
     """Make the schedule NAME, verify it by executing it with integers, and print its rounds.
 
-    In the output, `a-b x/y` means that rank a sends chunk x while rank b sends chunk y, and `a>b x` that only a can
-    send. `+` means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
+    In the output, `a-b x/y` means that rank a sends chunk x while rank b sends chunk y; `a>b x` means that only a
+    sends. `+` means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
     """
     from lumion_hw.files.writing import over
     from lumion_hw.schedules.documents import save_schedule, schedule_document
@@ -163,7 +163,7 @@ def _print_lower_bound(plan: Schedule) -> None:
 def verify(file: str, seed: int, as_json: bool) -> None:
     """Verify the schedule in FILE (JSON) by executing it with random integers.
 
-    Checks that every rank sends only chunks that it has, and that all final sums are exact.
+    Every rank must send only chunks that it has, and all final sums must be exact.
     """
     from lumion_hw.schedules.documents import load_schedule
     from lumion_hw.schedules.verification import verify as execute
@@ -206,7 +206,7 @@ def cost(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Calculate how long schedules take, and compare them with the best circuit configuration that never changes.
+    """Calculate how long schedules take, and compare with the best circuit configuration that never changes.
 
     Example: `lumion schedule cost ring stragglar --ranks 64 --buffer 1073741824 --delta 0.01`
     """
@@ -311,7 +311,7 @@ def demand(
     hidden: float,
     as_json: bool,
 ) -> None:
-    """Convert a traffic matrix of counts (CSV or NPY) to circuit configurations and the duration of each."""
+    """Convert a traffic matrix of counts (CSV or NPY) to circuit configurations with durations."""
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.decomposition import birkhoff, bounded
     from lumion_hw.schedules.demand import demand_from_counts, read_counts
@@ -428,7 +428,7 @@ def route(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Find mesh states for every round of a schedule; rounds that cannot be routed at once are split.
+    """Find mesh states for every round of a schedule; a round that does not fit the mesh is split.
 
     Example: `lumion schedule route all-to-all-shifts --ranks 4 --mesh columns:2 --inputs 1,6,11,15 --outputs 3,8,13,0`
     """
@@ -580,7 +580,7 @@ def phases(
 ) -> None:
     """Check the phases of a job, calculate the iteration time, prepare the circuits, or run the job on a bench.
 
-    FILE is a phase file, or a JSON file written by --out. The circuit paths in a JSON file are used again.
+    FILE is a phase file, or a JSON file written by --out, whose circuit paths are used again.
 
     Example: `lumion schedule phases job.yaml --bench small.yaml --record record.json --emulate --run --plot job.svg`
     """

@@ -27,7 +27,7 @@ _POLL_PERIOD_S = 0.1
 END_S = 4.5
 """Longest time in s from SIGTERM or Ctrl-C to the end of the process."""
 _SHUTDOWN_NOTICE_S = 1.0
-"""Time in s for which web pages and PVs show the reason before the server ends."""
+"""Time in s for which web pages and process variables show the reason before the server ends."""
 
 
 @click.command()
@@ -97,9 +97,10 @@ def serve(
     """Own BENCH and serve it to several users and programs, until SIGTERM or Ctrl-C.
 
     The server reads and logs all channels and maintains the circuits. If the bench file has jobs and there is a
-    calibration record, it also replaces failed servers. Clients need the lease to change anything. Scripts connect with
-    Bench.attach("pva://HOST:PORT"), browsers with http://HOST:PORT/, Prometheus with http://HOST:PORT/metrics;
-    docs/serving.md lists the process variables. Without hardware use --emulate, which runs on the wall clock.
+    calibration record, it also replaces failed servers. To change anything, a client needs the lease (the exclusive
+    right to change settings). Scripts connect with Bench.attach("pva://HOST:PORT"), browsers with http://HOST:PORT/,
+    Prometheus with http://HOST:PORT/metrics; docs/serving.md lists the process variables. Without hardware use
+    --emulate, which runs on the wall clock.
     """
     ports = {name: port for name, port, wanted in (("pva", pva_port, pva), ("page", page_port, page)) if wanted}
     if not ports:
@@ -131,7 +132,6 @@ def serve(
 
 
 def _state_without_mesh(file: str, emulate: bool) -> str | None:
-    """Return the state directory of a bench without a mesh; ``None`` for a bench with a mesh controller."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.state import state_directory
 
@@ -180,7 +180,6 @@ def _start_serving(
 
 @contextlib.contextmanager
 def _emulator(file: str, emulate: bool, seed: int) -> Iterator[EmulatorProcess | None]:
-    """Start the process that emulates the bench on the wall clock; yield ``None`` for a real bench."""
     if not emulate:
         yield None
         return
@@ -204,10 +203,7 @@ def _opened(target: BenchTarget, emulator: EmulatorProcess | None, leave_on_s: f
 
 @contextlib.contextmanager
 def _stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and Ctrl-C set, so that current operations finish before the server stops.
-
-    The process ends within :data:`END_S`, even if a thread still waits for a device or a client.
-    """
+    """Yield an event that is set by SIGTERM or Ctrl-C; the process ends at most :data:`END_S` later."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -230,7 +226,10 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 
 
 def _exit_at_once() -> None:
-    """End the process without waiting for threads; the mesh controller's watchdog then switches the heaters off."""
+    """End the process without waiting for threads.
+
+    The watchdog of the mesh controller then switches the heaters off.
+    """
     note(
         f"the server did not stop within {END_S:g} s and was ended; the controller's watchdog switches the heaters off"
     )
@@ -238,7 +237,7 @@ def _exit_at_once() -> None:
 
 
 def _serve_until(stop: threading.Event, owner: BenchOwner, emulator: EmulatorProcess | None) -> None:
-    """Wait until the server is stopped. A failure is first reported to all clients, then raised."""
+    """Wait until the server is stopped. A failure is reported to all clients, then raised."""
     while not stop.wait(_POLL_PERIOD_S):
         failure = None if emulator is None else emulator.failure()
         if failure is not None:

@@ -69,8 +69,8 @@ def snapshot(
 ) -> None:
     """Save the settings of all devices of BENCH: heaters, lasers, modules, meters, polarization.
 
-    Opening the bench applies the settings in the bench file; the command changes nothing else. `lumion restore BENCH
-    FILE` restores the settings. If a device does not answer, the snapshot notes this and the exit code is 4.
+    Opening the bench applies the settings of the bench file; nothing else changes. `lumion restore BENCH FILE` restores
+    the settings. If a device does not answer, the snapshot notes this and the exit code is 4.
     """
     from lumion_hw.acquisition import snapshot_yaml, take_snapshot
     from lumion_hw.files.writing import check_target, over, write_file
@@ -114,10 +114,10 @@ def restore(
     as_json: bool,
     **lock_arguments: Any,
 ) -> None:
-    """Show the differences between BENCH and FILE, a file of `lumion snapshot`, and restore the saved settings.
+    """Show the differences between BENCH and FILE (from `lumion snapshot`), and restore the saved settings.
 
     Light sources whose settings change are switched off first and on last. A snapshot of another bench or of other
-    devices is rejected. The command reports every setting that it cannot restore; the exit code is then 1.
+    devices is rejected. Every setting that cannot be restored is reported; the exit code is then 1.
     """
     from lumion_hw.acquisition import differences, load_snapshot, restore as restore_settings
     from lumion_hw.bench.bench import load
@@ -160,7 +160,7 @@ def locked_bench(
 ) -> Iterator[tuple[Bench, list[str]]]:
     """Open the given devices of a bench; yield the bench and the names of its connected circuits.
 
-    If the mesh controller is opened, the bench is locked, and its heaters stay on afterwards.
+    If the mesh controller is opened, the bench is locked, and the heaters stay on afterwards.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.file.devices import HeaterDriverModel
@@ -186,7 +186,7 @@ def locked_bench(
 
 
 def _ask_confirmation() -> bool:
-    """Ask the user to confirm the restoration. Raises ``ConfigError`` if standard input is not a terminal."""
+    """Ask the user to confirm. Raises ``ConfigError`` if standard input is not a terminal."""
     try:
         return click.confirm("Restore these settings?", err=True)
     except click.Abort:
@@ -207,7 +207,6 @@ def _show_differences(file: str, changes: Sequence[SettingChange]) -> None:
 
 
 def _cells(now: SettingValue, wanted: SettingValue) -> tuple[object, object]:
-    """Return table cells that show the two values of a setting; of a long array, the element that differs most."""
     import numpy as np
 
     if not (isinstance(now, np.ndarray) and isinstance(wanted, np.ndarray)):
@@ -228,7 +227,6 @@ def _cell(value: SettingValue) -> object:
 
 
 def _note_step(name: str, value: SettingValue, error: LumionError | None) -> None:
-    """Print each restored setting at once, so that the terminal shows the progress after an interruption."""
     note(f"{name}: {'not restored: ' + str(error) if error else 'restored'}")
 
 

@@ -35,7 +35,7 @@ def transponder() -> None:
     """Show, tune, enable, watch, update and dump modules; decode dumps.
 
     BENCH is the path of a bench file or the name of a built-in bench, DEVICE the name of a module in this file.
-    `decode` needs no hardware: it reads a file written by `dump`, another tool or a Linux driver.
+    `decode` needs no hardware; it reads a file written by `dump`, another tool or a Linux driver.
     """
 
 
@@ -47,7 +47,7 @@ def _device_arguments(function: Any) -> Any:
 def _open_module(
     bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None
 ) -> Iterator[tuple[Transponder, Clock]]:
-    """Open one module of a bench. Raises ``ConfigError`` if the bench does not have it."""
+    """Open one module. Raises ``ConfigError`` if the bench does not have it."""
     with open_bench(bench_file, emulate, seed, endpoints, [device]) as bench:
         if device not in bench.transponders:
             devices = bench.model.devices.items()
@@ -58,7 +58,6 @@ def _open_module(
 
 
 def _cmis(module: Transponder, action: str) -> CmisTransponder:
-    """Return the module as a CMIS module. Raises ``NotSupportedError`` if it is of another kind."""
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     if not isinstance(module, CmisTransponder):
@@ -67,7 +66,6 @@ def _cmis(module: Transponder, action: str) -> CmisTransponder:
 
 
 def _coherent(module: Transponder, action: str) -> CoherentTransponder:
-    """Return the module as a coherent module. Raises ``NotSupportedError`` if it is of another kind."""
     from lumion_hw.interfaces import CoherentTransponder
 
     if not isinstance(module, CoherentTransponder):
@@ -159,7 +157,7 @@ def enable(
 ) -> None:
     """Switch the transmitter of DEVICE on and wait for its light, or switch it off with --off.
 
-    This affects all data paths of the module; with --first-lane only the selected one.
+    All data paths of the module change; with --first-lane only the selected one.
     """
     with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, _):
         module = opened if first_lane is None else _cmis(opened, "a data path").path(first_lane)
@@ -199,7 +197,7 @@ def watch(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Print the link state, the powers and the reason why the link is not locked; with --json one document per line."""
+    """Print the link state, the powers and the reason for a lost link; with --json one document per line."""
     with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, clock):
         module = _cmis(opened, "watching")
         started, shown = clock.now(), 0
@@ -224,9 +222,9 @@ def dump(
     endpoints: str | None,
     out: Path | None,
 ) -> None:
-    """Save the memory of DEVICE as JSON. Registers that reading would clear are not read but marked as unread.
+    """Save the memory of DEVICE as JSON. Registers that are cleared by reading are not read but marked as unread.
 
-    If a memory page cannot be read, the dump contains the reason and all other pages; the exit code is then 1.
+    If a memory page cannot be read, the dump contains the reason, and the exit code is 1.
     """
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.files.writing import check_target, write_file
@@ -251,7 +249,6 @@ class _Password(ParameterType[str]):
     name = "hex"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Convert a command-line argument to the digits of a module password."""
         text = str(value).lower().removeprefix("0x").removesuffix("h")
         if not (0 < len(text) <= 8 and all(digit in "0123456789abcdef" for digit in text)):
             self.fail("not a password; give one to eight hexadecimal digits, such as 00001011.", param, ctx)
@@ -288,7 +285,7 @@ def firmware(
 ) -> None:
     """Show the firmware images of DEVICE; download, run and commit another image, in this order.
 
-    A download changes only the inactive image. Without --commit the next reset returns to the old image. To return to
+    A download changes only the inactive image. Without --commit, the next reset returns to the old image. To return to
     the old image after a commit, give --run --commit again.
     """
     from dataclasses import asdict

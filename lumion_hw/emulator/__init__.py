@@ -1,9 +1,4 @@
-"""The emulated bench: devices that exchange the same bytes as the hardware and share one optical model.
-
-``Bench.emulate`` creates all devices of a bench. This package exports single emulated devices, the server that connects
-them to TCP ports and serial lines, and the base classes for further emulated devices. The engine of SCPI instruments is
-:mod:`lumion_hw.emulator.scpi`. All other modules of this package are private.
-"""
+"""The emulated bench: devices that exchange the same bytes as the hardware and share one optical model."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""A complete emulated bench: one optical model, and every device of the bench file connected to it."""
+"""A complete emulated bench: an optical model, and every device of the bench file."""
 
 from __future__ import annotations
 
@@ -37,15 +37,12 @@ _BRIDGE_BAUD = 115_200
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """Specification of one device to emulate.
+    """One device to emulate.
 
     Attributes:
-        name: Device name in the bench file.
-        kind: Kind of device as in the bench file, for error messages.
         make: Creates the device on a bench; ``None`` if the device cannot be emulated.
-        faults: Returns the faults that only this kind of device has. Power loss and pulled cable exist for every
-            device.
-        inside: Name of the device that contains this device and shares its connection with it.
+        faults: Returns the faults of this kind of device, besides power loss and unplugged cable.
+        inside: Name of the device that contains this one and shares its connection.
     """
 
     name: str
@@ -57,19 +54,14 @@ class DeviceSpec:
 
 @dataclass(frozen=True)
 class EmulationSpec:
-    """Specification of a bench to emulate.
+    """A bench to emulate.
 
     Attributes:
-        mesh: Layout of the mesh.
-        wiring: Fibres between modules, instruments and mesh.
-        devices: All devices.
-        controller: Name of the device that drives the heaters of the mesh; other controllers drive no heater.
+        controller: Name of the device that drives the heaters of the mesh.
         heater_channels: Drive channel of each heater. The heater of a PUC and arm (0 upper, 1 lower) has index 2·PUC +
             arm.
         monitor_ports: Port of each monitor channel.
-        responsivity_a_per_w: Nominal responsivity of the monitors.
-        nominal_nm: Nominal wavelength of the modules.
-        physics: Means and standard deviations from which the true chip parameters are drawn.
+        nominal_nm: Nominal wavelength of the pluggable modules.
         temperature: Name of the device that controls the chip's temperature; ``None`` for a constant temperature.
     """
 
@@ -86,25 +78,19 @@ class EmulationSpec:
 
 
 class EmulatedBench:
-    """All emulated devices of a bench. They share one clock, and one seed determines all random parameters.
+    """All emulated devices of a bench.
 
     Args:
-        spec: Bench to emulate.
-        clock: A virtual clock for tests and demonstrations, the wall clock for a bench that other programs use.
+        clock: A virtual clock for tests; the wall clock for a bench that other programs use.
         seed: Random seed; the same seed gives the same bench and the same noise.
-        warm: Whether pluggable modules have been powered for a long time; otherwise they start up first.
-        aged_s: Age of the chip in seconds. At age 0 its parameters have the values drawn from the seed.
+        warm: Whether pluggable modules have already started up.
+        aged_s: Age of the chip in seconds, which determines its slow drift.
 
     Attributes:
-        spec: Bench that is emulated.
-        warm: Whether pluggable modules have been powered for a long time.
-        world: Optical model. Its true chip parameters, which a calibration has to find, are for tests only.
-        slow_drift: Slow drift of the chip's parameters with its age.
+        world: Optical model with the true chip parameters; for tests only.
         chip_id: Name of the emulated chip; different for every combination of seed, mesh and physics.
-        faults: Scripted faults.
-        devices: The emulated devices by name. The entry of a pluggable module is the I2C bridge that connects it to the
-            host.
-        transponders: The emulated pluggable modules by device name, for access to their faults and pins.
+        devices: Emulated devices by name. For a pluggable module this is the I2C bridge that connects it to the host.
+        transponders: Emulated pluggable modules by device name.
     """
 
     def __init__(self, spec: EmulationSpec, clock: Clock, seed: int, *, warm: bool = True, aged_s: float = 0.0) -> None:
@@ -154,13 +140,13 @@ class EmulatedBench:
         self.world.mesh_output_w()  # loads the solver now, so that no served device misses a deadline by it
 
     def link(self, device: str) -> Link:
-        """Return a new in-memory link to a device. Raises ``ConfigError`` if there is no such device."""
+        """Return a new in-memory link to a device. Raises ``ConfigError`` if the device does not exist."""
         return MemoryLink(self.faults.device(device).connect, self.clock, f"emulated {device}")
 
     # -- for the kinds of devices, which make themselves ---------------------------------------------------------------
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """Return the random number generator for one purpose. It does not depend on the other devices of the bench."""
+        """Return the random number generator for one purpose, such as the noise of one device."""
         return np.random.default_rng(np.random.SeedSequence([self._seed, zlib.crc32(purpose.encode())]))
 
     @property
@@ -169,7 +155,7 @@ class EmulatedBench:
         return max(self.spec.heater_channels) + 1
 
     def driving(self, name: str) -> Callable[[NDArray[np.float64], float], None]:
-        """Return a function that applies a controller's currents to the heaters if it is ``spec.controller``."""
+        """Return a function that applies a controller's currents to the heaters, if ``spec`` assigns them to it."""
         channels = np.array(self.spec.heater_channels)
         wired = channels != NO_CHANNEL
 
@@ -182,11 +168,11 @@ class EmulatedBench:
         return drive
 
     def launch(self, name: str) -> Callable[[Light], None]:
-        """Return a function that sends a laser's light into the fibre connected to it, if there is one."""
+        """Return a function that sends a laser's light into its fibre."""
         return lambda light: self.world.set_source(name, light.power_w, light.wavelength_nm)
 
     def trigger_output(self, name: str) -> Callable[[NDArray[np.float64]], None]:
-        """Return a function that passes pulse times from a device's trigger output to the connected trigger inputs."""
+        """Return a function that passes trigger times of a device to the inputs connected to its trigger output."""
 
         def pulses(times_s: NDArray[np.float64]) -> None:
             for trigger_input in self._trigger_inputs.get(name, ()):
@@ -195,7 +181,7 @@ class EmulatedBench:
         return pulses
 
     def trigger_cable(self, source: str, trigger_input: Callable[[NDArray[np.float64]], None]) -> None:
-        """Connect a device's trigger output to ``trigger_input``, which is called with the pulse times."""
+        """Connect a device's trigger output to ``trigger_input``, a function that receives the trigger times."""
         self._trigger_inputs.setdefault(source, []).append(trigger_input)
 
     def turn(self, name: str) -> Callable[[Jones], None]:
@@ -204,7 +190,7 @@ class EmulatedBench:
 
     @cached_property
     def coherent_light(self) -> CoherentLight:
-        """Connects the sent and received light of all coherent modules with the optical model."""
+        """Return the sent and received light of all coherent modules."""
         # Loading its tables takes 0.1 s, so benches without coherent modules do not.
         from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight
 
@@ -215,8 +201,8 @@ class EmulatedBench:
 
         Args:
             name: Device name in the bench file.
-            module: The module. Faults act on it, and its ``advance`` is called before every reading of light.
-            target: The module as a device on the I2C bus.
+            module: The module.
+            target: The same module as a device on the I2C bus.
         """
         from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 

@@ -1,4 +1,4 @@
-"""Fabric: servers connected by optical circuits; jobs, failure detection, warm spares, and recovery.
+"""Fabric: servers connected by optical circuits; jobs, failure detection, spares, and recovery.
 
 The modules are private: import names from this package.
 """

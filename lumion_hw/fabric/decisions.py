@@ -1,7 +1,6 @@
-"""Decisions on what to do after a failure of the fabric. No device, clock or file is used here.
+"""Decisions on what to do after a failure of the fabric (servers connected by optical circuits).
 
-The manager calls :func:`decide`, acts, and calls it again with the reason if the action failed. The state of the fabric
-after each action is calculated here as well.
+The manager calls :func:`decide`, acts, and calls it again with the reason if the action failed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class FabricView:
         state: State of the fabric: replaced job members, failed servers and accelerators, and refused jobs.
         connected: Connected circuits, with their paths through the mesh.
         plans: Plans to replace the failed unit, one per usable spare, best first.
-        unusable: Reasons why other spares cannot be used, one string each.
+        unusable: Reasons why the other spares cannot be used.
     """
 
     model: BenchModel
@@ -64,9 +63,7 @@ class Reroute:
     """Action: route a circuit around PUCs that may be broken.
 
     Attributes:
-        request: The circuit.
-        avoid: PUCs to avoid.
-        idle: Loopback circuits of spares (they keep fibres aligned), to be removed if there is no other path.
+        idle: Circuits of spares, which are removed if there is no other path.
     """
 
     request: CircuitRequest
@@ -76,10 +73,9 @@ class Reroute:
 
 @dataclass(frozen=True)
 class BlameSender:
-    """Action: treat the sender of a dark circuit as failed, as no other path helps.
+    """Action: treat the sender of a dark circuit as failed, because no other path helps.
 
     Attributes:
-        verdict: The verdict on the sender.
         reason: Reason why no other path helps.
     """
 
@@ -92,8 +88,6 @@ class DropSpare:
     """Action: take a failed spare out of service.
 
     Attributes:
-        unit: The spare.
-        circuits: Loopback circuits that keep the spare's fibres aligned.
         lost: Modules of the spare, which may be dead.
     """
 
@@ -107,8 +101,7 @@ class Refuse:
     """Action: leave jobs without circuits because no spare can be used.
 
     Attributes:
-        jobs: Names of the jobs.
-        reason: Reason for the refusal, with the problem of every spare.
+        reason: Reason, with the problem of every spare.
         circuits: Circuits of these jobs, which are to be removed.
         lost: Modules of failed units, which may be dead.
     """
@@ -121,7 +114,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class DoNothing:
-    """Decision to do nothing, because the failure affects no connected circuit."""
+    """Action: none, because the failure affects no connected circuit."""
 
 
 Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing
@@ -130,7 +123,7 @@ Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing
 def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
     """Return the action to take after a failure of the fabric.
 
-    ``failures`` are the reasons why earlier actions for the same verdict failed, in order.
+    ``failures`` are the reasons why earlier actions for this failure failed, in order.
     """
     if verdict.suspect == "path":
         return _decide_on_path(view, verdict, failures)
@@ -146,7 +139,6 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
-    """Return the action for a dark path: avoid all suspect PUCs; if that failed, half of them, then the other half."""
     request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
         return DoNothing()
@@ -188,7 +180,7 @@ def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -
 def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Collection[int] = ()) -> FabricState:
     """Return the fabric state after a spare has replaced a failed server or accelerator.
 
-    ``proven`` PUCs are on paths verified by measured light, and therefore healthy.
+    ``proven`` are PUCs on paths verified by measured light, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
     member = next(place for place in members if view.state.unit_at(place) == verdict.name)
@@ -211,7 +203,7 @@ def after_refusal(state: FabricState, verdict: FailureVerdict, decision: Refuse)
 
 
 def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
-    """Return the fabric state with the server or accelerator of a verdict marked as failed."""
+    """Return the fabric state with the failed server or accelerator of ``verdict`` marked as such."""
     return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.words})
 
 
@@ -221,7 +213,7 @@ def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:
 
 
 def free_spares(model: BenchModel, state: FabricState) -> tuple[str, ...]:
-    """Return the healthy free spares, including repaired servers whose place a spare has taken."""
+    """Return the healthy free spares, including repaired servers that a spare has replaced."""
     members = (member for job in model.fabric.all_jobs for member in job.members)
     names, busy = dict.fromkeys((*model.fabric.spares, *members)), in_service(model, state)
     return tuple(name for name in names if name not in busy and name not in state.failed)

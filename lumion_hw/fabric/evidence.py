@@ -1,9 +1,7 @@
-"""Verdicts from the observations of detectors: which server or path has failed. No device or clock is used here.
+"""Decide from the observations of detectors which server or path has failed.
 
-One dark receiver may be due to a fade, a fibre, a PUC or a port: it calls for a second check, and then for another
-path, not for a spare. A server is suspected if all its fibres go dark together, because they have nothing else in
-common, or if its processes have ended. A dark fibre does not mean a dead process, so each verdict states whether it is
-based on light or on a process.
+A server is suspected if all its fibres become dark together, or if its processes have ended. A single dark fibre calls
+for another path, not for a spare.
 """
 
 from __future__ import annotations
@@ -14,18 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 TOGETHER_S = 0.02
-"""Light of several fibres that goes out within this time has a common cause: the server."""
+"""If all fibres of a server become dark within this time, the server is the cause."""
 
 Observation = Literal["dark", "lit", "gone", "back"]
-"""Kinds of observations: ``dark`` and ``lit`` (light is back) for circuits, ``gone`` and ``back`` for servers."""
+"""Kinds of observations: ``dark`` and ``lit`` for circuits, ``gone`` and ``back`` for servers and accelerators."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One observation of a failure detector, used as evidence for a verdict.
+    """One observation of a failure detector.
 
     Attributes:
-        detector: Name of the detector.
         subject: Circuit as ``from:to``, or server, or accelerator.
         since_s: Time on the bench's clock of the last check without this observation.
         at_s: Time on the bench's clock of the first check with this observation.
@@ -44,17 +41,16 @@ class Evidence:
 
 @dataclass(frozen=True)
 class FailureVerdict:
-    """Verdict on which server, accelerator or path has failed.
+    """Decision on which server, accelerator or path has failed.
 
     Attributes:
         suspect: ``unit`` calls for a spare, ``path`` for another path between the same ends.
         name: Name of the server, accelerator or circuit.
         cause: ``light`` or ``process``.
         words: Reason, as a sentence.
-        since_s: Bench time of the last check without a failure: the fault lies between it and ``at_s``.
-        at_s: Bench time of the verdict.
+        since_s: Time on the bench's clock of the last check without a failure.
+        at_s: Time of the decision on the bench's clock.
         detectors: Detectors that observed the failure, in order of time.
-        circuits: Dark circuits.
     """
 
     suspect: Literal["unit", "path"]
@@ -75,7 +71,7 @@ class FailureVerdict:
 
 @dataclass(frozen=True)
 class CircuitSender:
-    """Server or accelerator (``unit``) and its transmitting ``module``, which send the light of a circuit."""
+    """Server or accelerator (``unit``) and transmitter (``module``) of a circuit."""
 
     unit: str
     module: str
@@ -83,12 +79,12 @@ class CircuitSender:
 
 @dataclass
 class FadeCounts:
-    """Counters of light fades, verdicts and false alarms so far.
+    """Counters of light fades, failures and false alarms.
 
     Attributes:
         fades: Number of times a circuit was dark for a while and recovered without action.
-        verdicts: Number of verdicts.
-        false_alarms: Number of verdicts after which the light came back without a repair.
+        verdicts: Number of failures found.
+        false_alarms: Number of failures after which the light came back without a repair.
     """
 
     fades: int = 0
@@ -98,13 +94,13 @@ class FadeCounts:
 
 @dataclass
 class Judge:
-    """Collects observations of detectors and decides when they suffice for a verdict.
+    """Collects observations of detectors and decides when a server or path has failed.
 
     Attributes:
         senders: Circuits in service and their senders.
-        fade_s: Darkness of a single fibre up to this time is only a fade.
-        counters: Counts of fades, verdicts and false alarms.
-        searched: Circuits whose polarization is being searched; their light comes and goes, so it is no evidence.
+        fade_s: Longest darkness of a single fibre that is not yet a failure.
+        counters: Counts of fades, failures and false alarms.
+        searched: Circuits whose polarization is being searched; their darkness is ignored.
     """
 
     senders: Mapping[str, CircuitSender]
@@ -117,7 +113,7 @@ class Judge:
     _explained: set[str] = field(default_factory=set)
 
     def watch(self, senders: Mapping[str, CircuitSender]) -> None:
-        """Judge the given circuits from now on; forget observations of circuits that no longer exist."""
+        """Watch the given circuits from now on; forget observations of all others."""
         self.senders = senders
         self._dark = {name: seen for name, seen in self._dark.items() if name in senders}
         # A failed unit stays failed until it is back or repaired, even if a spare has replaced it.
@@ -148,7 +144,7 @@ class Judge:
             self._reported.discard(name)
 
     def next_verdict(self, now_s: float) -> FailureVerdict | None:
-        """Return the next verdict if observations suffice for one; each failure is reported once."""
+        """Return the next failure that the observations prove, or ``None``; each is reported once."""
         for unit, evidence in self._gone.items():
             if unit not in self._reported:
                 reason = f"{unit} is gone: {evidence.reason or evidence.detector}"
@@ -161,11 +157,10 @@ class Judge:
         return None
 
     def unexplained_circuits(self, now_s: float) -> list[str]:
-        """Return circuits that are dark for longer than a fade. Check their senders, then call :meth:`explain`."""
+        """Return circuits that were dark for longer than a fade. Check their senders, then call :meth:`explain`."""
         return [name for name, due_s in self._waiting().items() if now_s >= due_s]
 
     def _waiting(self) -> dict[str, float]:
-        """Return, for each dark circuit without a verdict, the time when its darkness becomes a failure."""
         return {
             name: self._evidence_in_order([name])[0].at_s + self.fade_s
             for name in self._dark
@@ -176,7 +171,7 @@ class Judge:
         }
 
     def explain(self, circuit: str, sends: bool | None, reason: str, now_s: float) -> FailureVerdict:
-        """Return the failure verdict on a circuit that stays dark, from the state of its transmitter.
+        """Return the failure of a circuit that stays dark.
 
         ``sends`` is whether the transmitter reports that it sends light, or ``None`` if it does not answer.
         """
@@ -194,7 +189,7 @@ class Judge:
         return min(self._waiting().values(), default=math.inf)
 
     def forget(self, name: str) -> None:
-        """Forget observations of a server, an accelerator or a circuit, so that it counts as healthy again."""
+        """Forget observations of a server, an accelerator or a circuit, which then counts as healthy."""
         self._gone.pop(name, None)
         self._reported.discard(name)
         for circuit in [other for other, senders in self.senders.items() if name in (other, senders.unit)]:
@@ -202,7 +197,7 @@ class Judge:
             self._explained.discard(circuit)
 
     def forget_light(self) -> None:
-        """After the mesh was off, forget which circuits are dark; detectors then report those that are still dark."""
+        """Forget which circuits are dark; call this after the mesh was off."""
         self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
         # Ended processes have nothing to do with light, so they stay reported.
         self._reported |= set(self._gone)
@@ -221,7 +216,6 @@ class Judge:
         return result
 
     def _went_dark_together(self, unit: str, circuits: Iterable[str]) -> bool:
-        """Return whether all light that a server sends, over at least two fibres, went out within a short time."""
         circuits = tuple(name for name in circuits if name not in self.searched)
         modules = {self.senders[name].module for name in circuits}
         # A single dark fibre may be a fade or a broken fibre, so it never convicts a server (docs/decisions/0019).

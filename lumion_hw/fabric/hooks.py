@@ -1,4 +1,4 @@
-"""Hooks: actions of a job when its circuits or servers change, either none or calls of an external program."""
+"""Hooks: actions of a job when its circuits or servers change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT_S = 600.0
 
 
 class JobHooks(Protocol):
-    """Actions of a job when its fabric changes. ``stop`` returns at once; the other methods wait until done."""
+    """Actions of a job when its circuits or servers change. All methods except ``stop`` wait until done."""
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
         """Order the surviving members (processes) of a job to leave their communication group."""
@@ -28,7 +28,7 @@ class JobHooks(Protocol):
 
 
 class NoHooks:
-    """Hooks for jobs that handle changes themselves."""
+    """Hooks that do nothing, for jobs that handle changes themselves."""
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
         """Do nothing."""
@@ -44,11 +44,9 @@ class NoHooks:
 
 
 class CommandHooks:
-    """Calls an external program: ``PROGRAM … stop|rebuild|restore|go JOB MEMBER…``.
+    """Calls an external program, without a shell: ``PROGRAM … stop|rebuild|restore|go JOB MEMBER…``.
 
-    The last argument of ``stop`` is the failed server or accelerator. Only ``rebuild`` waits for ``stop`` to end.
-
-    No shell is used.
+    The last argument of ``stop`` is the failed server or accelerator.
     """
 
     def __init__(self, argv: Sequence[str]) -> None:
@@ -56,7 +54,7 @@ class CommandHooks:
         self._stopping: subprocess.Popen[bytes] | None = None
 
     def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the surviving members (processes) of a job to leave their communication group, without waiting."""
+        """Order the surviving members of a job to leave their communication group, without waiting."""
         self._stopping = self._start("stop", job, [*members, failed])
 
     def rebuild(self, job: str, members: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Jobs of a fabric and their circuits: required circuits, active circuits, and free spares."""
+"""Circuits of the jobs of a fabric (servers connected by optical circuits)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from lumion_hw.fabric.standby import loop_requests
 
 
 class JobCircuits:
-    """Connects the circuits of all jobs of a bench file, using spares for members that do not answer.
+    """Connects the circuits of all jobs of a bench file, with spares for members that do not answer.
 
     Args:
-        service: The circuits.
-        journal: Journal of the fabric.
         on_event: Called with each event and its details.
     """
 
@@ -33,7 +31,7 @@ class JobCircuits:
 
     @property
     def state(self) -> FabricState:
-        """State of the fabric in its journal: replaced job members, failed servers and accelerators, refused jobs."""
+        """State of the fabric: replaced job members, failed servers and accelerators, refused jobs."""
         return self.journal.state
 
     @property
@@ -42,12 +40,12 @@ class JobCircuits:
         return self.bench.model.fabric.all_jobs
 
     def members(self, job: JobModel) -> tuple[str, ...]:
-        """Return the servers or accelerators that serve as a job's members, in rank order."""
+        """Return the servers or accelerators that now serve as the members of a job, in rank order."""
         return tuple(self.state.unit_at(member) for member in job.members)
 
     @property
     def spares(self) -> tuple[str, ...]:
-        """Healthy free spares, including repaired servers and accelerators whose place a spare has taken."""
+        """Healthy free spares, including repaired servers and accelerators that a spare has replaced."""
         return free_spares(self.bench.model, self.state)
 
     def _required_requests(self) -> list[CircuitRequest]:
@@ -62,8 +60,8 @@ class JobCircuits:
     def connect(self) -> None:
         """Remove circuits that no job needs, and connect the missing circuits of jobs.
 
-        A member that does not answer counts as failed and is replaced by a spare. A job that cannot be connected is
-        refused, with the reason in the journal.
+        A member that does not answer is replaced by a spare. A job that cannot be connected is refused; the journal
+        records the reason.
 
         Raises:
             LumionError: The mesh controller failed, or a journal cannot be written.
@@ -106,13 +104,11 @@ class JobCircuits:
         return True
 
     def _raise_if_controller(self, error: Exception) -> None:
-        """Raise an error again if no spare would help: the mesh controller failed, or another program took over."""
         device = error.device if isinstance(error, LumionError) else None
         if isinstance(error, BusyError) or device == self.bench.model.mesh_section.controller:
             raise error
 
     def _substitute(self, job: JobModel, reason: str) -> None:
-        """Replace members (servers, accelerators) of a job that do not answer by spares, or refuse the job."""
         places, failed = dict(self.state.places), dict(self.state.failed)
         for member in job.members:
             at = places.get(member, member)
@@ -131,7 +127,6 @@ class JobCircuits:
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
-        """Return the loopback circuits (which keep waiting spares aligned) that fit in beside the circuits of jobs."""
         loops: list[CircuitRequest] = []
         for name in self.spares:
             candidates = [*loops, *loop_requests(find_unit(self.bench.model, name))]
@@ -142,7 +137,6 @@ class JobCircuits:
         return loops
 
     def _retry_refused(self) -> None:
-        """Clear the refusal of jobs so that they can be connected, unless a failed member has no spare."""
         for job in self.jobs:
             if job.name not in self.state.refused:
                 continue
@@ -162,7 +156,6 @@ class JobCircuits:
                 self.journal.record("tried again", state)
 
     def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
-        """Remove circuits from the mesh without waiting for modules that may be dead."""
         active = [request for request in requests if request in self._active_requests()]
         # Waiting for the time-outs of dead modules would delay the recovery, so their circuits are dropped without
         # them.
@@ -174,7 +167,7 @@ class JobCircuits:
             self.service.disconnect(alive)
 
     def check_job_circuits(self) -> None:
-        """Measure the circuits of all jobs, and raise an error unless all carry their light.
+        """Check that the circuits of all jobs carry their light.
 
         Raises:
             CircuitError: A job is refused, or a circuit is dark or not connected; the message lists all.
@@ -197,7 +190,7 @@ class JobCircuits:
             )
 
     def confirm(self) -> tuple[CircuitProof, ...]:
-        """Measure all circuits of the jobs with receivers and meters, and report those whose light is not as expected.
+        """Measure all circuits of the jobs, and report those that fail the check.
 
         Raises:
             LumionError: A device does not answer.

@@ -1,9 +1,7 @@
-"""Journal of the fabric's manager: replaced job members, failed servers and accelerators, recovery in progress.
+"""Journal of the fabric: replaced job members, failed servers and accelerators, recovery in progress.
 
-The journal (:mod:`lumion_hw.storage.line_journal`) lies next to the journal of circuits. A recovery has two entries:
-``begun`` before anything changes, and ``ended`` with the durations of its phases when it is done or refused. If a
-manager is killed in between, only ``begun`` remains, and the next manager continues. Every entry holds the complete
-state, so a large journal can restart with its last entry.
+A recovery has two entries: ``begun`` before anything changes, and ``ended``. If a program is killed in between, the
+next one continues. Every entry contains the complete state.
 """
 
 from __future__ import annotations
@@ -22,23 +20,23 @@ from lumion_hw.files.reading import path_exists
 from lumion_hw.storage.line_journal import LineJournal, parse_entry, read_lines
 
 JOURNAL = "fabric.jsonl"
-"""Name of the journal in the state directory."""
+"""File name of the journal in the state directory."""
 _FORMAT = "lumion-fabric 1"
 _WHAT = "the journal of the fabric"
 
 
 @dataclass(frozen=True)
 class FabricState:
-    """State of the fabric: replaced and failed units (servers or accelerators), PUCs to avoid, and refused jobs.
+    """State of the fabric (servers connected by optical circuits).
 
     Attributes:
-        places: For each replaced member of a job (a server or accelerator), the unit that now serves in its place.
+        places: For each replaced member of a job, the server or accelerator that now serves in its place.
         failed: Reason why a server or accelerator counts as failed, by name.
         avoided: PUCs that circuits avoid because a path over them has failed.
         refused: Reason why a job has no circuits, by job.
-        open: Verdict of a recovery that was begun and not finished.
+        open: Failure whose recovery was not finished.
         fades: Number of times light was gone for a while and came back.
-        false_alarms: Number of verdicts after which the light came back without a repair.
+        false_alarms: Number of failures after which the light came back without a repair.
     """
 
     places: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +48,7 @@ class FabricState:
     false_alarms: int = 0
 
     def unit_at(self, member: str) -> str:
-        """Return the server or accelerator that serves in the place of a job's member."""
+        """Return the server or accelerator that now serves as a member of a job."""
         return self.places.get(member, member)
 
 
@@ -68,11 +66,11 @@ class FabricJournal:
         self.state = _state(self._lines.take_existing_entries(), self._lines.path)
 
     def begin(self, verdict: FailureVerdict) -> None:
-        """Record that a recovery begins. The caller must not change anything before this method returns."""
+        """Record that a recovery begins. Do not change anything before this returns."""
         self._record("begun", dataclasses.replace(self.state, open=dataclasses.asdict(verdict)))
 
     def end(self, outcome: str, state: FabricState, **details: Any) -> None:
-        """Record the outcome of a recovery and the new state; further details are kept for the history."""
+        """Record the outcome of a recovery and the new state, with further details for the history."""
         self._record("ended", dataclasses.replace(state, open=None), outcome=outcome, **details)
 
     def record(self, what: str, state: FabricState, **details: Any) -> None:
@@ -98,7 +96,7 @@ class FabricJournal:
 
 
 def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]]]:
-    """Return the fabric state and the entries of a bench's fabric journal, without changing the file.
+    """Return the fabric state and the entries of a bench's fabric journal.
 
     Raises:
         ConfigError: The journal is damaged.

@@ -1,7 +1,6 @@
-"""The manager of a fabric: keeps jobs connected, notices failures, and replaces failed units by spares.
+"""The manager of a fabric: keeps jobs connected, notices failures, and replaces failed servers by spares.
 
-Every decision is in the journal before it is carried out, and every step may be run twice without harm. If a manager is
-killed, the next one reads both journals and the mesh, and continues from there.
+Every decision is recorded before it is carried out. If a manager is killed, the next one continues.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ from lumion_hw.fabric.standby import Standby, StandbyPlan
 from lumion_hw.quantities import w_from_dbm
 
 FIRST_RETRY_S, LONGEST_RETRY_S = 30.0, 600.0
-"""Time until a refused job is tried again; it doubles with every attempt, up to the longest time."""
+"""First and longest time until a refused job is tried again; the time doubles with every attempt."""
 _SLICE_S = 0.05
-"""Longest wait of one detector, in s. Between waits it checks whether another detector has observed something."""
+"""Longest wait of one detector, in s, before another detector is polled."""
 _STEP_S = 0.5
 # A transmitter that reports less than this counts as off.
 _DARK_W = w_from_dbm(-25.0)
@@ -61,15 +60,14 @@ class FabricManager(JobCircuits):
 
     Args:
         service: The restored circuits.
-        journal: Journal of the fabric.
-        hooks: Actions of the jobs when their fabric changes.
+        hooks: Actions of the jobs when their circuits or servers change.
         detectors: Failure detectors; those of the bench file if omitted.
         on_event: Called with each event and its details.
 
     Attributes:
-        standby: Recovery plans for the failure of any single unit.
-        judge: Collects the detectors' observations and decides on verdicts.
-        fault_s: Bench time of the next fault if it is known, as in a recovery drill; recovery phases are timed from it.
+        standby: Recovery plans for the failure of any single server or accelerator.
+        judge: Decides from observations what has failed.
+        fault_s: Time of the next fault on the bench's clock if known, as in a recovery drill.
         fault_cpu_s: CPU time of this process at that fault.
     """
 
@@ -99,7 +97,7 @@ class FabricManager(JobCircuits):
 
     @property
     def maintenance(self) -> CircuitMaintenance:
-        """Maintenance of the circuits, which tracks polarizations during :meth:`run` and knows their health."""
+        """Maintenance of the circuits: polarization tracking and health."""
         return self._keeper.maintenance
 
     # -- begin and end ------------------------------------------------------------------------------------------------
@@ -107,13 +105,11 @@ class FabricManager(JobCircuits):
     def begin(self) -> Recovery | None:
         """Restore circuits after a shutdown, finish an interrupted recovery, connect the jobs, and start watching.
 
-        Refused jobs are tried again.
-
         Returns:
-            The interrupted recovery of an earlier manager, if there was one and it is now finished.
+            The interrupted recovery of an earlier manager, if it is now finished; otherwise ``None``.
 
         Raises:
-            SafetyError: A latched fault keeps the heaters off until the user clears it by name.
+            SafetyError: A latched fault keeps the heaters off until the user clears it.
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
@@ -130,13 +126,6 @@ class FabricManager(JobCircuits):
         return finished
 
     def _finish_interrupted(self, verdict: FailureVerdict, was_off: bool) -> Recovery | None:
-        """Finish a recovery that was begun and interrupted.
-
-        Args:
-            verdict: The verdict that started the recovery.
-            was_off: Whether the controller had switched its heaters off in the meantime. If so, all light was gone, and
-                a verdict that is based on light is withdrawn; a circuit that is still dark leads to a new verdict.
-        """
         if was_off and verdict.cause == "light":
             reason = f"{verdict.words}: withdrawn, because the mesh controller had switched off"
             self.journal.end("withdrawn", self.state, words=reason)
@@ -160,7 +149,7 @@ class FabricManager(JobCircuits):
         return self.recover(verdict)
 
     def refresh(self) -> None:
-        """Switch on and align waiting spares, make new recovery plans, and watch the circuits that are active now."""
+        """Switch on and align spares, make new recovery plans, and watch the circuits that are active now."""
         with self._keeper.exclusive():
             # PUCs on a path that has failed stay suspected, so spares and plans avoid them too.
             self.standby.avoided = self.state.avoided
@@ -169,7 +158,7 @@ class FabricManager(JobCircuits):
             self.plan()
 
     def plan(self) -> None:
-        """Make recovery plans for every single failure; on a real clock, do so in the background."""
+        """Make recovery plans for every single failure (in the background, unless the clock is simulated)."""
         self._stop_planning()
         arguments = (self._in_service(), self.spares, tuple(self.state.failed))
         if self.bench.clock.is_virtual:  # a virtual clock: planning takes none of its time
@@ -215,7 +204,6 @@ class FabricManager(JobCircuits):
         self._watching = [*self._detectors, *self._fallback_detector(watched)]
 
     def _fallback_detector(self, watched: WatchTargets) -> list[Detector]:
-        """Return a detector for circuits that another detector cannot watch because they are already dark."""
         unwatched = {name for detector in self._detectors for name in getattr(detector, "unwatched", ())}
         # The receivers are watched already, so no further detector is needed.
         if not unwatched or any(isinstance(detector, Modules) for detector in self._detectors):
@@ -247,7 +235,7 @@ class FabricManager(JobCircuits):
         between_steps: Callable[[], None] = lambda: None,
         max_step_s: float = _STEP_S,
     ) -> list[Recovery]:
-        """Watch the circuits, recover from failures, and track polarizations, for a time or until a condition is true.
+        """Watch the circuits, recover from failures, and track polarizations.
 
         Args:
             for_s: Duration in seconds; ``None`` without an end.
@@ -259,8 +247,7 @@ class FabricManager(JobCircuits):
             The recoveries.
 
         Raises:
-            SafetyError: A fault other than the silence of this host keeps the heaters off; after clearing it, call
-                :meth:`begin`.
+            SafetyError: A fault other than a watchdog fault keeps the heaters off; clear it, then call :meth:`begin`.
             LumionError: The mesh controller failed, or a journal cannot be written. The next manager finishes a
                 recovery in progress.
         """
@@ -269,7 +256,6 @@ class FabricManager(JobCircuits):
         over = threading.Event()
 
         def step_or_begin(is_off: bool) -> bool:
-            """Run a step, or restore the circuits if ``is_off``; return whether the mesh's heaters are off now."""
             try:
                 recovery = self.begin() if is_off else self.step(min(deadline - self.bench.clock.now(), max_step_s))
             except SafetyError as error:
@@ -300,10 +286,7 @@ class FabricManager(JobCircuits):
         return recoveries
 
     def measure(self) -> None:
-        """Measure the margins of all circuits for a display; watching alone does not measure margins.
-
-        Another thread may call this during :meth:`run`, on a real clock.
-        """
+        """Measure the margins of all circuits for a display. Another thread may call this during :meth:`run`."""
         self._keeper.measure()
 
     def step(self, timeout_s: float) -> Recovery | None:
@@ -326,7 +309,6 @@ class FabricManager(JobCircuits):
             self._keeper.resume()
 
     def _watch(self, timeout_s: float) -> Recovery | None:
-        """Poll all detectors until there is a verdict, a circuit is dark for too long, or the time is over."""
         deadline = self.bench.clock.now() + timeout_s
         stop, recoveries = threading.Event(), list[Recovery | None]()
         slow_verdicts = list[FailureVerdict]()
@@ -367,7 +349,6 @@ class FabricManager(JobCircuits):
         return recoveries[0] if recoveries else self._act_on(slow_verdicts[0]) if slow_verdicts else None
 
     def _diagnose_dark_circuits(self) -> Recovery | None:
-        """Check the transmitters of circuits that stay dark, and start the recovery that their state calls for."""
         for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
             module = self.judge.senders[circuit].module
             sends, reason = self._transmitter_state(module)
@@ -378,10 +359,6 @@ class FabricManager(JobCircuits):
         return None
 
     def _may_be_polarization(self, circuit: str) -> bool:
-        """Return whether a polarization search was requested, once, for a dark circuit whose light misses the mesh.
-
-        In the readings, a moved fibre looks like a cut fibre, while a broken PUC would send the light elsewhere.
-        """
         # A circuit that has recovered may be searched again the next time.
         self._searched &= set(self.judge.dark)
         if not self._keeper.is_tracking or circuit in self._searched:
@@ -449,7 +426,7 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def restore_bench_file_places(self) -> None:
-        """Give all jobs the members of the bench file again and count all units as repaired, after a recovery drill.
+        """Give all jobs the members of the bench file again and count everything as repaired, after a recovery drill.
 
         Raises:
             LumionError: A device failed, or a circuit could not be verified by its light.
@@ -479,11 +456,6 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def _act_on(self, verdict: FailureVerdict) -> Recovery | None:
-        """Recover from the failure that a verdict names, or record in the journal why the job gets no circuits.
-
-        Raises:
-            SafetyError: The mesh controller has switched its heaters off, so missing light proves nothing.
-        """
         if verdict.cause == "light":
             # If the controller has tripped, every circuit is dark and no server has failed (docs/decisions/0026).
             self.service.check_driven()
@@ -493,16 +465,14 @@ class FabricManager(JobCircuits):
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
-        """Replace a failed server by a spare, or route a circuit around broken PUCs.
-
-        A second call for the same failure does no harm.
+        """Replace a failed server by a spare, or route a circuit around broken PUCs; may be repeated.
 
         Returns:
             The recovery; ``None`` if nothing had to be done, or if no spare could be used and jobs lost their circuits.
 
         Raises:
-            LumionError: The mesh controller failed, or a journal cannot be written; the recovery stays open in the
-                journal.
+            LumionError: The mesh controller failed, or a journal cannot be written; the journal keeps the recovery as
+                unfinished.
         """
         fault_s = verdict.since_s if self.fault_s is None else self.fault_s
         timer = ReportingTimer(self.bench, fault_s, self.fault_cpu_s, self._emit)
@@ -527,7 +497,6 @@ class FabricManager(JobCircuits):
         return self._without_recovery(verdict, decision)
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
-        """Return the input of a decision, with new recovery plans if the prepared plans are outdated."""
         active, standby = self.service.setup.active, self.standby
         connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
         view = FabricView(self.bench.model, self.state, connected)
@@ -543,7 +512,6 @@ class FabricManager(JobCircuits):
         return dataclasses.replace(view, plans=plans, unusable=unusable)
 
     def _carry_out(self, decision: Swap | Reroute, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        """Change circuits as decided and verify their light. On failure, undo the change and raise an error."""
         if isinstance(decision, Reroute):
             plan = self._reroute_plan(decision)
             timer.mark("route_found")
@@ -585,7 +553,6 @@ class FabricManager(JobCircuits):
     def _without_recovery(
         self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing
     ) -> Recovery | None:
-        """Carry out a decision that replaces neither a unit nor a path."""
         if isinstance(decision, BlameSender):
             self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
             return self.recover(decision.verdict)
@@ -604,7 +571,6 @@ class FabricManager(JobCircuits):
         return None
 
     def _change_over(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        """Change circuits to a recovery plan: in one commit for a warm spare, step by step for a cold spare."""
         timer.mark("route_found")
         if plan.is_warm and plan.plan is not None:
             return self.service.switch(plan.plan, milestone=timer.mark)
@@ -620,7 +586,6 @@ class FabricManager(JobCircuits):
             raise
 
     def _follow_up(self, recovery: Recovery) -> Recovery:
-        """Do the slow steps after a recovery: confirm links, call job hooks, prepare spares and make new plans."""
         recovery = self._confirm_links(recovery)
         details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
         self._emit("recovered", details)
@@ -635,7 +600,6 @@ class FabricManager(JobCircuits):
         return recovery
 
     def _confirm_links(self, recovery: Recovery) -> Recovery:
-        """Wait until receivers and meters confirm the new circuits, which photodiodes have confirmed already."""
         new = {proof.circuit.request for proof in recovery.proofs}
         try:
             proofs = tuple(proof for proof in self.confirm() if proof.circuit.request in new)
@@ -659,13 +623,11 @@ class FabricManager(JobCircuits):
         return recovery.verdict.at_s - first.at_ms * 1e-3
 
     def _block_failed_unit(self, failed: str) -> None:
-        """Switch off the transmitters of a failed server, so that it sends no light into the mesh if it restarts."""
         for nic in find_unit(self.bench.model, failed).nics if failed else ():
             with contextlib.suppress(LumionError):  # it may be dead
                 self.bench.transponders[nic].disable()
 
     def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
-        """Plan a circuit around PUCs to avoid; remove loopback circuits of spares if there is no other path."""
         setup, request = self.service.setup, decision.request
         try:
             return setup.plan_change([request], [request], avoid=decision.avoid)

@@ -30,7 +30,7 @@ class _Pause:
 
 
 class PolarizationKeeper:
-    """Tracks the polarization of all circuits in one thread, with pauses while another thread changes circuits."""
+    """Tracks the polarization of all circuits in one thread, and pauses while another thread changes circuits."""
 
     def __init__(self, service: CircuitService) -> None:
         self._service = service
@@ -41,11 +41,11 @@ class PolarizationKeeper:
 
     @cached_property
     def maintenance(self) -> CircuitMaintenance:
-        """Maintenance of the circuits, which tracks their light and knows their health."""
+        """Maintenance of the circuits: polarization tracking and health."""
         return CircuitMaintenance(self._service, starts_tracking=False)  # the detectors must not wait for it
 
     def prepare(self) -> None:
-        """Announce that :meth:`run` is about to start: changes of circuits now wait until tracking pauses."""
+        """Announce that :meth:`run` is about to start; changes of circuits then wait until tracking pauses."""
         self.is_tracking = bool(self.maintenance)
 
     def run(self, over: Callable[[], bool]) -> None:
@@ -92,7 +92,7 @@ class PolarizationKeeper:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Pause tracking while the caller changes circuits, then resume it for the circuits that remain."""
+        """Pause tracking during a ``with`` block, in which the caller changes circuits."""
         self.pause()
         if self._pause is not None and self.is_tracking and not self._depth:
             self._pause.has_begun.wait()

@@ -14,12 +14,11 @@ class Recovery:
     """Result of a recovery from a failure of the fabric.
 
     Attributes:
-        verdict: The verdict that started the recovery.
         failed: The server or accelerator that was replaced; empty if a path was replaced.
-        spare: The unit that replaced it; empty if a path was replaced.
-        spans: Durations in order; the detection first.
-        proofs: Proofs of the new circuits, first by photodiodes and then by modules and meters.
-        kept: Circuits that stayed connected, with unchanged states and currents of all their PUCs.
+        spare: The server or accelerator that replaced it; empty if a path was replaced.
+        spans: Durations of all phases, in order.
+        proofs: Measurements of the new circuits, first by photodiodes and then by modules and meters.
+        kept: Circuits that stayed connected, with unchanged heater currents.
     """
 
     verdict: FailureVerdict
@@ -30,14 +29,13 @@ class Recovery:
     kept: tuple[CircuitRequest, ...]
 
     def __repr__(self) -> str:
-        """Return the recovery's result in one line."""
+        """Return a one-line summary of the recovery."""
         what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"
         proven = sum(proof.proven for proof in self.proofs)
         took_ms = self.spans[-1].at_ms if self.spans else 0.0
         return f"<Recovery: {what}, {proven} of {len(self.proofs)} proofs hold, {took_ms:.0f} ms since the fault>"
 
     def _repr_html_(self) -> str:
-        """Return the durations of the recovery as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"

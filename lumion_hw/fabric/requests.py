@@ -1,8 +1,7 @@
 """Requests to the manager of a bench's fabric, from programs that do not hold the bench.
 
-A request is a file in the state directory. The manager renames it before it acts, and writes the outcome to a file next
-to it, which the sender waits for. A request names its time and the manager that it is meant for, so that no later
-manager acts on it: by then the server or accelerator may be healthy again.
+A request is a file in the state directory; the manager writes the outcome to another file. A request names its time and
+the manager that it is meant for.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from lumion_hw.fabric.manager import FabricManager
 
 MAX_AGE_S = 60.0
-"""Older requests are refused: their senders no longer wait."""
+"""Older requests are refused."""
 _FOLDER = "requests"
 _MAX_BYTES = 65536
 _WHAT = "a request to the fabric's manager"
@@ -48,10 +47,11 @@ class FabricRequest:
     reason: str = "declared by hand"
 
     def perform(self, manager: FabricManager) -> None:
-        """Carry out a request to the fabric's manager, then measure the circuits of all jobs.
+        """Carry out the request, then measure the circuits of all jobs.
 
         Raises:
-            ConfigError: The request or the unit does not exist, or the state of the unit does not allow the request.
+            ConfigError: The request or the server does not exist, or the state of the server does not allow the
+                request.
             CircuitError: A circuit of a job carries no light afterwards.
             LumionError: A device failed, or a journal cannot be written.
         """
@@ -86,9 +86,10 @@ class RequestBox:
         self._folder = Path(directory) / _FOLDER
 
     def send(self, request: FabricRequest, manager: LockOwner) -> str:
-        """Write a request for the fabric's manager and return its number.
+        """Write a request and return its number.
 
-        Raises ``LumionError`` if the request cannot be written.
+        Raises:
+            LumionError: The request cannot be written.
         """
         number = uuid.uuid4().hex
         document = {**dataclasses.asdict(request), "sent_s": time.time(), "manager": _identity(manager)}
@@ -98,7 +99,7 @@ class RequestBox:
         return number
 
     def withdraw(self, number: str) -> bool:
-        """Withdraw a request; return true if the manager had not started to work on the request."""
+        """Withdraw a request; return false if the manager has already started with it."""
         try:
             self._path(number, "json").unlink()
         except OSError:
@@ -106,7 +107,7 @@ class RequestBox:
         return True
 
     def outcome(self, number: str) -> Outcome | None:
-        """Read and delete the outcome of a request; return ``None`` if the manager has not finished yet.
+        """Read and delete the outcome of a request; ``None`` if the manager has not finished yet.
 
         Raises:
             ConfigError: The outcome cannot be read.
@@ -123,7 +124,7 @@ class RequestBox:
             path.unlink(missing_ok=True)
 
     def serve(self, owner: LockOwner, perform: Callable[[FabricRequest], None]) -> None:
-        """Carry out all waiting requests and write their outcomes. Never raises because of a request.
+        """Carry out all waiting requests and write their outcomes. No request causes an exception.
 
         Args:
             owner: This program, as the owner of the bench.
@@ -157,11 +158,6 @@ class RequestBox:
 
 
 def _request(path: Path, owner: LockOwner) -> FabricRequest:
-    """Return the request to the fabric's manager that a file holds.
-
-    Raises:
-        ConfigError: The file holds no request, or the request is too old or meant for another manager.
-    """
     document: Any = read_json(path, _WHAT, max_bytes=_MAX_BYTES)
     try:
         request = FabricRequest(str(document["what"]), str(document["unit"]), str(document["reason"]))

@@ -12,14 +12,12 @@ from lumion_hw.errors import CircuitError, ConfigError, name_hint
 
 @dataclass(frozen=True)
 class FabricUnit:
-    """Unit that a spare can replace: a whole server, or one of its accelerators.
+    """What a spare can replace: a whole server, or one of its accelerators.
 
     Attributes:
-        name: Name of the unit.
-        server: Name of the server.
-        nics: Optical modules of the unit, in the order of its network ports (NICs).
-        interfaces: Network interfaces of the unit, if the bench file names them.
-        risks: Groups that fail together with the unit: the server's risk groups, and the server itself.
+        nics: Optical modules, in the order of the network ports (NICs).
+        interfaces: Network interfaces, if the bench file names them.
+        risks: Groups of servers that may fail together with this one: its risk groups and the server itself.
     """
 
     name: str
@@ -43,7 +41,11 @@ def units(model: BenchModel) -> dict[str, FabricUnit]:
 
 
 def find_unit(model: BenchModel, name: str) -> FabricUnit:
-    """Return a server or accelerator by name. Raises ``ConfigError`` for an unknown name."""
+    """Return a server or accelerator by name.
+
+    Raises:
+        ConfigError: The name is unknown.
+    """
     all_units = units(model)
     if name not in all_units:
         raise ConfigError(f"there is no server {name!r}", hint=name_hint(name, all_units, "The servers are"))
@@ -51,7 +53,7 @@ def find_unit(model: BenchModel, name: str) -> FabricUnit:
 
 
 def server_of(model: BenchModel, transponder: str) -> ServerModel | None:
-    """Return the server that contains a module; ``None`` if there is none."""
+    """Return the server that contains a module, or ``None``."""
     return next((server for server in model.servers if transponder in server.nics), None)
 
 
@@ -59,13 +61,10 @@ def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | N
     """Return requests for the circuits that a job needs.
 
     The two members of a pair are connected NIC by NIC. In a ring, the last NIC of each member is connected to the first
-    NIC of the next, in both directions; members with one NIC send to the next member and receive from the previous one.
-    For links that the job lists, each link uses the next free NIC of both members.
+    NIC of the next, in both directions; with one NIC per member, in one direction only. Links in a list use the next
+    free NIC of both members.
 
-    Args:
-        model: The bench.
-        job: The job.
-        places: Unit that serves in the place of a member, for members that were replaced.
+    If a server or accelerator serves in the place of a member, ``places`` names it.
 
     Raises:
         ConfigError: A member does not exist, or has too few NICs.
@@ -106,7 +105,7 @@ def _link(near: str, far: str) -> tuple[CircuitRequest, CircuitRequest]:
 
 
 def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: str, spare: str) -> list[CircuitRequest]:
-    """Return the circuits with the failed server's NICs replaced by the spare's, one for one.
+    """Return the circuits with the failed server's NICs replaced by those of the spare.
 
     Raises:
         ConfigError: A server does not exist.

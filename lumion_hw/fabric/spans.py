@@ -1,8 +1,4 @@
-"""Duration of each phase of a recovery (span), and whether it was measured or emulated.
-
-There is no single number called "recovery": each phase (span) is reported separately, in milliseconds on
-the bench's clock, with the CPU time that this software used for it.
-"""
+"""Durations of the phases of a recovery, on the bench's clock and in CPU time."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ class Span:
         bench_ms: Duration on the bench's clock.
         cpu_ms: CPU time of this process in the phase.
         at_ms: Time from the fault to the end of the phase, on the bench's clock.
-        source: ``measured``, or ``emulated`` with the constant that determines it.
+        source: ``measured``, or ``emulated`` with the constant that determines the duration.
     """
 
     name: str
@@ -47,17 +43,17 @@ SOURCES = {
     "proven": "scans of the photodiodes",
     "link_up": "refresh and line of the modules, averaging of the meter",
 }
-"""What determines each span; on an emulated bench these are constants of the emulation."""
+"""What determines each duration; on an emulated bench these are constants of the emulation."""
 
 
 class SpanTimer:
-    """Records the ends of recovery phases (spans) on the bench's clock and in CPU time.
+    """Records the ends of recovery phases on the bench's clock and in CPU time.
 
     Args:
         bench: The bench whose clock is used.
         fault_s: Time of the fault on the bench's clock if known, otherwise of the last check without a failure.
-        began_cpu_s: CPU time at which the next span began.
-        spans: Earlier spans.
+        began_cpu_s: CPU time at which the next phase began.
+        spans: Earlier phases.
     """
 
     def __init__(
@@ -70,7 +66,7 @@ class SpanTimer:
         self.spans = list(spans)
 
     def rewind(self, name: str) -> None:
-        """Discard recovery phases recorded after the named one; the next phase begins where the named one ended."""
+        """Discard all phases after the named one; the next phase begins where the named one ended."""
         while self.spans[-1].name != name:
             # The CPU time goes back with the discarded phase, and the next mark counts it again.
             self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3
@@ -93,7 +89,7 @@ class SpanTimer:
 
 
 class ReportingTimer(SpanTimer):
-    """Records recovery phases (spans) and reports each one as it ends."""
+    """Records recovery phases and reports each one as it ends."""
 
     def __init__(
         self,
@@ -113,14 +109,14 @@ class ReportingTimer(SpanTimer):
 
 
 def span_documents(spans: Sequence[Span]) -> list[dict[str, Any]]:
-    """Return the phases (spans) of a recovery as JSON documents."""
+    """Return the phases of a recovery as JSON documents."""
     return [asdict(span) for span in spans]
 
 
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb")
 _LEFT, _WIDTH, _ROW, _GAP = 170, 600, 26, 58
 _ZOOM_SHARE = 1 / 3
-"""If the first spans all end within this fraction of the total time, they get a scale of their own to be visible."""
+"""If the first phases all end within this fraction of the total time, they are drawn on a scale of their own."""
 _MIN_ZOOMED = 2
 _MIN_TICKS = 4
 LABELS = {
@@ -137,19 +133,17 @@ LABELS = {
     "state_restored": "state restored",
     "first_step": "first training step",
 }
-"""Names of spans in pictures."""
+"""Names of phases in pictures."""
 
 
 def timeline_svg(title: str, names: Sequence[str], at_ms: Sequence[float], sources: Sequence[str]) -> str:
-    """Draw the phases (spans) of a recovery as SVG: one bar per phase, on an axis of time since the fault.
-
-    If several of the first spans are very short, they are also shown on a scale of their own.
+    """Draw the phases of a recovery as SVG: one bar per phase, on an axis of time since the fault.
 
     Args:
         title: Title.
-        names: Names of the spans, in order.
-        at_ms: End of each span since the fault.
-        sources: Origin of each number, shown when the pointer rests on a bar.
+        names: Names of the phases, in order.
+        at_ms: Time from the fault to the end of each phase.
+        sources: What determines each duration, shown as tooltip.
     """
     end_ms = max([*at_ms, 1e-3])
     n_short = sum(ended_ms <= _ZOOM_SHARE * end_ms for ended_ms in at_ms)

@@ -1,9 +1,7 @@
-"""Warm spares: light on, polarization aligned and tracked, and a recovery plan ready for every single failure.
+"""Spares that are ready for use, and a recovery plan for every single failure.
 
-A spare waits with loopback circuits that keep its fibres aligned: each of its modules sends through the mesh to its own
-receiver. Its light thus ends at a monitored port, where it is verified and tracked like that of any circuit.
-If the mesh has no room for these circuits next to the jobs, the spare is cold: it can still be used, but its light is
-switched on and aligned only during the recovery.
+A warm spare has its light on: each module sends through the mesh to its own receiver, where its polarization is
+aligned. A cold spare has no room for this in the mesh and is aligned during the recovery.
 """
 
 from __future__ import annotations
@@ -23,13 +21,11 @@ class StandbyPlan:
     """Plan for the failure of a server or accelerator.
 
     Attributes:
-        failed: The unit that fails.
-        spare: The unit that replaces it.
-        removed: Active circuits that are removed: those of the failed unit, and the loopback circuits that keep the
-            spare's fibres aligned.
-        added: Circuits that replace those of the failed unit.
-        plan: All circuits that are active afterwards; ``None`` for a cold spare that is planned when it is needed.
-        moved: Circuits of other units that must change their path.
+        failed: The server or accelerator that fails.
+        removed: Active circuits that are removed: those of the failed one, and the spare's own.
+        added: Circuits that replace those of the failed one.
+        plan: All circuits that are active afterwards; ``None`` if it is made only when needed.
+        moved: Other circuits that must change their path.
         worst_loss_db: Largest predicted mesh loss of the new circuits.
         is_warm: Whether the spare's light is on and aligned.
         spares_left: Number of other healthy spares that share no risk group with this spare.
@@ -47,22 +43,22 @@ class StandbyPlan:
 
     @property
     def rank(self) -> tuple[bool, int, float, int]:
-        """Sort key of recovery plans: warm spare first, then fewest moved circuits, lowest loss, most spares left."""
+        """Sort key, best plan first: warm spare, fewest moved circuits, lowest loss, most spares left."""
         # Losses are compared in steps of half a decibel: smaller differences matter less than the spares that remain.
         return not self.is_warm, len(self.moved), round(2.0 * self.worst_loss_db) / 2.0, -self.spares_left
 
 
 def loop_requests(unit: FabricUnit) -> list[CircuitRequest]:
-    """Return the loopback circuits that keep a spare's fibres aligned: each module sends to its own receiver."""
+    """Return the circuits of a waiting spare: each module sends to its own receiver."""
     return [CircuitRequest(nic, nic) for nic in unit.nics]
 
 
 class Standby:
-    """Recovery plans for the failure of any single unit, made from the calibration record without any device.
+    """Recovery plans for the failure of any single server or accelerator, made without any device.
 
     Attributes:
-        plans: Plans by failed unit, best first; complete only for the units passed to :meth:`prepare`.
-        refused: By names of unit and spare, the reason why the spare cannot replace the unit.
+        plans: Plans by failed server or accelerator, best first.
+        refused: By names of server and spare, the reason why the spare cannot replace the server.
         cold: By name of a spare whose light is not on and aligned, the reason.
         avoided: PUCs that new circuits avoid if possible.
     """
@@ -82,7 +78,7 @@ class Standby:
         return self._made_for is not None and self._made_for == self._planning_inputs()
 
     def warm_up(self, spares: Sequence[str]) -> None:
-        """Connect the loopback circuits that keep spares aligned, spare by spare, where the mesh has free paths."""
+        """Connect each module of the spares to its own receiver, where the mesh has free paths."""
         setup = self._service.setup
         self.cold = {}
         for name in spares:
@@ -107,7 +103,7 @@ class Standby:
         Args:
             in_service: Servers and accelerators in service.
             spares: Healthy spares, in the order of the bench file.
-            failed: Units that have failed already: spares that share a risk with them are not used.
+            failed: Servers and accelerators that have failed already; spares in the same risk group are not used.
         """
         # Taken before planning: if circuits change meanwhile, the plans count as outdated.
         now = self._planning_inputs()
@@ -123,7 +119,7 @@ class Standby:
         )
 
     def stop(self) -> None:
-        """Make a :meth:`prepare` that runs in another thread end as soon as possible; its plans are dropped."""
+        """Stop a :meth:`prepare` that runs in another thread; its plans are discarded."""
         self._is_stopped.set()
 
     def plans_for(self, name: str, spares: Sequence[str], failed: Collection[str]) -> tuple[StandbyPlan, ...]:

@@ -1,4 +1,4 @@
-"""Reads and writes user files: bounded reads, atomic writes, no overwriting of foreign files, safe display."""
+"""Reads and writes user files: bounded reads, atomic writes, no overwriting of foreign files."""
 
 from __future__ import annotations
 

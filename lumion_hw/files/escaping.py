@@ -7,17 +7,17 @@ import unicodedata
 from html import escape
 
 _CONTROL = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories of control, format and surrogate characters, and of line and paragraph separators."""
+"""Unicode categories of control, format and surrogate characters and of separators."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def one_line(text: object) -> str:
-    """Return text as one line for a terminal: control characters, including line ends, are written as escapes."""
+    """Return text as one line, with control characters and line ends escaped."""
     return "".join(_escape(c) if unicodedata.category(c) in _CONTROL else c for c in str(text))
 
 
 def lines(text: str) -> str:
-    """Return text for a terminal, with all control characters except line ends written as escapes."""
+    """Return text with control characters except line ends escaped."""
     return "\n".join(one_line(line) for line in text.split("\n"))
 
 
@@ -26,9 +26,9 @@ def _escape(character: str) -> str:
 
 
 def csv_cell(cell: object) -> object:
-    """Return a cell of a CSV table; text that a spreadsheet would evaluate gets a leading '.
+    """Return a cell of a CSV table; text that a spreadsheet would evaluate gets a leading ``'``.
 
-    Spreadsheets evaluate cells that begin with = + - @, tab or carriage return (OWASP, "CSV Injection").
+    This is text that begins with = + - @, tab or carriage return (OWASP, "CSV Injection").
     """
     if not isinstance(cell, str):
         return "" if cell is None else cell
@@ -43,5 +43,5 @@ def markdown(text: object) -> str:
 
 
 def xml_text(text: object) -> str:
-    """Return text escaped for HTML and SVG; control characters, which XML forbids, are written as escapes."""
+    """Return text escaped for HTML and SVG, with control characters as escapes."""
     return escape(one_line(text))

@@ -1,8 +1,7 @@
-"""Reads HDF5 files safely, even damaged or malicious ones.
+"""Reads HDF5 files safely, even if they are damaged or malicious.
 
-No array is allocated that is larger than the file can contain. For a damaged file h5py raises many types of errors
-(``OSError``, ``RuntimeError``, ``KeyError``, ``UnicodeDecodeError``, ``MemoryError``); all of them become one error
-that names the file.
+No array is allocated that is larger than the file can contain. All exceptions of h5py become one error that names the
+file.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MAX_NAMES = 100_000
 
 
 def max_bytes(file_bytes: int) -> int:
-    """Return the largest plausible size of the uncompressed contents of a file, in bytes."""
+    """Return the largest plausible uncompressed size of a file, in bytes."""
     return _ALWAYS_ALLOWED_BYTES + _MAX_COMPRESSION * file_bytes
 
 
@@ -42,7 +41,7 @@ def require_hdf5() -> Any:
 
 
 def unreadable_reason(error: Exception, what: str) -> str:
-    """Return why a file could not be read, as the end of a sentence that begins with the file name."""
+    """Return why a file could not be read, as the end of a sentence."""
     if isinstance(error, FileNotFoundError):
         return "is missing"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
@@ -50,7 +49,7 @@ def unreadable_reason(error: Exception, what: str) -> str:
 
 
 class Hdf5Reader:
-    """An HDF5 file open for reading, made by :func:`open_hdf5`; its methods may raise any exception."""
+    """An HDF5 file open for reading; the methods may raise any exception."""
 
     def __init__(self, file: Any, remaining_bytes: int) -> None:
         self._file = file
@@ -64,7 +63,7 @@ class Hdf5Reader:
         return [name for name in self._file if self._file.get(name, getclass=True) is h5py.Dataset]
 
     def made_by(self) -> str:
-        """Return the name of the program that wrote the file; empty if the file does not contain it."""
+        """Return the name of the program that wrote the file, or an empty text."""
         attributes = self._file.attrs
         if MADE_BY_ATTRIBUTE not in attributes:
             return ""
@@ -74,7 +73,7 @@ class Hdf5Reader:
         return bytes(attributes[MADE_BY_ATTRIBUTE]).decode("ascii", "replace")
 
     def array(self, name: str, dimensions: int | None = None) -> NDArray[Any]:
-        """Return a numeric dataset as an array with the required number of dimensions (any number if not given)."""
+        """Return a numeric dataset with the required number of dimensions (by default any)."""
         h5py = require_hdf5()
         dataset = self._file[name]
         if not isinstance(dataset, h5py.Dataset) or dataset.dtype.kind not in NUMBERS:
@@ -94,7 +93,7 @@ class Hdf5Reader:
 def open_hdf5(
     path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
 ) -> Iterator[Hdf5Reader]:
-    """Open an HDF5 file for reading while the ``with`` block runs; links to other files are not followed.
+    """Open an HDF5 file for reading during the ``with`` block; links to other files are not followed.
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""HTML representations of objects in notebooks: small tables and figures, escaped, without scripts."""
+"""HTML representations for notebooks: small tables and figures, escaped, without scripts."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _MAX_ROWS = 40
 
 
 def html_pairs(title: str, pairs: Mapping[str, object]) -> str:
-    """Return an HTML table of names and values; values that are ``None`` or empty are omitted."""
+    """Return an HTML table of names and values; empty values are omitted."""
     rows = [(name, value) for name, value in pairs.items() if value not in (None, "")]
     return html_table(title, (), rows)
 
 
 def html_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return an HTML table with its title; a long table shows only its first rows, and the number of all rows."""
+    """Return an HTML table with a title; of a long table only the first rows."""
     head = f"<tr>{''.join(f'<th>{xml_text(text)}</th>' for text in headers)}</tr>" if headers else ""
     body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows[:_MAX_ROWS])
     rest = f"<p>{_MAX_ROWS} of {len(rows)}</p>" if len(rows) > _MAX_ROWS else ""
@@ -24,12 +24,11 @@ def html_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[objec
 
 
 def html_picture(title: str, svg: str) -> str:
-    """Return an SVG figure under its title. The SVG must come from this program, which escapes its texts."""
+    """Return an SVG figure with a title. The SVG must come from this program."""
     return f'<div style="max-width:60em"><strong>{xml_text(title)}</strong>{svg}</div>'
 
 
 def _cell(value: object) -> str:
-    """Return the text of a table cell: numbers with 4 digits, a dash for ``None``."""
     if value is None:
         return "–"
     if isinstance(value, bool):

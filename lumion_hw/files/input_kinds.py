@@ -1,4 +1,4 @@
-"""Kinds of files that commands read, recognised by how they begin."""
+"""Kinds of files that commands read, recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INPUTS: dict[str, bytes] = {
     "an event log": rb'\s*\{"bench_s": ',
     "an HDF5 file": rb"\x89HDF\r\n\x1a\n",
 }
-"""Beginning of each kind of file that commands read, to recognise a file of the wrong kind."""
+"""Beginning of each kind of file that commands read."""
 
 
 def input_kind(data: bytes) -> str | None:

@@ -1,4 +1,4 @@
-"""Writes standard JSON: NaN and infinity, which JSON does not have, become ``null``."""
+"""Writes standard JSON: NaN and infinity become ``null``."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def json_text(
 ) -> str:
     """Return a document as JSON text (RFC 8259).
 
-    NaN and infinite values become ``null`` instead of raising an error, because the text is often only shown or logged.
+    NaN and infinity become ``null``.
 
     Args:
-        document: JSON values, and values that ``default`` converts to JSON values.
-        indent: Spaces per level; a single line if not given.
+        document: JSON values, and values that ``default`` converts.
+        indent: Spaces per level; by default a single line.
         compact: Whether to omit blanks.
         default: Converts a value of another type to a JSON value.
         ascii_only: Whether to write non-ASCII characters as escapes.
@@ -45,7 +45,7 @@ def json_text(
 
 
 def check_numbers(document: Mapping[str, Any], what: str) -> None:
-    """Raise an error if a document contains NaN or infinity, for files that are read again later.
+    """Raise an error if a document contains NaN or infinity.
 
     Raises:
         ConfigError: A number is NaN or infinite; the message names its key.
@@ -56,7 +56,6 @@ def check_numbers(document: Mapping[str, Any], what: str) -> None:
 
 
 def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
-    """Yield every float of a document with its full key."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _numbers(item, f"{key}.{name}" if key else str(name))

@@ -9,7 +9,7 @@ from lumion_hw.errors import BusyError
 
 
 def lock_file(handle: int, path: Path, what: str, hint: str) -> None:
-    """Lock an open file exclusively. On a file system without locks this has no effect.
+    """Lock an open file exclusively; no effect on a file system without locks.
 
     ``what`` is the kind of file for the message.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lumion_hw.errors import LumionError
 
 MADE_BY = "lumion-hw"
-"""Program name in file formats that have a field for it."""
+"""Program name, for file formats with such a field."""
 _CHECKED_BYTES = 4096
 _NAME = MADE_BY.encode()
 
@@ -36,7 +36,7 @@ _ENDINGS: dict[str, bytes] = {
     "arrays as npz": rb"PK\x05\x06(?s:.){16}\x09\x00%s\Z" % _NAME,
     "plot as PDF": rb"/Creator \(%s\)(?s:.)*%%%%EOF\s*\Z" % _NAME,
 }
-"""Pattern at the end of the kinds of files that have the program name there."""
+"""Pattern at the end of files that have the program name there."""
 
 
 def _any_of(patterns: Iterable[bytes]) -> re.Pattern[bytes]:
@@ -48,7 +48,7 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 
 
 def is_own_file(path: Path) -> bool:
-    """Return whether a regular file was written by this program, or is empty.
+    """Return whether a file was written by this program or is empty.
 
     Raises:
         OSError: The file cannot be read.

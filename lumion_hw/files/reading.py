@@ -1,4 +1,4 @@
-"""Reads user files: only regular files, up to a maximum size, and strict JSON."""
+"""Reads user files: regular files only, up to a maximum size, and strict JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lumion_hw.files.input_kinds import input_kind
 
 MEGABYTE = 1 << 20
 MAX_BYTES = 64 * MEGABYTE
-"""Largest file to read, in bytes; larger than any document of this program."""
+"""Largest file to read, in bytes."""
 MAX_LEVELS = 32
 _INTEGER_LIMIT = 1 << 64
 KINDS: dict[int, str] = {
@@ -69,7 +69,7 @@ def path_exists(path: Path, what: str) -> bool:
     """Return whether a path exists.
 
     Raises:
-        ConfigError: The system denies access, for example to the directory.
+        ConfigError: The system denies access.
     """
     try:
         return path.exists()
@@ -101,7 +101,7 @@ def read_json(
 def check_kind(
     data: bytes, path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
 ) -> None:
-    """Raise an error of the given class if the content of a file shows another kind of input file than expected.
+    """Raise an error of the given class if a file is of another kind than expected.
 
     ``what`` is the expected kind, such as ``bench file``.
     """
@@ -121,8 +121,7 @@ def parse_json(text: str | bytes, name: str, *, error: type[LumionError] = Confi
 
     Raises:
         LumionError: Of class ``error``: the text is not JSON, is nested deeper than :data:`MAX_LEVELS`, or contains
-            values that other JSON readers reject: NaN, infinity, too large numbers, half a surrogate pair. The message
-            names the key.
+            NaN, infinity, too large numbers or half a surrogate pair. The message names the key.
     """
     invalid: list[str] = []
 
@@ -157,7 +156,6 @@ Level = list[tuple[str, Any]]
 
 
 def _levels(document: Any) -> Iterator[Level]:
-    """Yield all values at one nesting level of a document, with their keys, then those at the next level."""
     level: Level = [("", document)]
     while level:
         yield level
@@ -173,8 +171,6 @@ def _children(name: str, value: Any) -> Level:
 
 
 def _check_values(level: Level, name: str, error: type[LumionError], hint: str | None) -> None:
-    """Raise an error for the first value, among those at one nesting level, that is not valid in JSON."""
-
     def fail(key: str, problem: str) -> NoReturn:
         key = key.encode("utf-8", "backslashreplace").decode()
         raise error(f"{name}: {key or 'the document'} is {problem}", hint=hint)

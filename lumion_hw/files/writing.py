@@ -1,4 +1,4 @@
-"""Writes user files: completely or not at all, as regular files, never over files of other programs."""
+"""Writes user files: completely or not at all, and never over files of other programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def over(force: bool) -> Over:
 
 @contextlib.contextmanager
 def writing(what: str, path: Path) -> Iterator[None]:
-    """Convert an ``OSError`` of the ``with`` block to an error of this package.
+    """Convert an ``OSError`` in the ``with`` block to an error of this package.
 
     Args:
         what: Kind of file, for the message.
@@ -51,7 +51,7 @@ def writing(what: str, path: Path) -> Iterator[None]:
 def check_target(path: Path, what: str, over: Over = "own") -> Path:
     """Check that a file can be written, and return its path with symbolic links resolved.
 
-    Commands call this before long work, so that a wrong path fails at once.
+    Call this before long work, so that a wrong path fails at once.
 
     Args:
         path: Path given by the user.
@@ -85,7 +85,6 @@ def check_target(path: Path, what: str, over: Over = "own") -> Path:
 
 
 def _check_own(real: Path, path: Path, what: str, mode: int) -> None:
-    """Raise ``ConfigError`` if a file is read-only or was not written by this program."""
     hint = "Choose another name, move the file away, or give --force if the command has this option."
     if not mode & 0o222:
         raise ConfigError(f"cannot write {what} {path}: the existing file is read-only.", hint=hint)
@@ -96,7 +95,7 @@ def _check_own(real: Path, path: Path, what: str, mode: int) -> None:
 def write_file(path: Path, what: str, content: str | bytes | Callable[[Path], None], over: Over = "own") -> None:
     """Write a file atomically: a reader finds either the complete old file or the complete new file.
 
-    The file is written under a temporary name, synced and renamed; then the directory is synced.
+    The file is safe on the disk when this returns.
 
     Args:
         path: The file.

@@ -1,6 +1,6 @@
-"""Hardware-free model of a photonic mesh: topology, unit cell, scattering, routing, calibration record, programming.
+"""Model of a photonic mesh, without hardware: topology, unit cells, routing, calibration record and programming.
 
-The modules inside are private; import from here (docs/mesh.md, docs/programming.md).
+Import from here, not from the modules inside.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Planning of an accelerator fleet: spares for a service level, cost of recovery policies, slices of a rack; no bench.
+"""Planning of an accelerator fleet: spares for a service level, cost of recovery policies, slices of a rack.
 
 The modules are private: import names from this package (docs/planning.md).
 """

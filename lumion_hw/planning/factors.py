@@ -1,4 +1,4 @@
-"""Cost of recovery policies by job size and fraction of whole-server faults, to compare with published factors."""
+"""Cost of recovery policies by job size and fraction of whole-server faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PUBLISHED = {"job-migration": 10.0, "server-eviction": 3.0}
 
 @dataclass(frozen=True, eq=False)
 class FactorMap:
-    """Cost of each recovery policy relative to in-rack spares (jobs then move only if their rack has no spare left).
+    """Cost of each recovery policy relative to in-rack spares.
 
     Attributes:
         sizes: Accelerators of every job.
@@ -56,7 +56,7 @@ def factor_map(
         sizes: Job sizes.
         server_shares: Fractions of the faults that affect a whole server.
         counting: One of :data:`lumion_hw.planning.COUNTINGS`.
-        states: Number of random moments at which the cost of each fleet is evaluated.
+        states: Number of random states of each fleet.
         seed: As for :func:`lumion_hw.planning.simulate`.
         mapper: As for :func:`lumion_hw.planning.simulate`.
     """

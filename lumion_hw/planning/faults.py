@@ -1,4 +1,4 @@
-"""Faults of accelerators and servers: rates and repair times, as one total rate or by causes from a file."""
+"""Faults of accelerators and servers: rates and repair times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FaultRate:
     Attributes:
         name: Name of the part that fails.
         scope: Whether one accelerator is lost, or the server with all of its accelerators.
-        per_accelerator_day: Faults per accelerator and day; also for faults of servers.
+        per_accelerator_day: Faults per accelerator and day, also for faults of servers.
         repair_days: Days until the part is back in service.
     """
 
@@ -45,7 +45,7 @@ class FaultRate:
 
 @dataclass(frozen=True)
 class Faults:
-    """Probability distribution of the failures that a fleet has at one moment.
+    """Probability distribution of the failures in a fleet at one moment.
 
     Attributes:
         per_rack: Smallest and largest number of failed accelerators in every rack, drawn uniformly, or ``None``.
@@ -69,7 +69,7 @@ class Faults:
 
     @classmethod
     def from_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
-        """Return the distribution of failures for one rate of faults of all kinds.
+        """Return the distribution of failures for one rate of all faults.
 
         Args:
             per_accelerator_day: Faults of all kinds per accelerator and day.

@@ -1,4 +1,4 @@
-"""Job mixes: sizes of jobs, in accelerators, and the frequency of each size."""
+"""Job mixes: sizes of jobs in accelerators, and the frequency of each size."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Simulated cost of recovery policies in a fleet of racks: accelerators that are idle or out of service.
 
-A state is the fleet at one moment: jobs occupy their racks, and some accelerators and whole servers have failed. The
-policy determines which healthy accelerators are out of service because of these failures, and how many are idle as
-spares. States are independent and drawn in chunks with their own seeds, so the result is the same for any number of
-processes.
+A state is the fleet at one random moment: jobs in their racks, and failed accelerators and servers. The result does not
+depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -28,8 +26,11 @@ Real = NDArray[np.float64]
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 POLICIES = ("job-migration", "server-eviction", "in-rack-spares", "spares-and-racks")
-"""Job migration moves the whole job. Server eviction replaces the server. With in-rack spares, a spare replaces the
-accelerator; without one left, the job moves. Spares-and-racks does the same, but jobs move to reserved racks."""
+"""Recovery policies.
+
+Job migration moves the whole job. Server eviction replaces the server. With in-rack spares, a spare replaces the
+accelerator; if the rack has none, the job moves. Spares-and-racks does the same, but jobs move to reserved racks.
+"""
 
 # States at a time, and numbers in a table of states by jobs.
 _CHUNK, _MAX_IN_TABLE = 1000, 4_000_000
@@ -48,8 +49,7 @@ class Fleet:
     Attributes:
         racks: Number of racks that run jobs.
         per_rack: Accelerators in a rack, spares included.
-        per_server: Accelerators in a server.
-        spares_per_rack: Accelerators reserved in each rack: those with the lowest indices.
+        spares_per_rack: Accelerators reserved in each rack.
         spare_racks: Number of reserved racks besides ``racks``.
     """
 
@@ -87,7 +87,6 @@ class PolicyCost:
         policy: One of :data:`POLICIES`.
         scope: Where reserved accelerators may be used: ``rack`` or ``fleet``.
         stranded: Mean number of healthy accelerators out of service because of faults.
-        stranded_error: Standard error of ``stranded``.
         idle: Mean number of unused spares.
         reserved: Number of accelerators to reserve so that no job lacks any in the required fraction of states.
         whole: Fraction of the states in which the reserved accelerators were sufficient; 1 if none are reserved.
@@ -107,9 +106,7 @@ class Overprovisioning:
     """Costs of all recovery policies over the same random states of a fleet.
 
     Attributes:
-        states: Number of states.
         failed: Mean number of failed accelerators that were in use by jobs.
-        costs: Cost by policy.
     """
 
     states: int
@@ -136,7 +133,7 @@ class Overprovisioning:
 
 _COUNTINGS = {"stranded": (0, 0), "idle": (1, 0), "needed": (0, 1), "all": (1, 1)}
 COUNTINGS = tuple(_COUNTINGS)
-"""Ways to count a cost, see :meth:`Overprovisioning.ratio`; the published factors do not say which way they use."""
+"""Ways to count a cost, see :meth:`Overprovisioning.ratio`. The published factors do not say which was used."""
 
 
 def simulate(
@@ -182,7 +179,7 @@ def simulate(
 
 
 def on_cores(workers: int | None = None) -> Mapper:
-    """Return a ``map`` function that spreads chunks of a simulation over processes, on all cores by default."""
+    """Return a ``map`` function that runs a simulation in several processes, by default on all cores."""
 
     def run_map(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
         listed = list(items)
@@ -217,13 +214,6 @@ def on_cluster(scheduler: str) -> Mapper:
 
 @dataclass(frozen=True, eq=False)
 class _Layouts:
-    """Several random assignments of jobs to racks.
-
-    Attributes:
-        job: Number of each accelerator's job, -1 for none, shape ``(layouts, racks · per_rack)``.
-        size: Accelerators of each job, shape ``(layouts, max. jobs)``.
-    """
-
     job: Whole
     size: Whole
 
@@ -240,7 +230,6 @@ def _layouts(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> _Layouts:
 
 
 def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Whole, list[int]]:
-    """Fill racks with random jobs: each goes to the fullest rack with room, jobs larger than a rack to empty racks."""
     job = np.full((fleet.racks, fleet.per_rack), _IDLE, dtype=np.int64)
     room = np.full(fleet.racks, fleet.per_rack - fleet.spares_per_rack)
     most, sizes, misfits = int(room[0]), list[int](), 0
@@ -272,7 +261,6 @@ def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Wh
 
 
 def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, int, int]) -> dict[str, Real]:
-    """Simulate a chunk of fleet states; return the counts of accelerators per state, arrays of shape ``(count,)``."""
     seed, number, count = order
     rng = np.random.default_rng((seed, number))
     layout = rng.integers(len(layouts.job), size=count)
@@ -318,7 +306,6 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
 
 
 def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whole:
-    """Return the failures that are not covered by spares of their own rack. Spares go to the largest jobs first."""
     short = np.flatnonzero((np.bincount(rack, minlength=len(free_spares)) > free_spares)[rack])
     order = short[np.lexsort((job[short], -size[short], rack[short]))]
     first = np.searchsorted(rack[order], rack[order])
@@ -327,7 +314,6 @@ def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whol
 
 
 def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
-    """Return indices of randomly failed accelerators or servers, ascending; all fail with the same probability."""
     if share <= 0.0:
         return np.empty(0, dtype=np.int64)
     if share >= 1.0:
@@ -344,7 +330,7 @@ def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
 
 
 def _draw_failures_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
-    """Draw the failed accelerators of each rack: a uniform random number, no accelerator twice (Floyd's algorithm)."""
+    """Draw a uniform random number of failed accelerators in each rack (Floyd's algorithm)."""
     racks, maximum = count * fleet.racks, between[1]
     counts = rng.integers(between[0], maximum, size=racks, endpoint=True)
     chosen = np.full((racks, maximum), -1, dtype=np.int64)

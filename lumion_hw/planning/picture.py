@@ -21,7 +21,10 @@ _SHOWN_SHORT = 1e-6
 def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
     """Draw relative costs of recovery policies in a file; values of at least the published factor are bold.
 
-    ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
+    Args:
+        found: The result to draw.
+        target: File name that ends in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -53,7 +56,10 @@ def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
 def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over = "own") -> None:
     """Draw the cost of recovery policies: healthy accelerators out of service, idle spares, failed accelerators.
 
-    ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
+    Args:
+        found: The result to draw.
+        target: File name that ends in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -78,7 +84,10 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
 def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over = "own") -> None:
     """Draw the results of request streams on several racks: accepted requests, accelerators in use, usable links.
 
-    ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
+    Args:
+        found: The result to draw.
+        target: File name that ends in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -111,8 +120,11 @@ def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over =
 def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own") -> None:
     """Draw the probability that more accelerators are lost than there are spares, over the number of spares.
 
-    ``lost`` maps the label of each curve to the probabilities that exactly k of n accelerators are lost, shape ``(n +
-    1,)``. ``target`` ends in .png, .svg or .pdf; ``over`` says which existing files may be overwritten.
+    Args:
+        lost: By label of each curve, the probabilities that exactly k of n accelerators are lost, shape ``(n + 1,)``.
+        service_level: Required probability, drawn as a line.
+        target: File name that ends in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.

@@ -1,8 +1,7 @@
-"""Slices of a rack: accelerators for a request, adjacent on a torus, or anywhere on a circuit fabric.
+"""Slices of a rack: the accelerators of one request, adjacent on a torus, or anywhere on a circuit fabric.
 
-On a torus each request gets a box of adjacent accelerators, so free accelerators that form no box cannot be used. A
-circuit fabric connects any free accelerators, as long as each has enough ports for the requested topology. Torus and
-fabric are compared with the same random stream of requests.
+A torus needs a box of adjacent free accelerators for each request. A circuit fabric connects any free accelerators that
+have enough ports.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from lumion_hw.planning.jobs import JobMix
 
 Topology = Literal["ring", "torus", "full"]
 TOPOLOGIES: tuple[Topology, ...] = ("ring", "torus", "full")
-"""Topologies of a slice."""
+"""Topologies in which the accelerators of a slice can be connected."""
 MAX_IN_RACK, MAX_REQUESTS = 4096, 1_000_000
 _WAYS_PER_DIMENSION = 2
 _REQUESTS_PER_STEP = 100
@@ -34,7 +33,6 @@ class SliceRequest:
     """Request for accelerators.
 
     Attributes:
-        accelerators: Number of accelerators.
         topology: Connections between the accelerators: ``ring``, ``torus`` (3-D) or ``full`` (every pair).
     """
 
@@ -77,7 +75,7 @@ class SliceRequest:
 
 @dataclass(frozen=True)
 class PlacedSlice:
-    """A slice in a rack.
+    """A slice (the accelerators of one job) in a rack.
 
     Attributes:
         accelerators: Indices of the accelerators in the rack, in the order of the topology; more than requested if no
@@ -98,7 +96,7 @@ class PlacedSlice:
 
 
 class Rack(Protocol):
-    """A rack in which slices (the accelerators of one job) can be placed; a torus or a fabric of circuits."""
+    """A rack in which slices (the accelerators of one job) can be placed."""
 
     @property
     def size(self) -> int:
@@ -106,12 +104,16 @@ class Rack(Protocol):
         ...
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Place a requested slice on free accelerators, or return ``None`` if that is not possible."""
+        """Place a slice on free accelerators; return ``None`` if that is not possible."""
         ...
 
 
 def most_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
-    """Return side lengths a ≤ b ≤ c of the box of a volume with the smallest surface, within ``longest`` if given.
+    """Return the side lengths a ≤ b ≤ c of the box with a given volume and the smallest surface.
+
+    Args:
+        volume: Volume of the box.
+        longest: Largest side lengths.
 
     Raises:
         ConfigError: No such box fits.
@@ -138,10 +140,9 @@ def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
 def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
     """Return the fraction of an accelerator's links that an all-reduce on a box of a torus can use.
 
-    An accelerator has two links per dimension. Along a dimension that the box fills, a ring uses both directions of its
-    links. Along a dimension that the box does not fill, the way back needs the opposite directions, so only one ring
-    fits. A dimension with one accelerator cannot be used. Assumed: links cannot change dimension, and all dimensions
-    are used at once.
+    An accelerator has two links per dimension. Along a dimension, both can be used if the box fills the torus, one
+    otherwise, and none if the box has length 1. Assumed: links cannot change dimension, and all dimensions are used at
+    once.
 
     Args:
         box: Lengths of the box along each dimension of the torus.
@@ -155,7 +156,11 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
 
 
 class _BusyCounts:
-    """Counts busy accelerators in boxes of a torus quickly, from cumulative sums of ``busy``, shape ``(x, y, z)``."""
+    """Counts busy accelerators in boxes of a torus.
+
+    Args:
+        busy: Shape ``(x, y, z)``.
+    """
 
     def __init__(self, busy: NDArray[np.bool_]) -> None:
         # Twice along each dimension, for boxes over the edge; entry (i, j, k) counts what lies before i, j and k.
@@ -175,10 +180,9 @@ class _BusyCounts:
 
 @dataclass(frozen=True)
 class TorusRack:
-    """A rack whose accelerators are wired as a torus; slices are boxes, which may wrap around.
+    """A rack whose accelerators are wired as a torus; slices are boxes.
 
     Attributes:
-        shape: Lengths of the torus.
         wrapped: Whether a box may continue across the edge of the torus.
     """
 
@@ -216,7 +220,7 @@ class TorusRack:
         return None
 
     def _boxes_of_volume(self, volume: int) -> list[tuple[int, int, int]]:
-        """Return all boxes of a volume that fit the torus, or of the next larger possible volume; most cubic first."""
+        """Return all boxes that fit the torus with this volume or the next larger possible one, most cubic first."""
         if volume not in self._box_cache:
             fitting: list[tuple[int, int, int]] = []
             for larger in range(volume, self.size + 1):
@@ -241,9 +245,7 @@ class FabricRack:
     """A rack whose accelerators are connected by circuits in any combination.
 
     Attributes:
-        size: Number of accelerators.
-        per_server: Number of accelerators per server; slices use as few servers as possible.
-        ports: Number of duplex ports per accelerator, all usable by a slice; by default six, as on a torus.
+        ports: Number of duplex ports per accelerator; by default six, as on a torus.
     """
 
     size: int = 64
@@ -258,7 +260,7 @@ class FabricRack:
             )
 
     def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
-        """Place a slice: fill the emptiest servers; the rest goes to the fullest server with enough room.
+        """Place a slice on as few servers as possible.
 
         Raises:
             ConfigError: The topology needs more ports than an accelerator has.
@@ -288,7 +290,6 @@ class StreamResult:
     """Result of a stream of requests on a rack.
 
     Attributes:
-        requests: Number of requests.
         accepted: Fraction of the requests that were placed at once; the others are lost.
         short: Fraction of the requests refused because too few accelerators were free.
         fragmented: Fraction of the requests refused although enough accelerators were free.
@@ -371,7 +372,6 @@ def serve_stream(
 def _draw_requests(
     rack: Rack, mix: JobMix, load: float, requests: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return sizes, arrival times and durations of random requests; the mean duration is 1."""
     sizes = mix.draw(rng, requests)
     # The mean duration of 1 determines the arrival rate for a load.
     mean_interval = float(np.dot(mix.sizes, mix.shares)) / (load * rack.size)
@@ -379,7 +379,7 @@ def _draw_requests(
 
 
 def training_speedup(communication_share: float, faster: float) -> float:
-    """Return the speed-up of a training iteration whose communication gets faster (Amdahl's law).
+    """Return the speed-up of a training iteration with faster communication (Amdahl's law).
 
     Args:
         communication_share: Fraction of the original iteration spent in communication that does not overlap with
@@ -392,7 +392,7 @@ def training_speedup(communication_share: float, faster: float) -> float:
 
 
 def needed_communication_share(speedup: float, faster: float) -> float | None:
-    """Return the communication fraction at which an iteration reaches a speed-up; ``None`` if no fraction suffices."""
+    """Return the communication fraction at which an iteration reaches a speed-up; ``None`` if none does."""
     if not (speedup >= 1.0 and faster > 0.0):
         raise ConfigError(f"invalid speed-up {speedup} or communication speed-up {faster}", hint="Give at least 1.")
     if speedup > faster:

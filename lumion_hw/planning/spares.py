@@ -1,7 +1,4 @@
-"""Required numbers of spares, from exact probabilities of simultaneous losses of accelerators (docs/planning.md).
-
-Accelerators that fail together form a risk group; groups may contain groups: accelerators in servers, servers in racks.
-"""
+"""Required numbers of spares, from exact probabilities of simultaneous losses of accelerators (docs/planning.md)."""
 
 from __future__ import annotations
 
@@ -22,12 +19,12 @@ MAX_ACCELERATORS = 65_536
 
 @dataclass(frozen=True)
 class RiskGroup:
-    """Risk group: accelerators that are out of service together, such as those of a server.
+    """Accelerators that may be out of service together, such as those of a server.
 
     Attributes:
         unavailable: Fraction of time that the group as a whole is lost, 0 to 1.
-        parts: Groups inside this group; each is lost with the group or alone.
-        accelerators: Number of accelerators outside of all parts.
+        parts: Smaller groups inside this group; each may also be lost alone.
+        accelerators: Number of accelerators that belong to no part.
     """
 
     unavailable: float
@@ -60,10 +57,13 @@ def unavailable_share(failures_per_day: float, repair_days: float) -> float:
 def rack_of_servers(
     servers: int, per_server: int, accelerator_unavailable: float, server_unavailable: float = 0.0
 ) -> RiskGroup:
-    """Return a rack of equal servers, with faults of servers and of single accelerators.
+    """Return a rack of equal servers.
 
-    Unavailabilities are the fractions of time that one accelerator alone, or a server with all of its accelerators, is
-    lost.
+    Args:
+        servers: Number of servers.
+        per_server: Accelerators per server.
+        accelerator_unavailable: Fraction of time that an accelerator alone is lost.
+        server_unavailable: Fraction of time that a server with all of its accelerators is lost.
     """
     if servers < 1 or per_server < 1 or servers * per_server > MAX_ACCELERATORS:
         raise ConfigError(
@@ -78,7 +78,7 @@ def rack_of_servers(
 def lost_probability(group: RiskGroup) -> Real:
     """Return the probability that exactly k accelerators are out of service, for k = 0 … size: shape ``(size + 1,)``.
 
-    The risk groups inside a group fail independently, so their distributions are convolved.
+    Parts of a group fail independently.
     """
     inside = np.ones(1)
     for part in group.parts:
@@ -93,14 +93,14 @@ def lost_probability(group: RiskGroup) -> Real:
 def spares_needed(
     lost: Real, service_level: float, rule: SpareRule = "published", *, spare_unavailable: float = 0.0
 ) -> int:
-    """Return the smallest number of spares with which no job lacks an accelerator, at the service level.
+    """Return the smallest number of spares that suffices at the service level.
 
     Args:
         lost: Probability that exactly k accelerators are lost, shape ``(n + 1,)``.
         service_level: Required probability, between 0 and 1.
         rule: ``published`` (Morphlux): smallest K with P(K or more lost) ≤ 1 - service level, one more than needed.
             ``sufficient``: smallest K with P(more than K lost) ≤ 1 - service level.
-        spare_unavailable: Fraction of time that a spare itself is lost; lost spares must be covered as well.
+        spare_unavailable: Fraction of time that a spare itself is lost.
 
     Raises:
         ConfigError: The service level is not between 0 and 1, or no number of spares reaches this level.
@@ -128,12 +128,11 @@ class SparePlan:
     """Spares for a number of equal racks at one service level.
 
     Attributes:
-        racks: Number of racks.
         service_level: Required probability that no job lacks an accelerator.
         rule: Rule of :func:`spares_needed`.
         one_rack: Spares that one rack needs to reach the level for itself.
-        every_rack: Spares that each rack needs for all racks together to reach the level.
-        pooled: Spares in one pool that any rack can use.
+        every_rack: Spares that each rack needs so that all racks together reach the level.
+        pooled: Spares that all racks need if they can be used in any rack.
     """
 
     racks: int
@@ -157,7 +156,7 @@ def plan_spares(
     Args:
         rack: One rack; racks fail independently.
         racks: Number of racks.
-        service_level: Required probability that the spares suffice, for one rack and for all racks together.
+        service_level: Required probability that the spares suffice.
         rule: As for :func:`spares_needed`.
         spare_unavailable: As for :func:`spares_needed`.
     """

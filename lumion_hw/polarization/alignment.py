@@ -1,9 +1,7 @@
 """Search for the polarization that the mesh accepts, with power readings alone.
 
-The search itself has no I/O (:mod:`lumion_hw.polarization.search`); this module connects it to a controller, a power
-reading and the clock. The period of a squeezer (change of its drive that turns the light once around) is unknown at
-first: each channel is swept once over its range, and the period is kept for the next search. A controller that searches
-on its own gets a score for each of its steps.
+This module connects the search (:mod:`lumion_hw.polarization.search`, without I/O) to a controller, a power reading and
+the clock.
 """
 
 from __future__ import annotations
@@ -42,17 +40,14 @@ class Alignment:
     """Result of one polarization search.
 
     Attributes:
-        settings: Present settings, in the controller's units; empty for an automatic controller, which reports none.
+        settings: Present settings, in the controller's units; empty for an automatic controller.
         power: Confirming reading at these settings, in the unit of the readings.
-        worst_power: The reading that differs most from ``power``; the difference proves that the meter receives the
-            light behind this controller.
-        reads: Number of readings.
-        remaining_loss_db: Estimated light that may still be missing at the desired port.
+        worst_power: The reading that differs most from ``power``.
+        remaining_loss_db: Estimated light that may still be missing at the wanted port.
         floor_power: Lowest power that any setting reaches (crosstalk, or other light); ``None`` if unknown.
-        method: ``model`` if the readings matched squeezers or plates, ``three-point`` if the search had to optimise the
-            actuators one by one, ``feedback`` if an automatic controller searched on its own.
-        light: The fitted model of the light, from which tracking starts; ``None`` if the actuators are not squeezers,
-            or if the model did not fit.
+        method: ``model`` if the readings matched squeezers or plates, ``three-point`` if the actuators were optimised
+            one by one, ``feedback`` if an automatic controller searched on its own.
+        light: The fitted model of the light, needed for tracking; ``None`` if no model of squeezers fitted.
     """
 
     settings: NDArray[np.float64]
@@ -66,17 +61,20 @@ class Alignment:
 
     @property
     def swing_db(self) -> float:
-        """Ratio of ``power`` and ``worst_power`` in dB, at most 60; 0 without any light."""
+        """Ratio of ``power`` to ``worst_power`` in dB, at most 60; 0 without any light."""
         dark, bright = sorted((self.power, self.worst_power))
         return 10.0 * math.log10(bright / max(dark, 1e-6 * bright)) if bright > 0.0 else 0.0
 
 
 class Aligner:
-    """Searches for the brightest or darkest polarization and remembers the periods of each controller's squeezers.
+    """Searches for the brightest or darkest polarization.
+
+    The period of each squeezer (change of its drive for a phase of 2π) is measured in the first search and kept for
+    later ones.
 
     Args:
         clock: Clock of the bench, for settling times.
-        noise_db: Expected noise of a reading; the estimate is refined while readings accumulate.
+        noise_db: Expected noise of a reading.
     """
 
     def __init__(self, clock: Clock, *, noise_db: float = EXPECTED_NOISE_DB) -> None:
@@ -89,11 +87,11 @@ class Aligner:
     ) -> Alignment:
         """Turn the polarization until the power is as large as possible.
 
-        If a search ends in an error, the former settings are restored; an automatic controller is stopped.
+        After an error, the former settings are restored; an automatic controller is stopped.
 
         Args:
-            name: Device name of the controller, under which its periods are remembered.
-            controller: The controller, or an automatic controller that searches on its own.
+            name: Device name of the controller.
+            controller: A controller with settings, or an automatic controller that searches on its own.
             read: Reads the power to maximise.
 
         Raises:
@@ -104,11 +102,7 @@ class Aligner:
     def minimise(
         self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower
     ) -> Alignment:
-        """Turn the polarization until the power is smallest, which maximises the power at the complementary port.
-
-        A minimum is sharper than a maximum (docs/polarization.md). The crosstalk that remains is the ``floor_power``.
-        Arguments and errors are those of :meth:`maximise`.
-        """
+        """Turn the polarization until the power is smallest. Arguments and errors are those of :meth:`maximise`."""
         return self._search(name, controller, read, -1.0)
 
     def track(
@@ -127,10 +121,10 @@ class Aligner:
             controller: The controller, as :meth:`maximise` has left it.
             read: Reads the power, in the unit of the search.
             found: Result of :meth:`maximise`.
-            drift_rad: Expected motion of the polarization from reading to reading.
+            drift_rad: Expected change of the polarization from reading to reading.
 
         Raises:
-            CircuitError: The readings of the search did not match squeezers, so tracking has no model.
+            CircuitError: The readings of the search did not match squeezers, so there is no model for tracking.
         """
         if found.light is None:
             raise CircuitError(
@@ -141,13 +135,12 @@ class Aligner:
         return Tracking(controller, read, self._clock, found.light, self._periods[name], drift_rad=drift_rad)
 
     def periods(self, name: str) -> dict[int, float]:
-        """Return the known periods of a polarization controller by channel, in the controller's units."""
+        """Return the known squeezer periods (drive change for a phase of 2π) by channel, in the controller's units."""
         return dict(self._periods.get(name, {}))
 
     def _search(
         self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower, sign: float
     ) -> Alignment:
-        """Search the brightest or darkest polarization, and restore the controller's settings if that fails."""
         if isinstance(controller, PolarizationOptimizer):
             return self._search_by_feedback(name, controller, read, sign)
         before = controller.read()
@@ -180,7 +173,6 @@ class Aligner:
         )
 
     def _search_by_feedback(self, name: str, box: PolarizationOptimizer, read: ReadPower, sign: float) -> Alignment:
-        """Let an automatic controller search until it no longer improves, then stop it even if an error occurred."""
         # A search for the dark needs the full power only roughly.
         bright = FeedbackSearch(sign=1.0, noise_db=self._noise_db, coarse=sign < 0.0)
         searches = [bright]
@@ -234,11 +226,10 @@ class Tracking:
     """Tracks a polarization on a controller; created by :meth:`Aligner.track`.
 
     Args:
-        read: Reads the power.
         clock: Clock of the bench, for settling times.
-        light: Model of the light that the search has found.
-        periods: Change of setting that turns the light once around, by actuator, in the actuator's units.
-        drift_rad: Expected motion of the polarization from reading to reading.
+        light: Model of the light from the search.
+        periods: Change of each actuator's drive for a phase of 2π, in the actuator's units.
+        drift_rad: Expected change of the polarization from reading to reading.
     """
 
     def __init__(
@@ -261,7 +252,7 @@ class Tracking:
         self._tracker = PolarizationTracker(chain, light, self._phases, *self._drives.phase_limits, drift_rad=drift_rad)
 
     def step(self) -> TrackState:
-        """Take one tracking step: set, wait, read and adjust. Raises device errors, after which tracking can go on."""
+        """Do one tracking step: set, wait, read and adjust. After a device error, tracking can continue."""
         settings = self._drives.settings(self._tracker.next())
         self._controller.set(settings)
         # Settings are rounded to the steps of the actuators, so the filter gets the phases that were really set.
@@ -270,12 +261,12 @@ class Tracking:
         return self._tracker.update(self._phases, self._read())
 
     def switch_reading(self, read: ReadPower) -> None:
-        """Track with another detector from now on; its scale may differ. Raises errors of its first reading."""
+        """Track with another detector from now on. Raises errors of its first reading."""
         self._tracker.rescale(self._phases, read())
         self._read = read
 
     def freeze(self) -> NDArray[np.float64]:
-        """Move the polarization controller to the estimated maximum, without dither, and return its settings."""
+        """Set the controller to the estimated maximum, without dither, and return its settings."""
         settings = self._drives.settings(self._tracker.centre)
         self._controller.set(settings)
         self._clock.sleep(self._controller.settle_s)
@@ -288,16 +279,13 @@ def run_steps(
     read: ReadPower,
     clock: Clock,
 ) -> _Result:
-    """Carry out the steps of a search: apply each yielded setting, wait for the light to settle, send back the power.
+    """Carry out the steps of a search and return its result.
 
     Args:
         steps: Yields settings and receives powers.
-        controller: The controller.
+        controller: The polarization controller.
         read: Reads the power.
         clock: Clock of the bench, for settling times.
-
-    Returns:
-        The result of the steps.
     """
     present: NDArray[np.float64] | None = None
     try:

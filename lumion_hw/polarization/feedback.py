@@ -1,8 +1,7 @@
-"""Search with an automatic polarization controller (box) that optimises a score (factor) on its own. No I/O.
+"""Search with an automatic polarization controller, which minimises a score (factor) on its own. No I/O.
 
-The maker does not say how the box uses a factor (docs/polarization.md). So this module only assumes that the box's
-steps lead to smaller factors in the long run, and that it makes trial steps on the way: a search ends not at the last
-step but at a step with about the best power so far.
+The maker does not document how the controller uses the factor (docs/polarization.md). The search only assumes that
+factors become smaller in the long run.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ from dataclasses import dataclass
 MAX_FACTOR = 100.0
 _MIN_FACTOR = 1e-4
 _FAR_AHEAD, _JUST_AHEAD, _NEAR = 2.0, 1.02, 1.005
-"""Ratios of power. Factors refer to a reference power above every reading, at first twice the brightest reading and in
-the fine search 1.02 times, because a box may make larger steps for larger factors. A reading within 0.5 % of the
-reference raises the reference, and the box starts again."""
+"""Ratios of a reference power to the brightest reading: at first, in the fine search, and for raising the reference.
+
+Factors are calculated relative to the reference power.
+"""
 _DARKER = 0.9
 """Ratio of new to former lowest power that counts as an improvement (docs/polarization.md, "Three readings")."""
 _FINE = (0.02, 80)
-"""Improvement in dB worth waiting for near the maximum, and the number of readings without it after which none is
-expected: a box that makes two trial steps with each of six plates has then tried every plate six times."""
+"""Near the maximum: improvement in dB worth waiting for, and number of readings without it after which to stop."""
 # For a bright search whose result only scales the factors of a dark search.
 _COARSE = (0.5, 24)
 _LANDING_DB = {1.0: 0.02, -1.0: 1.0}  # by the sign of the search; decibels matter less in the dark
 _LANDING_PATIENCE = 60
 _RELAXING = 1.03  # per reading: a box may never return to its best, and the search must end
 _DARK_ENOUGH = 1e-5
-"""Leakage relative to the full power that no longer matters."""
+"""Leakage relative to the full power at which the search for darkness ends."""
 _MAX_READS = 1000
 _DARK_READS = 20  # the trial steps of a box find some light by then, if there is any
 # Times the lowest negative reading, which shows how noisy a dark meter is.
@@ -36,11 +35,11 @@ _LIT = 3.0
 
 @dataclass(frozen=True)
 class FeedbackStep:
-    """The next action with an automatic polarization controller (box).
+    """The next action with an automatic polarization controller.
 
     Attributes:
         factor: Score of the present polarization, above 0 and at most 100; smaller is better.
-        restart: Whether the scale of the factors changes, so that the box must discard earlier factors and start again.
+        restart: Whether the controller must discard earlier factors and start again.
     """
 
     factor: float
@@ -48,12 +47,14 @@ class FeedbackStep:
 
 
 class FeedbackSearch:
-    """One search by a box: pass each reading to :meth:`next_step` and apply the result, until the result is ``None``.
+    """One search by an automatic controller.
+
+    Pass each reading to :meth:`next_step` and apply the result, until the result is ``None``.
 
     Args:
         sign: 1 for the brightest, −1 for the darkest.
         noise_db: Expected noise of a reading.
-        full_power: Approximate full power, by which a search for the darkest scales its factors.
+        full_power: Approximate full power, for a search for the darkest.
         coarse: Whether to find only roughly the brightest light.
     """
 
@@ -78,7 +79,7 @@ class FeedbackSearch:
 
     @property
     def has_light(self) -> bool:
-        """Whether there is light: a reading well above 0, and larger than the noise seen in readings below 0."""
+        """Whether there is light: a reading well above 0 and above the noise."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def next_step(self, power: float) -> FeedbackStep | None:
@@ -100,7 +101,6 @@ class FeedbackSearch:
         return self._step(power)
 
     def _remember_best(self, power: float) -> None:
-        """Store the best power so far, and at which reading it last improved by more than the noise."""
         if math.isnan(self._best):
             self._best = self._previous_best = power
         self._best = max(self._best, power) if self._sign > 0.0 else min(self._best, power)
@@ -114,13 +114,11 @@ class FeedbackSearch:
             self._landing_since = None
 
     def _is_good_enough(self, power: float, n_waited: int) -> bool:
-        """Return whether to stop the search: power close to the best so far, or not much worse after long waiting."""
         slack = self._noise * 10.0 ** (_LANDING_DB[self._sign] / 10.0)
         slack *= _RELAXING ** max(n_waited - _LANDING_PATIENCE, 0)
         return bool(power * slack >= self._best if self._sign > 0.0 else power <= self._best * slack)
 
     def _start_fine_search(self) -> FeedbackStep:
-        """Start the fine search: smaller factors for bright light, and a longer wait for smaller improvements."""
         self._ahead = _JUST_AHEAD
         self._brighter_db, self._patience = _FINE
         self._improved_at = len(self._powers)
@@ -141,7 +139,7 @@ class FeedbackSearch:
 
 
 def remaining_loss_db(power: float, brightest: float, sign: float) -> float:
-    """Return the light that may be missing at the desired port, from the brightest reading or the leakage."""
+    """Return the light in dB that may be missing at the wanted port."""
     if not power > 0.0:
         return 0.0
     if sign > 0.0:

@@ -1,15 +1,13 @@
-"""Fit of the light behind rotating plates from readings at known angles: one explanation of all readings.
+"""Fit of the light behind rotating plates, from readings at known angles.
 
 Behind plates of fixed retardance δ_k, turned to the angles θ_k, the power is
 
     P = P0·[(1 − 2ε)·(1 + t·R_N(θ_N)…R_1(θ_1) s)/2 + ε]
 
 with the total power P0, the crosstalk ε, the launched state s, the state t that the device accepts, and the rotation
-R_k by δ_k about (cos 2φ_k, sin 2φ_k, 0) with φ_k = aθ_k + o_k. A paddle twists its fibre on both sides, and twisted
-fibre itself turns the light a little; together this acts like a paddle at the angle aθ, where a < 1. Paddles and the
-fibre between them do not share one reference direction: the direction o_1 of the first only turns s and t, but o_2 and
-o_3 are unknown. So three plates have twelve unknowns: two for each state, three retardances, two directions, a, P0 and
-ε. Maker and wavelength give the retardances roughly: λ/4, λ/2, λ/4 for three paddles.
+R_k by δ_k about (cos 2φ_k, sin 2φ_k, 0) with φ_k = aθ_k + o_k. The factor a < 1 describes the twist of the fibre of a
+paddle; the reference directions o_2 and o_3 are unknown (o_1 = 0). Three plates have twelve unknowns: two for each
+state, three retardances, two directions, a, P0 and ε.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 
 _THREE_PLATES_RAD, _THREE_SPREAD_RAD = 0.5 * np.pi * np.array([1.0, 2.0, 1.0]), 0.4
 _ANY_PLATE_RAD, _ANY_SPREAD_RAD = 0.75 * np.pi, 0.8
-"""Mean and spread of the prior of unknown retardances: between quarter-wave and half-wave."""
+"""Mean and spread of the prior for unknown retardances: between quarter-wave and half-wave."""
 _STRETCH_SPREAD, _MIN_STRETCH, _MAX_STRETCH = 0.05, 0.7, 1.3
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
 _CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
@@ -44,10 +42,10 @@ class PlateLight:
         accepted: State t that the device behind the plates accepts, shape ``(3,)``.
         retardances: Retardances δ of the plates, rad, shape ``(N,)``.
         offsets_rad: Reference directions o of the plates, shape ``(N,)``; the first is 0.
-        stretch: Factor a by which twisted fibre reduces the angle of a paddle.
+        stretch: Factor a by which the twist of its fibre reduces the angle of a paddle.
         p0: Total power, in the unit of the readings.
         crosstalk: Crosstalk ε: accepted fraction of the state orthogonal to t.
-        misfit: RMS residual of the readings, relative to their values.
+        misfit: Rms residual of the readings, relative to their values.
     """
 
     state: NDArray[np.float64]
@@ -60,7 +58,7 @@ class PlateLight:
     misfit: float = 0.0
 
     def powers(self, angles_deg: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the predicted powers at plate angles ``(..., N)``, shape ``(...)``."""
+        """Return the predicted powers, shape ``(...)``, at plate angles of shape ``(..., N)``."""
         angles_rad = self.stretch * np.deg2rad(angles_deg) + self.offsets_rad
         share = 0.5 * (1.0 + _overlap(angles_rad, self.retardances, self.state, self.accepted))
         power: NDArray[np.float64] = self.p0 * ((1.0 - 2.0 * self.crosstalk) * share + self.crosstalk)
@@ -79,9 +77,9 @@ class PlateLight:
 
         Args:
             low: Lowest angles in degrees, shape ``(N,)``.
-            high: Highest angles.
-            near: Angles from which to start in addition to random ones, shape ``(m, N)`` for m settings.
-            rng: Draws the random starting angles.
+            high: Highest angles in degrees, shape ``(N,)``.
+            near: Angles to start from in addition to random ones, shape ``(m, N)`` for m settings.
+            rng: Random number generator.
             sign: 1 for the brightest, −1 for the darkest.
         """
         from scipy.optimize import minimize
@@ -107,12 +105,12 @@ def fit_plates(
     former: PlateLight | None = None,
     starts: int = 10,
 ) -> PlateLight:
-    """Return the model of light behind rotating plates that fits readings with the smallest residual.
+    """Return the model of light behind rotating plates that fits readings best.
 
     Args:
         angles_deg: Angles of the readings, shape ``(n, N)``.
         powers: Readings, shape ``(n,)``, in any linear unit; at least one above 0.
-        rng: Draws starting points.
+        rng: Random number generator.
         relative_noise: Standard deviation of a reading relative to its value.
         former: Model fitted to fewer readings, as an additional starting point.
         starts: Number of random starting points.
@@ -128,8 +126,6 @@ def fit_plates(
 
 
 class _PlateFit:
-    """Residuals of normalised readings as a function of s, t, δ, o (without the first), a, ln P0 and ε."""
-
     def __init__(self, angles_deg: NDArray[np.float64], powers: NDArray[np.float64], relative_noise: float) -> None:
         self._angles_deg, self._angles_rad, self._powers = angles_deg, np.deg2rad(angles_deg), powers
         self._sigma = relative_noise * np.abs(powers) + _DARK_NOISE
@@ -143,7 +139,6 @@ class _PlateFit:
         self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MAX_STRETCH, np.inf, _MAX_CROSSTALK]])
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return fit parameters drawn from the prior."""
         spread = 0.5 * self._spread_rad * rng.standard_normal(self._n)
         offsets = rng.uniform(0.0, np.pi, self._n - 1)
         states = rng.standard_normal((2, 3))
@@ -151,13 +146,11 @@ class _PlateFit:
         return np.concatenate([states.ravel(), self._nominal + spread, offsets, [1.0, _LN_P0_AHEAD, 1e-3]])
 
     def parameters_of(self, light: PlateLight, scale: float) -> NDArray[np.float64]:
-        """Return the fit parameters of a fitted model."""
         crosstalk = min(max(light.crosstalk, 1e-9), 0.99 * _MAX_CROSSTALK)
         rest = [light.stretch, np.log(light.p0 / scale), crosstalk]
         return np.concatenate([light.state, light.accepted, light.retardances, light.offsets_rad[1:], rest])
 
     def light(self, parameters: NDArray[np.float64], scale: float) -> PlateLight:
-        """Return the fitted model for fit parameters."""
         states = parameters[:6].reshape(2, 3)
         states = states / np.linalg.norm(states, axis=1, keepdims=True)
         retardances, offsets = parameters[6 : 6 + self._n], np.concatenate([[0.0], parameters[6 + self._n : -3]])
@@ -169,7 +162,6 @@ class _PlateFit:
         return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((residuals**2).mean())))
 
     def refine(self, parameters: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
-        """Return fit parameters improved by least squares."""
         from scipy.optimize import least_squares
 
         # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
@@ -185,7 +177,6 @@ class _PlateFit:
         return np.asarray(solution.x)
 
     def cost(self, parameters: NDArray[np.float64]) -> float:
-        """Return the sum of squared residuals of the fit in standard deviations, with outliers damped."""
         return float(np.log1p(self._residuals(parameters, self._sigma) ** 2).sum())
 
     def _slopes(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -195,7 +186,6 @@ class _PlateFit:
         return np.ascontiguousarray(slopes.T)
 
     def _residuals(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the fit residuals of readings and prior in standard deviations, for one or many parameter sets."""
         n = self._n
         states = parameters[..., :6].reshape(*parameters.shape[:-1], 2, 3)
         lengths = np.sqrt((states**2).sum(axis=-1))
@@ -223,9 +213,13 @@ def _overlap(
     state: NDArray[np.float64],
     accepted: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the overlap t·s of light behind plates at angles ``(..., N)``, shape ``(...)``.
+    """Return the overlap t·s of the light behind plates with the accepted state.
 
-    Retardances ``(..., N)`` and states ``(..., 3)`` are broadcast against the angles. Uses Rodrigues' rotation formula.
+    Args:
+        angles_rad: Plate angles, shape ``(..., N)``.
+        retardances: Shape ``(..., N)``.
+        state: Shape ``(..., 3)``.
+        accepted: Shape ``(..., 3)``.
     """
     # Angles on the Poincaré sphere are twice those of the plate (docs/polarization.md).
     twice = 2.0 * angles_rad

@@ -1,8 +1,7 @@
-"""Mathematics of retarders on the Poincaré sphere: squeezers and chains of squeezers.
+"""Mathematics of retarders on the Poincaré sphere (docs/polarization.md).
 
-States are unit Stokes vectors (S1, S2, S3); a retarder with retardance φ and eigen-axis n rotates them by φ about n
-(docs/polarization.md). Behind a chain of retarders, a device that accepts only the state t gets the fraction (1 +
-s·t)/2 of the light.
+States are unit Stokes vectors (S1, S2, S3). A retarder with retardance φ and eigen-axis n rotates them by φ about n. A
+device that accepts only the state t receives the fraction (1 + s·t)/2 of light in state s.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def turn_matrix(axis: NDArray[np.float64], angle_rad: ArrayLike) -> NDArray[np.f
 
 
 def cross_matrix(axis: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the matrix of ``v -> axis × v``, the derivative of a rotation about ``axis`` with respect to its angle."""
+    """Return the matrix of ``v -> axis × v``."""
     x, y, z = axis
     return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
@@ -36,7 +35,7 @@ def cross_matrix(axis: NDArray[np.float64]) -> NDArray[np.float64]:
 def accepted_share(
     state: NDArray[np.float64], accepted: NDArray[np.float64], dop: float = 1.0, crosstalk: float = 0.0
 ) -> NDArray[np.float64]:
-    """Return the fraction of light that a device with one accepted state gets (docs/polarization.md, "The model").
+    """Return the fraction of light that a device with one accepted state receives (docs/polarization.md, "The model").
 
     Args:
         state: Unit Stokes vectors of the light, shape ``(..., 3)``.
@@ -60,11 +59,16 @@ class RetarderChain:
 
     @cached_property
     def mixed(self) -> list[tuple[int, int]]:
-        """Pair of Stokes components that each squeezer mixes: a quarter turn converts the first into the second."""
+        """Pair of Stokes components that each squeezer mixes."""
         return [(1, 2) if index % 2 == 0 else (2, 0) for index in range(self.n_squeezers)]
 
     def turn(self, retardances: NDArray[np.float64], state: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return states behind N squeezers, shape ``(..., 3)``, for retardances ``(..., N)`` and states in front."""
+        """Return the states behind N squeezers, shape ``(..., 3)``.
+
+        Args:
+            retardances: Shape ``(..., N)``, rad.
+            state: States in front of the squeezers.
+        """
         return np.stack(np.broadcast_arrays(*self._propagate(np.moveaxis(retardances, -1, 0), state)), axis=-1)
 
     def turn_and_slopes(
@@ -72,7 +76,9 @@ class RetarderChain:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Return the rotation R of the chain, the light behind it, and its derivatives by the retardances.
 
-        ``state`` is s in front of the chain, shape ``(3,)``; the retardances are one setting, shape ``(N,)``, rad.
+        Args:
+            retardances: Shape ``(N,)``, rad.
+            state: State s in front of the chain, shape ``(3,)``.
 
         Returns:
             R ``(3, 3)``, R s ``(3,)``, dR s/dretardance ``(3, N)``.
@@ -97,9 +103,9 @@ class RetarderChain:
         """Return the overlap q = t·R s of the light behind the chain with an accepted state t, shape ``(...)``.
 
         Args:
-            retardances: One array for each squeezer, rad; they are broadcast against each other.
-            state: s in front of the chain, shape ``(..., 3)``, broadcast against the retardances.
-            accepted: t behind the chain, broadcast likewise.
+            retardances: One array for each squeezer, rad; all arrays are broadcast.
+            state: State s in front of the chain, shape ``(..., 3)``.
+            accepted: State t behind the chain, shape ``(..., 3)``.
         """
         light = self._propagate(retardances, state)
         q: NDArray[np.float64] = accepted[..., 0] * light[0] + accepted[..., 1] * light[1] + accepted[..., 2] * light[2]
@@ -115,10 +121,9 @@ class RetarderChain:
 
 
 class DrivenChain:
-    """A chain of squeezers at several settings, for many polarization states and constants at once.
+    """A chain of squeezers at several settings, for many polarization states at once.
 
-    Squeezer k rotates by its drive phase x_k plus a constant o_k. The rotations by the drive phases x are the same for
-    all states and constants, and are calculated once.
+    Squeezer k rotates by its drive phase x_k plus a constant o_k.
 
     Args:
         chain: Two squeezers or more.
@@ -138,7 +143,7 @@ class DrivenChain:
 
         Args:
             states: Stokes components of s in front of the chain and t behind it, for K pairs, shape ``(6, K)``.
-            offsets: Constants o, shape ``(N, K)``; the first and the last only turn s and t, and are treated as 0.
+            offsets: Constants o, shape ``(N, K)``; the first and the last are ignored.
 
         Returns:
             q ``(n, K)``, N − 2 arrays dq/do ``(n, K)``, and dq/ds and dq/dt ``(6, n, K)``.
@@ -170,5 +175,5 @@ class DrivenChain:
 def _rotate(
     a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.float64], s: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return two Stokes components rotated by an angle with cosine c and sine s. Swap the two to rotate backwards."""
+    """Return two Stokes components rotated by an angle with cosine ``c`` and sine ``s``."""
     return c * a - s * b, s * a + c * b

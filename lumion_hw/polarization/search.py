@@ -1,11 +1,8 @@
 """Polarization search as steps without I/O: the search yields settings and receives the measured power.
 
-The search uses a model first. For squeezers, an ensemble of all states that explain the readings
-(:mod:`lumion_hw.polarization.state_fit`) shows where a reading is most informative, and when enough is known. For
-rotating plates, which take half a second per reading anyway, one explanation is fitted
-(:mod:`lumion_hw.polarization.plate_fit`). If the readings do not match such actuators (hysteresis, a wrong period), the
-search goes round by round: each actuator moves to the extreme of the sinusoid fitted to three readings, or five for a
-plate (:mod:`lumion_hw.polarization.sinusoids`).
+Squeezers and rotating plates are searched with a fitted model of the light (:mod:`lumion_hw.polarization.state_fit`,
+:mod:`lumion_hw.polarization.plate_fit`). If the readings do not match the model, one actuator after the other is moved
+to the extreme of a fitted sinusoid (:mod:`lumion_hw.polarization.sinusoids`).
 """
 
 from __future__ import annotations
@@ -27,13 +24,13 @@ from lumion_hw.polarization.strategy import ACCEPTED_LEAK, ModelStrategy
 
 Method = Literal["model", "three-point", "feedback"]
 Reading = Generator[NDArray[np.float64], float, float]
-"""Yields settings, receives the power read there, and returns a power."""
+"""Yields settings, receives the power measured there, and returns a power."""
 
 _MISFIT = 0.05
-"""Largest relative residual with which the model of squeezers counts as valid (decision 0005)."""
+"""Largest relative residual with which the model of squeezers counts as valid (docs/decisions/0005)."""
 _MAX_MODEL_READS = 40
 _FIRST_PLATE_READS, _MAX_PLATE_READS = 12, 30
-"""Readings before plates are first fitted, and their maximum: three plates have twelve unknowns."""
+"""Number of readings before the first fit of plates, and largest number; three plates have twelve unknowns."""
 _MAX_PLATE_MISSES = 5
 _PLATES_GOOD_ENOUGH = 10.0 ** (0.01 / 10.0)
 _ASIDE_DEG = 5.0  # far enough to expose a wrong explanation, near enough that light remains
@@ -42,7 +39,7 @@ _LEARNING_POINTS = 13
 _MAX_ROUNDS = 6
 _MAX_DESCENTS = 6  # until two agree: one in ten ends where no single plate helps (decision 0005)
 _SAME_BRIGHT, _SAME_DARK = 10.0 ** (0.1 / 10.0), 10.0 ** (1.0 / 10.0)
-"""Two searches found the same extreme if their powers differ by at most 0.1 dB, or 1 dB in searches for the darkest."""
+"""Largest difference in dB of two search results that count as equal, for the brightest and for the darkest."""
 _GOOD_ENOUGH = 10.0 ** (0.02 / 10.0)
 _LIT = 3.0  # times the noise, which negative readings show before any standard deviation is known
 _MUCH_DARKER = 0.8
@@ -56,10 +53,9 @@ class PolarizationSearchResult:
     Attributes:
         settings: Settings in the controller's units.
         power: Confirming reading at these settings.
-        remaining_loss_db: Light that may still be missing at the desired port.
+        remaining_loss_db: Light that may still be missing at the wanted port.
         floor_power: Lowest power that any setting reaches; ``None`` if the model does not fit.
-        method: Method that found the result.
-        light: The fitted model of the light; ``None`` if the model does not fit.
+        light: The fitted model of the light; ``None`` if it does not fit.
     """
 
     settings: NDArray[np.float64]
@@ -71,15 +67,14 @@ class PolarizationSearchResult:
 
 
 Steps = Generator[NDArray[np.float64], float, PolarizationSearchResult]
-"""Yields settings, receives the power read there, and returns the result."""
+"""Yields settings, receives the power measured there, and returns the result."""
 
 
 class PolarizationSearch:
     """One polarization search on one controller.
 
     Args:
-        periods: Change of setting that turns the light once around, by actuator, in the actuator's units; the search
-            adds the periods that it learns.
+        periods: Change of each actuator's drive for a phase of 2π, in the actuator's units; measured periods are added.
         start: Present settings.
         sign: 1 for the brightest, −1 for the darkest.
         rng: Random numbers for the fits.
@@ -116,7 +111,7 @@ class PolarizationSearch:
 
     @property
     def has_light(self) -> bool:
-        """Whether there is light: a reading well above 0, and larger than the noise seen in readings below 0."""
+        """Whether there is light: a reading well above 0 and above the noise."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def steps(self) -> Steps:
@@ -148,7 +143,7 @@ class PolarizationSearch:
     # Periods ----------------------------------------------------------------------------------------------------------
 
     def _learn_periods(self) -> Generator[NDArray[np.float64], float, None]:
-        """Sweep each squeezer of unknown period, and leave it at its best setting; repeat if power hardly changed."""
+        """Sweep each squeezer of unknown period (drive change for a phase of 2π) and measure its period."""
         for attempt in range(2):
             for channel in range(len(self._actuators)):
                 if channel not in self._periods:
@@ -157,10 +152,6 @@ class PolarizationSearch:
                     yield from self._sweep(channel)
 
     def _settings_off_axis(self, channel: int) -> NDArray[np.float64]:
-        """Return settings at which a squeezer changes the power: its neighbours are moved by a quarter turn.
-
-        A sweep shows nothing if the light lies on the squeezer's axis, or if the accepted state behind it does.
-        """
         settings = self._settings.copy()
         for neighbour in (channel - 1, channel + 1):
             if neighbour in self._periods:
@@ -193,7 +184,6 @@ class PolarizationSearch:
         return len(self._periods) >= 2 and all(actuator.kind != "angle" for actuator in self._actuators)
 
     def _search_by_model(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
-        """Search with the model of squeezers; return ``None`` if the readings do not match the model."""
         drives = SqueezerDrives(self._actuators, self._periods, self._settings)
         chain = RetarderChain(len(self._actuators))
         ensemble = LightEnsemble(chain, self._rng, relative_noise=self._relative_noise)
@@ -231,7 +221,6 @@ class PolarizationSearch:
     # By plates --------------------------------------------------------------------------------------------------------
 
     def _search_plates(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
-        """Search with the model of rotating plates; return ``None`` if the readings do not match the model."""
         light, is_confirmed, misses = None, False, 0
         for _ in range(_FIRST_PLATE_READS - len(self._powers)):
             yield from self._read_at_settings(self._random_settings())
@@ -296,11 +285,6 @@ class PolarizationSearch:
     # By rounds --------------------------------------------------------------------------------------------------------
 
     def _search_by_rounds(self) -> Steps:
-        """Optimise the actuators one by one; with plates, repeat from other settings until two results agree.
-
-        One search in ten ends where no single plate can improve the power, although several plates together could. So a
-        result is trusted only if two searches agree on it.
-        """
         best = yield from self._rounds()
         if not self._has_plates or not self.has_light:
             return best
@@ -314,7 +298,6 @@ class PolarizationSearch:
         return replace(best, power=power)
 
     def _rounds(self) -> Steps:
-        """Optimise the actuators one by one until a confirming reading stops improving."""
         power = self._powers[-1]
         if not np.array_equal(self._settings, self._settings_read[-1]):
             power = yield from self._read_at_settings(self._settings)
@@ -346,12 +329,10 @@ class PolarizationSearch:
         return self._rounded_to_steps(settings)
 
     def _is_same_extreme(self, power: float, other: float) -> bool:
-        """Return whether two searches may have ended at the same extreme."""
         ratio = max(power, other) / max(min(power, other), _ON_THE_FLOOR * max(self._powers))
         return bool(ratio < (_SAME_BRIGHT if self._sign > 0.0 else _SAME_DARK))
 
     def _move_to_extreme(self, channel: int) -> Reading:
-        """Move one actuator to its brightest or darkest setting; return the expected power there."""
         coordinate = Coordinate.from_actuator(self._actuators[channel], self._periods[channel])
         start = float(self._settings[channel])
         drives = np.array([start, *coordinate.other_settings(start)])
@@ -363,13 +344,11 @@ class PolarizationSearch:
         return predicted
 
     def _is_improved(self, former: float, power: float) -> bool:
-        """Return whether another round over all actuators can improve the power enough (docs/polarization.md)."""
         if self._sign > 0.0:
             return power > former * _GOOD_ENOUGH
         return power < former * _MUCH_DARKER and power > _ON_THE_FLOOR * max(self._powers)
 
     def _loss_db(self, former: float, power: float, predicted: float) -> float:
-        """Estimate the missing light in dB, from the last round's gain or from the remaining leakage."""
         brightest = max(self._powers)
         if not power > 0.0 or not brightest > 0.0:
             return 0.0

@@ -1,7 +1,7 @@
-"""Sinusoid fits of power against one actuator of a polarization controller, and the extremes of these fits.
+"""Fits of power against one actuator of a polarization controller, in linear units.
 
-Against the retardance of a squeezer the linear power is exactly a + b·cos φ + c·sin φ; against the angle of a rotating
-plate it has the harmonics 2θ and 4θ (docs/polarization.md). Fits use a linear unit, never dB.
+Against the retardance φ of a squeezer the power is a + b·cos φ + c·sin φ; against the angle θ of a rotating plate it
+has the harmonics 2θ and 4θ (docs/polarization.md).
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from lumion_hw.interfaces import ActuatorInfo
 _VISIBLE_SWING = 0.05  # relative to the mean power
 _PERIOD_STEPS = 400
 _SHORTEST, _LONGEST = 0.22, 0.9
-"""Range of periods searched, relative to the drive range: the range covers more than one turn, with enough readings per
-turn."""
+"""Shortest and longest period searched, relative to the drive range."""
 _UNEXPLAINED = 0.02  # residual over the squared swing, per reading, up to which a sweep counts as a sinusoid
 _GRID = 720
 PLATE_PERIOD_DEG = 180.0
-"""Half a turn restores the axis of a plate."""
+"""Period of a rotating plate, in degrees."""
 
 
 @dataclass(frozen=True)
 class Coordinate:
-    """One actuator of a polarization controller, as the search uses it.
+    """One actuator of a polarization controller.
 
     Attributes:
         minimum: Lowest setting.
         maximum: Highest setting.
-        period: Change that restores the same polarization.
+        period: Change of the setting after which the polarization is the same again.
         harmonics: 1 for a squeezer, 2 for a rotating plate.
     """
 
@@ -42,11 +41,11 @@ class Coordinate:
 
     @classmethod
     def from_actuator(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
-        """Return range, period and harmonics of an actuator, as the search uses them."""
+        """Return range, period and harmonics of an actuator."""
         return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
 
     def other_settings(self, start: float) -> list[float]:
-        """Return the actuator settings for further readings: equally spaced over a period, inside the range."""
+        """Return settings for further readings, equally spaced over a period and inside the range."""
         count = 2 * self.harmonics + 1
         places = [self.inside(start + step * self.period / count, start) for step in range(1, count)]
         if len({round(place, 9) for place in [start, *places]}) < count:  # the range is shorter than a period
@@ -54,7 +53,7 @@ class Coordinate:
         return places
 
     def inside(self, setting: float, near: float) -> float:
-        """Return a setting moved by full periods to near mid-range, or else the nearer end of the range."""
+        """Return a setting moved by full periods to near mid-range, or else the nearer limit."""
         middle = 0.5 * (self.minimum + self.maximum)
         aim = 0.5 * (near + middle)  # towards the middle, where most of the range remains for later moves
         turns = np.arange(-8, 9) * self.period
@@ -67,11 +66,11 @@ class Coordinate:
     def best(
         self, settings: NDArray[np.float64], readings: NDArray[np.float64], near: float, sign: float
     ) -> tuple[float, float]:
-        """Return the actuator setting with the brightest or darkest light, and the predicted power there.
+        """Return the setting with the brightest or darkest light, and the predicted power there.
 
         Args:
             settings: Settings of the readings, shape ``(n,)``, at least ``2·harmonics + 1``.
-            readings: Powers there, linear, shape ``(n,)``.
+            readings: Measured powers, linear, shape ``(n,)``.
             near: Setting to stay close to.
             sign: 1 for the largest power, −1 for the smallest.
         """
@@ -90,7 +89,7 @@ class Coordinate:
 def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics: int = 1) -> NDArray[np.float64]:
     """Return the columns 1, cos, sin, cos 2… of a sinusoid fit, shape ``(..., n, 2·harmonics + 1)``.
 
-    ``period`` is one number, or many of shape ``(..., 1)``.
+    ``period`` is one number, or has shape ``(..., 1)``.
     """
     phase = 2.0 * np.pi * settings / np.asarray(period, dtype=np.float64)
     waves = [wave(order * phase) for order in range(1, harmonics + 1) for wave in (np.cos, np.sin)]
@@ -98,12 +97,12 @@ def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics
 
 
 def changes_power(readings: NDArray[np.float64]) -> bool:
-    """Return whether the power of an actuator sweep varies by more than noise."""
+    """Return whether readings vary by more than noise."""
     return float(np.ptp(readings)) > _VISIBLE_SWING * abs(float(np.mean(readings)))
 
 
 def fit_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> float | None:
-    """Return the actuator period that fits a sweep best; ``None`` if the power hardly varies or no sinusoid fits."""
+    """Return the period that fits readings over the whole range best, or ``None`` if no sinusoid fits."""
     if not changes_power(readings):
         return None
     span = float(np.ptp(drives))
@@ -121,7 +120,6 @@ def fit_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> fl
 def _residuals(
     drives: NDArray[np.float64], readings: NDArray[np.float64], periods: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return for each period the residual sum of squares of the best-fitting sinusoid."""
     # With orthonormal columns the fits of all periods are projections, without solving any equations.
     basis, _ = np.linalg.qr(harmonic_columns(drives, periods[:, None]))
     explained = np.einsum("pij,pkj,k->pi", basis, basis, readings)

@@ -11,10 +11,10 @@ from lumion_hw.interfaces import ActuatorInfo
 
 
 class SqueezerDrives:
-    """Converts settings to drive phases (one turn per period) and back; actuators of unknown period stay unchanged.
+    """Converts settings to drive phases (2π per period) and back; actuators of unknown period stay unchanged.
 
     Args:
-        periods: Known periods by actuator, in its units.
+        periods: Known periods by actuator, in the actuator's units.
         present: Present settings of the N actuators, shape ``(N,)``.
     """
 
@@ -36,7 +36,7 @@ class SqueezerDrives:
 
     @property
     def phase_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lowest and highest squeezer phases, rad, shape ``(N,)`` each; equal for actuators that stay."""
+        """Lowest and highest squeezer phases, rad, shape ``(N,)`` each; equal where the period is unknown."""
         return self._limits[0] * self._rad_per_unit, self._limits[1] * self._rad_per_unit
 
     def phases(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -45,7 +45,7 @@ class SqueezerDrives:
         return phases
 
     def settings(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the controller settings for squeezer phases ``(N,)``, rounded to the actuators' steps and in range."""
+        """Return the controller settings for squeezer phases ``(N,)``, within range and in steps of the actuators."""
         moved = self._limits[0] < self._limits[1]
         exact = np.divide(phases, self._rad_per_unit, out=self._present.copy(), where=moved)
         stepped = np.where(moved, np.round(exact / self._steps) * self._steps, exact)

@@ -1,17 +1,14 @@
-"""Fit of the light behind squeezers: an ensemble of polarization states, each of which explains the readings.
+"""Fit of the light behind squeezers: many models (an ensemble), each of which agrees with the readings.
 
 Behind squeezers whose retardances are known up to constants the power is
 
     P = P0·[(1 − 2ε)·(1 + t·R_N(x_N + o_N)…R_1(x_1 + o_1) s)/2 + ε]
 
-with the launched state s, the state t that the device accepts (two unknowns each), a constant o_k per squeezer, P0 and
-the crosstalk ε. The first constant only turns s and the last only turns t, so N − 2 constants are unknown. Three
-squeezers have six unknowns, and ε, which is small: six readings determine the light at every setting, however the
-fibres turn it, and a seventh reading confirms it. Turning both s and t into their opposites changes no power.
+with the launched state s, the state t that the device accepts, a constant o_k per squeezer, P0 and the crosstalk ε. The
+first and last constant have no effect. Three squeezers have six unknowns, and ε, which is small.
 
-The posterior is an ensemble in the manner of randomized maximum likelihood: every member is fitted with the
-Levenberg-Marquardt method to the readings plus its own draw of their noise. With fewer readings than unknowns the
-members spread over all possible states; the spread shows where to read next, and how much light may still be missing.
+Every model is fitted with the Levenberg-Marquardt method to the readings plus random noise (randomized maximum
+likelihood). The spread of the models shows where to read next, and how much light may still be missing.
 """
 
 from __future__ import annotations
@@ -26,9 +23,9 @@ from lumion_hw.polarization.retarders import DrivenChain, RetarderChain
 _COARSE = 0.05
 """Assumed noise relative to the brightest reading, while a model is far from a fit."""
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
-"""Prior mean and spread of ln P0 relative to the brightest reading: readings are rarely all dark."""
+"""Prior mean and spread of ln P0 relative to the brightest reading."""
 _CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
-"""Prior spread and maximum of the crosstalk: polarization splitters reach −20 dB or better (docs/polarization.md)."""
+"""Prior spread and largest value of the crosstalk; polarization splitters reach −20 dB (docs/polarization.md)."""
 _NOISE_READINGS = 2.0
 """Weight of the expected noise in the noise estimate, as a number of readings."""
 _MEMBERS_PER_SQUEEZER = 16
@@ -62,7 +59,7 @@ class LightEstimate:
 
 @dataclass
 class Members:
-    """Parameters of K ensemble members for N squeezers.
+    """Parameters of K fitted models of N squeezers.
 
     Attributes:
         numbers: States s in front of and t behind the squeezers (3 each), constants o (N; first and last are 0), ln P0
@@ -77,41 +74,41 @@ class Members:
 
     @property
     def state(self) -> NDArray[np.float64]:
-        """States s in front of the squeezers for K members, shape ``(K, 3)``."""
+        """States s in front of the squeezers, shape ``(K, 3)``."""
         return self.numbers[:, 0:3]
 
     @property
     def accepted(self) -> NDArray[np.float64]:
-        """Accepted states t of K members, shape ``(K, 3)``."""
+        """Accepted states t, shape ``(K, 3)``."""
         return self.numbers[:, 3:6]
 
     @property
     def offsets(self) -> NDArray[np.float64]:
-        """Constants o of the retardances of N squeezers for K members, rad, shape ``(K, N)``."""
+        """Constants o of the retardances of N squeezers, rad, shape ``(K, N)``."""
         return self.numbers[:, 6:-2]
 
     @property
     def ln_p0(self) -> NDArray[np.float64]:
-        """Logarithms of the total power for K members, shape ``(K,)``."""
+        """Logarithms of the total power, shape ``(K,)``."""
         return self.numbers[:, -2]
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Crosstalk ε of K members, shape ``(K,)``."""
+        """Crosstalk ε, shape ``(K,)``."""
         return self.numbers[:, -1]
 
     def angles(self, phases: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """Return the retardances of K fits at C settings: per squeezer an array that broadcasts to ``(K, C)``."""
+        """Return the retardances at C settings: per squeezer an array that broadcasts to ``(K, C)``."""
         # First and last are the same for all members, so their expensive sines and cosines are calculated once.
         inner = range(1, phases.shape[1] - 1)
         return [column + self.offsets[:, k, None] if k in inner else column[None] for k, column in enumerate(phases.T)]
 
     def subset(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Members:
-        """Return a copy of some ensemble members."""
+        """Return a copy of some of the fitted models."""
         return Members(self.numbers[index], self.damping[index], self.chi2[index])
 
     def replace(self, index: NDArray[np.int64] | NDArray[np.bool_], others: Members) -> None:
-        """Overwrite some ensemble members by others."""
+        """Replace some of the fitted models by others."""
         self.numbers[index], self.damping[index], self.chi2[index] = others.numbers, others.damping, others.chi2
 
 
@@ -119,11 +116,9 @@ class LightEnsemble:
     """Estimate of the light from readings at known phases, as an ensemble of K fitted models (members).
 
     Args:
-        chain: The squeezers.
-        rng: Draws starting points and noise.
-        members: Number K of members; 16 per squeezer if omitted.
-        relative_noise: Expected standard deviation of a reading relative to its value; it is raised if readings differ
-            more.
+        rng: Random number generator.
+        members: Number K of models; 16 per squeezer if omitted.
+        relative_noise: Expected standard deviation of a reading relative to its value; raised if readings differ more.
         dark_noise: Standard deviation of a reading in the dark, relative to the brightest reading.
     """
 
@@ -163,7 +158,12 @@ class LightEnsemble:
         return self._relative_noise
 
     def add(self, phases: NDArray[np.float64], powers: NDArray[np.float64]) -> None:
-        """Add powers read at n settings of drive phases ``(n, N)`` in rad, and fit the ensemble again."""
+        """Add powers read at n settings, and fit the models again.
+
+        Args:
+            phases: Drive phases, shape ``(n, N)``, rad.
+            powers: Shape ``(n,)``.
+        """
         first = not self.n_readings
         self._phases = np.vstack([self._phases, phases])
         self._driven = DrivenChain(self.chain, self._phases)
@@ -177,11 +177,11 @@ class LightEnsemble:
         self._fit()
 
     def misfit(self) -> float:
-        """Return the RMS residual of the best-fitting member, relative to the readings."""
+        """Return the rms residual of the best-fitting model, relative to the readings."""
         return float(np.sqrt(self._residual_sum() / max(self.n_readings - self.n_unknowns, 1)))
 
     def redraw_half(self) -> None:
-        """Draw half of the ensemble members again, so that the fit can find a different solution."""
+        """Replace half of the fitted models by random ones, so that another solution can be found."""
         half = np.arange(1, len(self._draws), 2)  # never member 0, which carries the best explanation
         self._members.replace(half, self._draw_from_prior(len(half)))
         self._optimise(half, 2 * _COLD_STEPS, fine=False)
@@ -189,7 +189,7 @@ class LightEnsemble:
         self._fit()
 
     def best(self) -> LightEstimate:
-        """Return the model of the light with the smallest residual."""
+        """Return the best-fitting model of the light."""
         first = self._members.subset(np.array([0]))
         # The unit matrix is a weak prior: unconstrained directions get a variance of 1 rad².
         weights = self._weights(fine=True)
@@ -209,24 +209,38 @@ class LightEnsemble:
 
     @property
     def p0(self) -> NDArray[np.float64]:
-        """Total power of each of K ensemble members, shape ``(K,)``."""
+        """Total power of each of K fitted models, shape ``(K,)``."""
         power: NDArray[np.float64] = np.exp(self._members.ln_p0)
         return power
 
     @property
     def crosstalk(self) -> NDArray[np.float64]:
-        """Accepted fraction of the orthogonal state for each of K ensemble members, shape ``(K,)``."""
+        """Accepted fraction of the orthogonal state for each of K fitted models, shape ``(K,)``."""
         return self._members.crosstalk
 
     def overlap(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the accepted fraction of light for K members at C settings ``(C, N)``, shape ``(K, C)``."""
+        """Return the accepted fraction of light for K fitted models at C settings.
+
+        Args:
+            phases: Shape ``(C, N)``, rad.
+
+        Returns:
+            Shape ``(K, C)``.
+        """
         members = self._members
         return 0.5 * (
             1.0 + self.chain.overlap(members.angles(phases), members.state[:, None], members.accepted[:, None])
         )
 
     def powers(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the powers that K members predict at C settings of phases ``(C, N)``, shape ``(K, C)``."""
+        """Return the powers that K fitted models predict at C settings.
+
+        Args:
+            phases: Shape ``(C, N)``, rad.
+
+        Returns:
+            Shape ``(K, C)``.
+        """
         members = self._members
         share = (1.0 - 2.0 * members.crosstalk[:, None]) * self.overlap(phases) + members.crosstalk[:, None]
         power: NDArray[np.float64] = np.exp(members.ln_p0)[:, None] * share
@@ -241,12 +255,12 @@ class LightEnsemble:
         sign: float = 1.0,
         sweeps: int = 8,
     ) -> NDArray[np.float64]:
-        """Return the phases at which each of K members predicts the brightest or darkest light, shape ``(K, N)``.
+        """Return the phases at which each of K fitted models predicts the brightest or darkest light, shape ``(K, N)``.
 
         Args:
             start: Phases to start from, shape ``(N,)``.
-            low: Lowest phases, shape ``(N,)``; equal to the highest for a squeezer that must stay.
-            high: Highest phases.
+            low: Lowest phases, shape ``(N,)``; equal to ``high`` for a squeezer that must stay.
+            high: Highest phases, shape ``(N,)``.
             sign: 1 for the brightest, −1 for the darkest.
             sweeps: Number of rounds in which each squeezer in turn is set to its optimum.
         """
@@ -285,7 +299,6 @@ class LightEnsemble:
         return Members(numbers, damping=np.full(count, 1e-2), chi2=np.full(count, np.inf))
 
     def _fit(self) -> None:
-        """Fit all ensemble members; replace members that do not match the readings."""
         all_members = np.arange(len(self._draws))
         self._optimise(all_members, _WARM_STEPS, fine=True)
         for _ in range(_RESTARTS):
@@ -304,7 +317,6 @@ class LightEnsemble:
         self._estimate_noise()
 
     def _estimate_noise(self) -> None:
-        """Move the best-fitting member to the front, and estimate the noise from its residual."""
         misfits = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
         best = int(np.argmin(misfits))
         if best:
@@ -316,7 +328,6 @@ class LightEnsemble:
         self._relative_noise = float(np.sqrt((trust + self._residual_sum()) / (_NOISE_READINGS + spare)))
 
     def _residual_sum(self) -> float:
-        """Return the first member's sum of squared residuals, relative to the readings."""
         relative = (self.powers(self._phases)[0] - self._powers) / (self._sigma() / self._relative_noise)
         return float((relative**2).sum())
 
@@ -324,7 +335,6 @@ class LightEnsemble:
         return self._relative_noise * self._powers + self._dark_noise * float(self._powers.max())
 
     def _split_by_fit(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the ensemble members whose misfit exceeds the noise, and the other members."""
         chi2 = self._members.chi2
         # Farther from the best member than the drawn noise of this many readings makes likely.
         is_stuck = chi2 > chi2.min() + 12.0 + self.n_readings
@@ -372,20 +382,6 @@ class LightEnsemble:
     def _normal_products(
         self, members: Members, targets: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the inner products of the residuals' derivatives and, in the last row, the residuals.
-
-        Residuals are those of readings and prior in standard deviations; derivatives are by the states s and t, the
-        constants o without first and last, ln P0 and ε. The last diagonal element is thus the sum of squares; the rest
-        of the last row and column is the gradient, and the remaining block the normal matrix.
-
-        Args:
-            members: K members.
-            targets: Readings in standard deviations, with each member's draw of their noise, shape ``(n, K)``.
-            weights: Inverse standard deviations, shape ``(n, 1)``.
-
-        Returns:
-            Shape ``(K, M + 1, M + 1)`` for M parameters.
-        """
         # Members are the last axis, so values common to all members are plain numbers in the innermost loops.
         numbers = members.numbers.T.copy()
         states, (ln_p0, crosstalk) = numbers[:6], numbers[-2:]
@@ -414,7 +410,6 @@ class LightEnsemble:
 
 
 def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members, NDArray[np.float64]]:
-    """Return ensemble members after one damped Gauss-Newton step, and its length; states stay on the sphere."""
     normal, gradient = products[:, :-1, :-1].copy(), products[:, :-1, -1:]
     # A view, because the ridge is added in place.
     diagonal = normal.reshape(len(normal), -1)[:, :: normal.shape[1] + 1]
@@ -433,6 +428,5 @@ def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members
 
 
 def _into_range(phases: NDArray[np.float64], middle: float, low: float, high: float) -> NDArray[np.float64]:
-    """Move phases by full turns into a range, close to mid-range; else return the nearer end of the range."""
     nearest = middle + np.mod(phases - middle + np.pi, 2.0 * np.pi) - np.pi
     return np.clip(nearest, low, high)

@@ -1,4 +1,4 @@
-"""Decisions of a polarization search from an ensemble of fits: where to read next, and when to stop."""
+"""Decisions of a polarization search: where to read next, and when to stop."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from numpy.typing import NDArray
 from lumion_hw.polarization.state_fit import LightEnsemble
 
 ACCEPTED_LOSS_DB = 0.03
-"""A search for the brightest stops when at most this loss remains according to 97 of 100 fitted models."""
+"""Remaining loss, according to 97 of 100 fitted models, at which a search for the brightest stops."""
 ACCEPTED_LEAK = 1e-5
-"""A search for the darkest stops when at most this fraction of the total power could still be removed."""
+"""Removable light, as a fraction of the total power, at which a search for the darkest stops."""
 ACCEPTED_FLOOR_FRACTION = 0.1
-"""A search for the darkest also stops when the removable light is at most this fraction of the crosstalk."""
+"""Removable light, as a fraction of the crosstalk, at which a search for the darkest stops."""
 _CONFIDENCE = 0.97
 _PREDICTABLE = 0.01
-"""If all fitted models predict the same power within this fraction, a reading does not help to choose between them."""
+"""If all fitted models predict the same power within this fraction, a reading is not informative."""
 _RANDOM_CANDIDATES = 64
 _AGREED = 0.03
-"""Fitted models count as the same if their powers differ by less, relative to the total power, over the whole range.
-Readings along one squeezer after the other leave several models that agree only at these settings."""
+"""Largest difference in power, relative to the total power, of fitted models that count as equal."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,9 @@ class AlignmentJudgement:
     """Quality of a setting of the polarization controller.
 
     Attributes:
-        remaining_loss_db: Upper limit of the missing light at the desired port, according to 97 of 100 fitted models.
+        remaining_loss_db: Upper limit of the missing light at the wanted port, according to 97 of 100 fitted models.
         is_sufficient: Whether the setting is good enough to end the search.
-        floor_power: Lowest power that any setting reaches, as the median of the fitted models.
+        floor_power: Lowest power that any setting reaches; the median of the fitted models.
     """
 
     remaining_loss_db: float
@@ -40,14 +39,14 @@ class AlignmentJudgement:
 
 
 class ModelStrategy:
-    """Decisions of one polarization search; all settings are squeezer phases in rad.
+    """Decisions of one polarization search. Settings are squeezer phases in rad.
 
     Args:
         ensemble: Fitted models of the light.
-        low: Lowest phases, shape ``(N,)``; equal to the highest for a squeezer that must stay.
-        high: Highest phases.
-        sign: 1 when the brightest is wanted, −1 for the darkest.
-        rng: Draws candidate settings for the next reading.
+        low: Lowest phases, shape ``(N,)``; equal to ``high`` for a squeezer that must stay.
+        high: Highest phases, shape ``(N,)``.
+        sign: 1 for the brightest, −1 for the darkest.
+        rng: Random number generator.
     """
 
     def __init__(
@@ -67,7 +66,9 @@ class ModelStrategy:
     def next(self, present: NDArray[np.float64], *, last: bool = False) -> NDArray[np.float64]:
         """Return the phases for the next reading: the best setting, or where the fitted models differ most.
 
-        With ``last``, this is the last reading, so that only the best setting is useful.
+        Args:
+            present: Present phases, shape ``(N,)``.
+            last: Whether this is the last reading; the result is then the best setting.
         """
         ensemble = self._ensemble
         best = self._extremes(present)
@@ -87,7 +88,7 @@ class ModelStrategy:
         return np.asarray(candidates[_most_informative(powers)])
 
     def is_determined(self) -> bool:
-        """Return whether all fitted models predict the same powers everywhere, not only at the best setting."""
+        """Return whether all fitted models predict the same powers everywhere."""
         powers = self._ensemble.powers(self._random_phases()) / self._ensemble.p0.mean()
         return float(np.sqrt(powers.var(axis=0).mean())) <= _AGREED
 
@@ -98,7 +99,7 @@ class ModelStrategy:
         return np.asarray(candidates[_most_informative(powers)])
 
     def judge(self, present: NDArray[np.float64]) -> AlignmentJudgement:
-        """Judge the quality of the present phases."""
+        """Return the quality of the present phases."""
         powers = self._ensemble.powers(np.vstack([present, self._extremes(present)]))
         extreme = np.diagonal(powers[:, 1:])
         shortfall = self._shortfall(powers[:, :1], extreme)[:, 0]
@@ -116,10 +117,6 @@ class ModelStrategy:
         return middle + reach * self._rng.uniform(-1.0, 1.0, (_RANDOM_CANDIDATES, len(middle)))
 
     def _shortfall(self, powers: NDArray[np.float64], extreme: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return by how much settings miss each fit's extreme: dB below its maximum, or leakage above its minimum.
-
-        Powers have shape ``(fits, settings)``, extremes ``(fits,)``.
-        """
         if self._sign > 0.0:
             shortfall = 10.0 * np.log10(extreme[:, None] / np.maximum(powers, 1e-9 * extreme[:, None]))
         else:
@@ -127,7 +124,6 @@ class ModelStrategy:
         return np.asarray(np.maximum(shortfall, 0.0))
 
     def _is_good_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
-        """Return whether the missing light that the fits predict is too small to justify another reading."""
         if self._sign > 0.0:
             return _bound(shortfall) <= ACCEPTED_LOSS_DB
         # Crosstalk cannot be removed, so a tenth of it more is not worth a reading.
@@ -135,7 +131,6 @@ class ModelStrategy:
 
 
 def _most_informative(powers: NDArray[np.float64]) -> int:
-    """Return the index of the setting at which predictions differ most, from powers of shape ``(fits, settings)``."""
     # Noise grows with the power, so a spread between members counts more where it is dark.
     return int(np.argmax(powers.std(axis=0) / np.sqrt(powers.mean(axis=0))))
 

@@ -1,13 +1,8 @@
 """Tracking of a drifting polarization as steps without I/O: each step yields settings and receives the measured power.
 
-A Kalman filter updates the model of the light found by the search (states before and behind the squeezers, their
-constants, and the power) while the fibres turn the light. At a maximum the power does not show in which direction the
-light has moved, so every reading is taken a small dither away from it, in rotating directions. Each reading corrects
-the estimate, and the squeezers follow the estimate.
-
-The squeezers have limits, the drift has none. With four squeezers two combinations of drives leave the light unchanged;
-along these, each squeezer that comes near a limit is moved back to the middle in small steps while the others
-compensate, without any jump (docs/polarization.md).
+Every reading is taken a small dither away from the maximum, in rotating directions. A Kalman filter updates the model
+of the light, and the squeezers follow. With four squeezers, one that comes near its limit is moved back to mid-range
+while the others compensate (docs/polarization.md).
 """
 
 from __future__ import annotations
@@ -24,9 +19,9 @@ from lumion_hw.polarization.retarders import RetarderChain, cross_matrix
 from lumion_hw.polarization.state_fit import LightEstimate
 
 DITHER_RAD = 0.1
-"""Distance of readings from the maximum on the Poincaré sphere: costs 0.011 dB, and 0.01 dB of noise gives 0.05 rad."""
+"""Distance of readings from the maximum on the Poincaré sphere; it costs 0.011 dB."""
 DRIFT_RAD = 0.02
-"""Assumed drift per reading; dithering can follow 0.01 to 0.03 rad (docs/polarization.md, "Tracking")."""
+"""Assumed drift per reading; up to 0.01 to 0.03 rad can be tracked (docs/polarization.md, "Tracking")."""
 _NEAR_END = 0.75
 """Distance from mid-range, as a fraction of the half range, at which a squeezer starts to move back."""
 _BACK = 0.25
@@ -34,29 +29,28 @@ _BACK = 0.25
 _RETURN_RAD = 0.1  # of a squeezer that moves back, per reading
 _CENTRING = 0.03  # grows with the cube of the position, so that it acts near the ends and hardly in the middle
 _CIRCLE_RAD, _CIRCLE_READS = 0.3, 16.0
-"""Radius and readings per turn of small circles that the drives describe along combinations that do not change the
-light. The circles show how each squeezer turns the light."""
+"""Radius of small circles in the drives that do not change the light, and readings per turn.
+
+They show how each squeezer turns the light.
+"""
 _MAX_STEP_RAD, _MAX_RETURN_RAD = 0.5, 0.15
 _MAX_TURN_RAD = 0.1
-"""Largest correction along each axis of the Poincaré sphere. No fibre turns the light farther between two readings: a
-larger correction is made in parts, and the next reading judges it. A wrong one made at once would cost 0.5 dB."""
+"""Largest correction along each axis of the Poincaré sphere; a larger one is made in parts."""
 _SINGULAR = 0.2  # a squeezer with a smaller part of the null space cannot move without losing light
 _MAX_DITHER_RAD = 0.4  # of one squeezer: where squeezers hardly act, even a small dither would need huge drives
 _STEPS_PER_READING = 2  # the sphere is curved: one linear step leaves a second-order error, two more remove it
 _DAMPING = 1e-3
 _UNIT = np.eye(3)
 _MAX_VARIANCE = 0.3
-"""Largest variance of the estimate, rad². The power hardly distinguishes drift in front of the squeezers from drift
-behind."""
+"""Largest variance of the estimate, rad²."""
 _P0_WALK = 5e-4
 """Standard deviation of the change of ln P0 from reading to reading."""
 _DRIFT_MEMORY = 0.02
 _MAX_DRIFT_RAD = 0.1
 _MAX_DITHER = 1.5
-"""Largest dither relative to that at rest; it costs 0.025 dB. Fast-moving light needs more informative readings."""
+"""Largest dither relative to that without drift; it costs 0.025 dB."""
 _MIN_DROP, _MIN_DROP_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
-"""A reading lower than expected by 0.15 dB, and by four times its noise, is not drift: the estimate of the squeezers
-has become wrong."""
+"""A reading that is 0.15 dB and four times its noise below the expected one is an error of the model, not drift."""
 _RECENT_READS = 12  # within which the fibres have hardly moved
 _LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be an outlier, five in a row are lost light
 
@@ -66,12 +60,11 @@ class TrackState:
     """State of polarization tracking after a reading.
 
     Attributes:
-        power: The reading.
-        remaining_loss_db: Estimated mean loss at the dithered setting, from dither and uncertainty.
-        drift_rad: Estimated motion of the polarization from reading to reading.
+        remaining_loss_db: Estimated mean loss from dither and uncertainty.
+        drift_rad: Estimated change of the polarization from reading to reading.
         returning: Squeezers that are moving back from an end of their range.
-        at_end: Whether a squeezer is at an end of its range, which the caller should report.
-        lost: Whether the light has been missing for several readings, so that the caller should search again.
+        at_end: Whether a squeezer is at an end of its range.
+        lost: Whether the light has been missing for several readings, so that a new search is needed.
     """
 
     power: float
@@ -83,16 +76,16 @@ class TrackState:
 
 
 class PolarizationTracker:
-    """Follows the brightest polarization; all settings are drive phases in rad.
+    """Tracks the brightest polarization. Settings are drive phases in rad.
 
     Args:
         chain: The N squeezers.
-        light: Starting point: the light as the search has found it.
+        light: The light as the search has found it.
         phases: Present phases, shape ``(N,)``.
         low: Lowest phases, shape ``(N,)``.
-        high: Highest phases.
-        dither_rad: Distance on the sphere at which to read.
-        drift_rad: Smallest assumed motion of the polarization from reading to reading.
+        high: Highest phases, shape ``(N,)``.
+        dither_rad: Distance of readings from the maximum on the Poincaré sphere.
+        drift_rad: Smallest assumed change of the polarization from reading to reading.
     """
 
     def __init__(
@@ -148,8 +141,7 @@ class PolarizationTracker:
         """Correct the estimate of the polarization by a reading, and follow the light.
 
         Args:
-            phases: Phases at which the power was read, shape ``(N,)``: the requested phases, rounded to the actuators'
-                steps.
+            phases: Phases that were set, shape ``(N,)``; may differ from the requested ones by the actuators' steps.
             power: The reading, in the unit of the search.
         """
         self._reads += 1
@@ -170,7 +162,7 @@ class PolarizationTracker:
         return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _LOST_READS)
 
     def rescale(self, phases: NDArray[np.float64], power: float) -> None:
-        """Scale the estimated power to a reading from another detector, which is used from now on.
+        """Scale the estimated power to the reading of another detector.
 
         Raises:
             DeviceError: The reading is dark.
@@ -183,13 +175,11 @@ class PolarizationTracker:
         self._recent.clear()  # readings of the former detector are not comparable
 
     def _dither(self) -> float:
-        """Return the dither distance in rad; it grows with the motion of the polarization."""
         return self._dither_rad * min(math.sqrt(self._drift_rad / self._least_drift_rad), _MAX_DITHER)
 
     # The filter -------------------------------------------------------------------------------------------------------
 
     def _apply_reading(self, phases: NDArray[np.float64], power: float) -> float:
-        """Predict the drift of the fibres, then correct the estimate by a reading; return the expected power."""
         # A random walk across the state only, because states stay on the unit sphere.
         walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them, in two directions each
         self._covariance[0:3, 0:3] += 0.5 * walk * (_UNIT - self._state[:, None] * self._state)
@@ -212,7 +202,6 @@ class PolarizationTracker:
         return predicted
 
     def _predict(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the expected power at squeezer phases, and its derivatives by the estimated quantities."""
         turn, turned, jacobian = self._geometry(phases)
         back = self._accepted @ turn
         q = float(self._accepted @ turned)
@@ -235,7 +224,6 @@ class PolarizationTracker:
         self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
     def _update_drift(self, chi2: float) -> None:
-        """Raise the assumed drift while prediction errors are on average larger than expected, else lower it."""
         # Clipped at three standard deviations, so that one outlier does not look like a fast fibre.
         self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
         drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))
@@ -250,11 +238,6 @@ class PolarizationTracker:
         return float((across @ self._covariance[:size, :size] * by).sum())
 
     def _return_to_recent(self, phases: NDArray[np.float64]) -> None:
-        """Return the squeezers to the phases of recent bright light, and take these phases as the optimum.
-
-        The power shows only weakly how each squeezer turns the light. A wrong estimate leads the light away, farther
-        the longer it is followed; the fibres themselves have hardly moved since the light was bright.
-        """
         self._centre = np.clip(phases, self._low, self._high)
         self._state = (
             self._accepted @ self._geometry(self._centre)[0]
@@ -266,11 +249,9 @@ class PolarizationTracker:
     def _geometry(
         self, phases: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the squeezers' rotation, the light behind them, and its derivatives by phases, shape ``(3, N)``."""
         return self._chain.turn_and_slopes(phases + self._offsets, self._state)
 
     def _follow(self) -> None:
-        """Move the centre to the estimated maximum, and move squeezers near a limit back to mid-range."""
         middle, reach = 0.5 * (self._low + self._high), 0.5 * (self._high - self._low)
         position = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
         self._returning |= {int(i) for i in np.flatnonzero(np.abs(position) > _NEAR_END)}
@@ -296,7 +277,7 @@ class PolarizationTracker:
         free: NDArray[np.bool_],
         position: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
-        """Return a step that turns the light to ``aim``; with ``position``, squeezers also move to mid-range."""
+        """Return a phase step that turns the light to ``aim``; with ``position``, squeezers also move to mid-range."""
         used = jacobian * free
         inverse = _damped_inverse(used)
         step: NDArray[np.float64] = inverse @ (aim - (aim @ turned) * turned)
@@ -311,7 +292,6 @@ class PolarizationTracker:
         return _limit_step(step, _MAX_STEP_RAD)
 
     def _circling_drives(self) -> NDArray[np.float64]:
-        """Return small circular phase changes, shape ``(N,)``; each pair of squeezers circles at another rate."""
         index = np.arange(len(self._chain))
         # Different paces, so that the pairs do not repeat one combination forever.
         pace = 2.0 * np.pi / _CIRCLE_READS * (1.0 + 0.5 * (index // 2))
@@ -325,7 +305,6 @@ def _limit_step(step: NDArray[np.float64], largest: float) -> NDArray[np.float64
 
 
 def _damped_inverse(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the damped pseudo-inverse of a matrix, shape ``(N, 3)``, which avoids large drives of weak squeezers."""
     # Inverse of a symmetric 3 × 3 matrix by its cofactors: a general solver takes four times as long.
     (a, b, c), (_, d, e), (_, _, f) = (jacobian @ jacobian.T + _DAMPING * _UNIT).tolist()
     aa, ab, ac = d * f - e * e, c * e - b * f, b * e - c * d

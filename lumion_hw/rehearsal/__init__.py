@@ -1,6 +1,6 @@
-"""Rehearsal of a server failure: a real training job, connected by emulated light, loses a server and must continue.
+"""Rehearsal of a server failure: a training job over emulated light loses a server and must continue.
 
-The modules are private: import names from this package.
+The modules of this package are private.
 """
 
 from lumion_hw.rehearsal.light import LightFabric, SwitchedLight

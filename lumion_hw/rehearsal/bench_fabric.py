@@ -1,7 +1,7 @@
-"""Optical connections of a rehearsal (recovery drill) from an emulated bench: mesh, photodiodes, fabric manager.
+"""Optical connections of a rehearsal (recovery drill) from an emulated bench.
 
-The bench runs on virtual time that keeps pace with the wall clock. Frames pass from one server to another while the
-emulated light of all their modules arrives above the receivers' sensitivity.
+Virtual time runs no faster than the wall clock. Frames pass between servers while enough emulated light arrives at the
+receivers.
 """
 
 from __future__ import annotations
@@ -30,24 +30,20 @@ _LOOK_S = 0.02
 
 
 class PacedClock(VirtualClock):
-    """Virtual clock that can be made to run no faster than the wall clock.
-
-    Computation takes no virtual time, so the virtual clock falls behind during long computation. It then runs without
-    waiting until it has caught up with the wall clock.
-    """
+    """Virtual clock that can run no faster than the wall clock."""
 
     _ahead_s: float | None = None
 
     def keep_pace(self) -> None:
-        """Let virtual time run no faster than the wall clock from now on."""
+        """Run no faster than the wall clock from now on."""
         self._ahead_s = self.now() - time.monotonic()
 
     def run_freely(self) -> None:
-        """Let virtual time run as fast as possible from now on."""
+        """Run as fast as possible from now on."""
         self._ahead_s = None
 
     def sleep(self, duration_s: float) -> None:
-        """Advance virtual time by a duration, and wait for the wall clock if the pace is limited."""
+        """Advance virtual time; wait for the wall clock if the pace is limited."""
         super().sleep(duration_s)
         if self._ahead_s is not None:
             rest_s = self.now() - self._ahead_s - time.monotonic()
@@ -56,7 +52,7 @@ class PacedClock(VirtualClock):
 
 
 class BenchFabric:
-    """An emulated bench as the optical fabric of a rehearsal; implements :class:`~lumion_hw.rehearsal.LightFabric`.
+    """An emulated bench as the optical fabric of a rehearsal.
 
     Args:
         path: Path of the bench file, or the name of a built-in bench.
@@ -107,7 +103,7 @@ class BenchFabric:
         return self._manager.jobs[0].members
 
     def emulated(self) -> tuple[str, ...]:
-        """Return descriptions of the parts of the rehearsal that are emulated."""
+        """Return descriptions of the emulated parts."""
         return (
             "mesh, heaters, photodiodes, controller, modules, fibres and amplifiers: an emulated bench at the pace of "
             "the wall clock; polarizations are aligned but not tracked",
@@ -115,7 +111,7 @@ class BenchFabric:
         )
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start to watch the light in a separate thread, which makes all accesses to the bench."""
+        """Start to watch the light in a separate thread."""
         self._arrives, self._failed = arrives, failed
         self._clock.keep_pace()
         self._thread = threading.Thread(target=self._run, name="lumion-fabric", daemon=True)
@@ -155,7 +151,6 @@ class BenchFabric:
     # -- light --------------------------------------------------------------------------------------------------------
 
     def _report_light(self) -> None:
-        """For each server, report the server whose light arrives there, as calculated by the emulated optics."""
         model, world = self._bench.model, self._bench.emulated.world
         owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
         changes: dict[str, str] = {}
@@ -171,7 +166,7 @@ class BenchFabric:
         self._arrives(changes)
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
-        """Cut the power of all modules of a server, so that its light goes out."""
+        """Cut the power of all modules of a server."""
         self._run_on_bench_thread(lambda: self._kill_modules(server, on_cut))
 
     def _kill_modules(self, server: str, on_cut: Callable[[], None]) -> None:
@@ -183,7 +178,6 @@ class BenchFabric:
     # -- recovery -----------------------------------------------------------------------------------------------------
 
     def _on_event(self, what: str, details: dict[str, Any]) -> None:
-        """Process an event of the manager during a recovery; called in the bench's thread."""
         if what == "verdict" and details["cause"] == "light" and details["suspect"] == "unit":
             self._failed(str(details["name"]), ", ".join(details["detectors"]))
         elif what == "spare":
@@ -205,7 +199,7 @@ class BenchFabric:
                 self._mark(name, source)
 
     def replace(self, failed: str, mark: MilestoneCallback) -> str:
-        """Let the fabric manager replace a server by a spare, unless the manager has started this already."""
+        """Replace a server by a spare, unless this has begun already."""
         with self._guard:
             self._mark = mark
             for name, source in self._early:
@@ -227,7 +221,7 @@ class BenchFabric:
         self._manager.mark_failed(failed, "its process has ended")
 
     def restore(self) -> None:
-        """Repair all failed servers, and run the job on its original servers again."""
+        """Repair all failed servers, and return the job to its original servers."""
         if self._thread is not None:
             self._run_on_bench_thread(self._restore)
 
@@ -247,7 +241,7 @@ class BenchFabric:
         self._report_light()
 
     def close(self) -> None:
-        """Stop the manager and close the bench; idempotent."""
+        """Stop the manager and close the bench; may be called twice."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_WAIT_S)

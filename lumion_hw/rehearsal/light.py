@@ -1,4 +1,4 @@
-"""Interface of the optical connections in a rehearsal: arriving light, cut light, and spares for failed servers."""
+"""Interface of the optical connections in a rehearsal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LightCallback = Callable[[Mapping[str, str]], None]
 FailureCallback = Callable[[str, str], None]
 """Called with the server whose light is lost, and the name of the detector."""
 MilestoneCallback = Callable[[str, str], None]
-"""Called with the name of a milestone when it is reached, and whether its time is measured or emulated."""
+"""Called with the name of a reached milestone, and whether its time is measured or emulated."""
 
 
 class LightFabric(Protocol):
-    """Interface of the optical connections between servers, one of which will be made to fail."""
+    """Interface of the optical connections between servers."""
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -27,22 +27,22 @@ class LightFabric(Protocol):
         """Servers of the job at its start, in rank order."""
 
     def start(self, arrives: LightCallback, failed: FailureCallback) -> None:
-        """Start reports: call ``arrives`` now and when arriving light changes, and ``failed`` when light is lost."""
+        """Start reports: ``arrives`` is called now and when arriving light changes, ``failed`` when light is lost."""
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
-        """Switch off the light that a server sends; ``on_cut`` is called at that instant."""
+        """Switch off the light that a server sends, and call ``on_cut`` at that instant."""
 
     def replace(self, failed: str, mark: MilestoneCallback) -> str:
-        """Replace a failed server by a spare, and return the spare once its light is verified in both directions."""
+        """Replace a failed server by a spare; return the spare when light was verified in both directions."""
 
     def restore(self) -> None:
-        """Switch all servers' light on again and restore their initial connections, for the next trial."""
+        """Switch the light of all servers on and restore their first connections."""
 
     def emulated(self) -> tuple[str, ...]:
-        """Return descriptions of the parts of the rehearsal that are emulated."""
+        """Return descriptions of the emulated parts."""
 
     def close(self) -> None:
-        """End the reports and release the fabric; idempotent."""
+        """End the reports and release the fabric; may be called twice."""
 
 
 class SwitchedLight:
@@ -65,7 +65,7 @@ class SwitchedLight:
         return self._members
 
     def restore(self) -> None:
-        """Switch all servers' light on again and restore their initial connections."""
+        """Switch the light of all servers on and restore their first connections."""
         self._now, self._cut = list(self._members), set[str]()
         if hasattr(self, "_arrives"):
             self._report_light()
@@ -81,7 +81,7 @@ class SwitchedLight:
         self._arrives({to: source for to, source in ring.items() if source not in self._cut})
 
     def cut(self, server: str, on_cut: Callable[[], None]) -> None:
-        """Switch off the light of a server; the loss of light is reported at once."""
+        """Switch off the light of a server, which is reported at once."""
         self._cut.add(server)
         on_cut()
         self._report_light()
@@ -106,8 +106,8 @@ class SwitchedLight:
             return spare
 
     def emulated(self) -> tuple[str, ...]:
-        """Return descriptions of the parts of the rehearsal that are emulated."""
+        """Return descriptions of the emulated parts."""
         return (f"mesh and optics: a switch that takes {1e3 * self._switching_s:g} ms",)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing."""

@@ -1,8 +1,6 @@
-"""Network of a rehearsal: a namespace per server, and a process that forwards Ethernet frames in place of circuits.
+"""Network of a rehearsal: a namespace per server, and a process that forwards Ethernet frames.
 
-Every network object has the prefix of this run in its name, and no other object is touched. A separate process forwards
-the frames between TAP devices, so that Python's global lock does not delay them. Without privileges, links are socket
-pairs, and a frame is a message of the job.
+Without privileges, socket pairs replace the namespaces.
 """
 
 from __future__ import annotations
@@ -39,12 +37,12 @@ def enter_namespace(handle: int) -> None:
 
 
 def die_with_parent() -> None:
-    """Make this process end together with its parent (prctl PR_SET_PDEATHSIG)."""
+    """Make this process end with its parent (prctl PR_SET_PDEATHSIG)."""
     _libc.prctl(1, signal.SIGKILL)
 
 
 def reason_without_namespaces() -> str | None:
-    """Return why namespaces and TAP devices cannot be used here; ``None`` if a test in a child process succeeded."""
+    """Return why namespaces and TAP devices cannot be used here, or ``None`` if they can."""
     if shutil.which("ip") is None:
         return "the program 'ip' (iproute2) is not installed"
     if not Path("/dev/net/tun").exists():
@@ -82,11 +80,11 @@ def _ip(lines: Sequence[str]) -> None:
 
 
 class Forwarder:
-    """A process that forwards frames between ports according to the light.
+    """A process that forwards frames between ports as the light does.
 
     Args:
-        ports: File descriptors of TAP devices or sockets, by server; the caller keeps its own copies.
-        taps: Whether the ports are TAP devices; their carrier state then follows the light.
+        ports: File descriptors of TAP devices or sockets, by server; the caller must close them.
+        taps: Whether the ports are TAP devices, whose carrier state follows the light.
     """
 
     def __init__(self, ports: Mapping[str, int], *, taps: bool) -> None:
@@ -106,11 +104,11 @@ class Forwarder:
         self._is_open = True
 
     def set_light(self, arrives: Mapping[str, str]) -> None:
-        """Forward to each receiver only the frames of its given sender, from now on; return when this is in effect."""
+        """Forward to each receiver only the frames of the given sender; return when this is in effect."""
         self._request({"lit": dict(arrives)})
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of frames ``moved`` (forwarded) and ``dropped`` so far."""
+        """Return the numbers of frames ``moved`` (forwarded) and ``dropped``."""
         return self._request({})
 
     def _request(self, order: Mapping[str, Any]) -> dict[str, int]:
@@ -119,7 +117,7 @@ class Forwarder:
         return answer
 
     def close(self) -> None:
-        """End the forwarder process; idempotent."""
+        """End the forwarder process; may be called twice."""
         if self._is_open:
             self._is_open = False
             self._control.close()
@@ -174,15 +172,11 @@ def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
 
 
 class NamespaceNetwork:
-    """Network with one namespace per server, which has a data port over the emulated light and a control port.
-
-    Args:
-        servers: Names of the servers.
+    """Network with one namespace per server, each with a data port (emulated light) and a control port.
 
     Attributes:
-        forwarder: Process that forwards the frames.
-        data_addresses: Address of each server's data port.
-        control_addresses: Address of the supervisor as seen by each server.
+        data_addresses: Addresses of the data ports, by server.
+        control_addresses: Addresses of the supervisor as seen by the servers, by server.
     """
 
     kind = "tap"
@@ -248,11 +242,11 @@ class NamespaceNetwork:
         ])  # fmt: skip
 
     def handles_for(self, server: str) -> list[int]:
-        """Return the file descriptors that a worker of this server needs: that of the namespace."""
+        """Return the file descriptor of the namespace, which a worker of this server needs."""
         return [self._handles[server]]
 
     def close(self) -> None:
-        """Remove all namespaces and devices that were created; idempotent."""
+        """Remove all created namespaces and devices; may be called twice."""
         if self.forwarder is not None:
             self.forwarder.close()
             self.forwarder = None
@@ -266,7 +260,7 @@ class NamespaceNetwork:
 
 
 class PairNetwork:
-    """Links between servers as socket pairs, for machines without namespaces. Frames are the job's own messages."""
+    """Links between servers as socket pairs, for computers without namespaces."""
 
     kind = "pairs"
 
@@ -282,11 +276,11 @@ class PairNetwork:
             end.close()
 
     def handles_for(self, server: str) -> list[int]:
-        """Return the file descriptors that a worker of this server needs: its end of the link."""
+        """Return the file descriptor of the link, which a worker of this server needs."""
         return [self._ends[server].fileno()]
 
     def close(self) -> None:
-        """Close all socket pairs; idempotent."""
+        """Close all socket pairs; may be called twice."""
         if self.forwarder is not None:
             self.forwarder.close()
             self.forwarder = None

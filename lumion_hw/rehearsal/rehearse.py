@@ -1,4 +1,4 @@
-"""Supervisor of a rehearsal: starts the job, injects a fault, recovers, and checks the final state."""
+"""Supervisor of a rehearsal: starts the job, injects a fault, recovers, checks the final state."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lumion_hw.rehearsal.worker import run_worker_pool
 Fault = Literal["light", "kill", "freeze"]
 
 SILENCE_S = 0.2
-"""Silence after which a rank counts as failed: ten periods of its heartbeat (20 ms), to tolerate a busy machine."""
+"""Silence after which a rank (process of the job) counts as failed: ten heartbeat periods of 20 ms."""
 _NO_TORCH = "torch is not installed: pip install 'lumion-hw[rehearsal]'"
 _START_S = 120.0
 _STEP_S = 30.0
@@ -38,11 +38,9 @@ class RehearsalSetting:
     """Settings of a rehearsal.
 
     Attributes:
-        network: ``tap`` (namespaces), ``pairs`` (socket pairs), or ``auto`` for the first that works.
+        network: ``tap`` (namespaces), ``pairs`` (socket pairs), or ``auto``.
         job: ``torch``, ``numpy``, or ``auto``.
-        steps: Number of training steps of the job.
         fault_at: Step after which the fault is injected.
-        seed: Random seed of the model.
         victim: Rank that fails.
     """
 
@@ -59,15 +57,11 @@ class Rehearsal:
     """Result of a rehearsal.
 
     Attributes:
-        fault: Name of the injected fault.
-        trials: Milestones of every trial.
         network: ``tap`` or ``pairs``.
         job: ``torch`` or ``numpy``.
-        fell_back: Parts that are not available here and were replaced, with the reason.
-        emulated: Descriptions of the emulated parts.
-        frames: Numbers of frames forwarded and dropped.
-        identical: For each trial, whether the state of every rank equals that of the undisturbed run bit for bit.
-        sha256: Hash of the final state of the undisturbed run.
+        fell_back: Parts that are not available here, and the reason.
+        identical: For each trial, whether all final states equal those of a run without fault bit for bit.
+        sha256: Hash of the final state of the run without fault.
     """
 
     fault: Fault
@@ -92,13 +86,12 @@ class _Rank:
     unread: bytes = b""
 
     def order(self, what: str, **details: Any) -> None:
-        """Send an order to the worker; do nothing if the worker has ended."""
         with contextlib.suppress(OSError):
             self.control.sendall((json.dumps({"do": what, **details}) + "\n").encode())
 
 
 def choose_network_and_job(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
-    """Return the kinds of network and job that this computer supports, and the reason for each substitute.
+    """Return the network and the job that this computer supports, and the reason for each substitute.
 
     Raises:
         ConfigError: A network or job that was requested by name is not possible.
@@ -131,16 +124,16 @@ def rehearse(
     trials: int = 1,
     report_progress: Callable[[str], None] = lambda words: None,
 ) -> list[Rehearsal]:
-    """Rehearse faults: first an undisturbed run, then each fault for a number of trials.
+    """Rehearse faults: first a run without fault, then each fault several times.
 
-    All started processes are ended and all namespaces removed, whatever happens.
+    At the end all started processes are ended and all namespaces removed, also after an error.
 
     Args:
-        fabric: The light between the servers. It is started and restored here; the caller closes it.
+        fabric: The light between the servers; the caller closes it.
         faults: Faults to inject.
         setting: Settings.
         trials: Trials per fault.
-        report_progress: Called with a string that describes the progress.
+        report_progress: Called with text that describes the progress.
 
     Raises:
         ConfigError: A requested part is not possible here.
@@ -183,7 +176,6 @@ def rehearse(
 
 @contextlib.contextmanager
 def _sigterm_as_interrupt() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C, so that namespaces are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -199,7 +191,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 class _Stage:
-    """Network (``tap`` or ``pairs``), light and workers (``torch`` or ``numpy``) of a rehearsal."""
+    """Network, light and workers of a rehearsal."""
 
     def __init__(self, fabric: LightFabric, kind: str, job: str, setting: RehearsalSetting) -> None:
         self._fabric, self._job, self._setting = fabric, job, setting
@@ -237,7 +229,6 @@ class _Stage:
         return supervisor_end
 
     def _start_store(self) -> None:
-        """Create the store of torch.distributed in this process, so that the store survives the loss of a rank."""
         if self._job == "torch":
             dist: Any = importlib.import_module("torch.distributed")
             self._store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
@@ -249,7 +240,6 @@ class _Stage:
         self.close()
 
     def close(self) -> None:
-        """End all processes and namespaces that were started; idempotent."""
         for rank in self._ranks.values():
             rank.control.close()
             with contextlib.suppress(ProcessLookupError):
@@ -267,7 +257,6 @@ class _Stage:
             self._network = None
 
     def frames(self) -> dict[str, int]:
-        """Return the numbers of frames forwarded and dropped so far."""
         forwarder = self._opened_network().forwarder
         if forwarder is None:
             raise RuntimeError("the network of the rehearsal is not open")
@@ -313,7 +302,7 @@ class _Stage:
                 os.kill(rank.pid, signal.SIGKILL)
 
     def _listen(self, timeout_s: float) -> list[tuple[_Rank, dict[str, Any]]]:
-        """Return the reports that ranks send within a time; the end of a rank's process also counts as a report."""
+        """Return the reports of ranks within a time; the end of the process of a rank counts as a report."""
         messages: list[tuple[_Rank, dict[str, Any]]] = []
         for key, _ in self._selector.select(timeout_s):
             rank: _Rank = key.data
@@ -348,7 +337,7 @@ class _Stage:
     # -- a run --------------------------------------------------------------------------------------------------------
 
     def run(self, fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
-        """Train once, with or without a fault; return milestones, and the hashes of final states in rank order."""
+        """Train once, with or without a fault; return milestones, and hashes of the final states in rank order."""
         self._milestones = Milestones()
         self._fabric.restore()
         while not self._failed.empty():
@@ -415,7 +404,6 @@ class _Stage:
             os.kill(self._ranks[victim].pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
     def _failed_member(self, members: Sequence[str]) -> tuple[str, str] | None:
-        """Return the first server of the job that failed, and the sign of its failure as text; ``None`` if all work."""
         if not self._failed.empty():
             server, detector, _ = self._failed.get()
             return (server, f"light ({detector})") if server in members else None
@@ -429,7 +417,7 @@ class _Stage:
         return None
 
     def _recover(self, members: Sequence[str], failed: str, detector: str) -> list[str]:
-        """Recover the job: order the other ranks to leave their group, replace the failed server, form a new group."""
+        """Recover the job: the other ranks leave their group, the failed server is replaced, a new group is formed."""
         self._milestones.mark("detected", f"measured: {detector}", failed)
         survivors = [server for server in members if server != failed]
         for server in survivors:

@@ -1,4 +1,4 @@
-"""Wall-clock times of the milestones of a recovery; a time is either measured or emulated."""
+"""Wall-clock times of the milestones of a recovery."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ class Milestone:
     """One milestone of one rehearsed recovery.
 
     Attributes:
-        name: Name from :data:`SPAN_NAMES`.
         at_ms: Time since the fault, in ms.
-        source: ``measured``, or ``emulated`` with the constant that determines the time.
+        source: ``measured``, or ``emulated`` with the constant that gives the time.
         last: Participant that reached the milestone last, if there are several.
     """
 
@@ -51,20 +50,24 @@ class Milestones:
         return self._fault_s is not None
 
     def mark(self, name: str, source: str = "measured", last: str = "") -> None:
-        """Record the present time for a milestone; if several participants reach it, the last time counts."""
+        """Record the present time for a milestone; if several participants reach it, the last one counts."""
         now_s = time.monotonic()
         with self._guard:
             if self._fault_s is not None and name in SPAN_NAMES:
                 self._milestones[name] = Milestone(name, 1e3 * (now_s - self._fault_s), source, last)
 
     def in_order(self) -> list[Milestone]:
-        """Return the milestones in chronological order."""
+        """Return the milestones in order of time."""
         with self._guard:
             return [self._milestones[name] for name in SPAN_NAMES if name in self._milestones]
 
 
 def table(trials: Sequence[Sequence[Milestone]]) -> list[dict[str, Any]]:
-    """Return each milestone's median, minimum and maximum time, count, and median time since the milestone before."""
+    """Return one row per milestone with its times in ms over all trials.
+
+    Each row has the median, minimum and maximum time since the fault, the number of trials, and the median time since
+    the previous milestone.
+    """
     rows: list[dict[str, Any]] = []
     for name in SPAN_NAMES:
         spans = [span for trial in trials for span in trial if span.name == name]

@@ -1,8 +1,4 @@
-"""The training job of a rehearsal: a small model, its optimiser and the communication, reproducible bit for bit.
-
-Parameters and both moments of Adam are in one buffer, so that a snapshot is one copy. Batches depend only on training
-step and rank, and gradients are added in rank order.
-"""
+"""The training job of a rehearsal: a small model and an optimiser, reproducible bit for bit."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ class Model(Protocol):
 
 
 class Trainer:
-    """Adam optimiser of a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the previous step."""
+    """Adam optimiser of a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the step before."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -55,7 +51,7 @@ class Trainer:
         self.step = 0
 
     def roll_back(self, step: int) -> None:
-        """Return to training step ``step`` from at most one step ahead. Raises ``DeviceError`` for other distances."""
+        """Return to a training step at most one step ago. Raises ``DeviceError`` if ``step`` is earlier."""
         if step == self.step - 1:
             self.state[:] = self._snapshot
             self.step = step
@@ -80,7 +76,7 @@ class Trainer:
 
 
 class Group(Protocol):
-    """A group of ranks that communicate; every rank must make the same calls in the same order."""
+    """A group of ranks that communicate. Every rank must make the same calls in the same order."""
 
     rank: int
     world: int
@@ -89,13 +85,13 @@ class Group(Protocol):
         """Return the sum of ``values`` over all ranks of the group."""
 
     def gather(self, number: int) -> list[int]:
-        """Return the numbers that the ranks contribute, one per rank, in rank order."""
+        """Return one number per rank, in rank order."""
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` of every rank by the values of one rank."""
 
     def cut(self) -> None:
-        """Close all connections of the group; calls that wait in another thread raise an error."""
+        """Close all connections of the group; waiting calls raise an error."""
 
 
 # -- a job in numpy ---------------------------------------------------------------------------------------------------
@@ -130,14 +126,13 @@ class RingGroup:
     """Ranks in a ring, each linked to the next one over TCP or by messages of a socket pair.
 
     Args:
-        rank: Rank of this process.
         world: Number of ranks.
-        generation: Number of the group: messages of earlier groups are discarded.
+        generation: Number of the group; messages of earlier groups are discarded.
         link: Socket for messages; ``None`` for TCP.
         addresses: Address of every rank, for TCP.
         port: TCP port of this group.
         timeout_s: Time limit of every operation.
-        early: Messages that arrived before they were expected; the worker passes them on to the next group.
+        early: Messages that arrived before they were expected.
     """
 
     def __init__(
@@ -180,7 +175,7 @@ class RingGroup:
                         self._before.settimeout(self._timeout_s)
 
     def _exchange(self, data: bytes) -> bytes:
-        """Send data to the next rank in the ring and return data of the previous rank; both have the same length."""
+        """Send data to the next rank and return data of the previous rank; both have the same length."""
         return self._exchange_messages(self._link, data) if self._link is not None else self._exchange_streams(data)
 
     def _exchange_messages(self, link: socket.socket, data: bytes) -> bytes:
@@ -235,7 +230,7 @@ class RingGroup:
         return bytes(got)
 
     def _all_gather(self, data: bytes) -> list[bytes]:
-        """Exchange data with all ranks (all-gather) and return one item per rank, in rank order."""
+        """Exchange data with all ranks and return one item per rank, in rank order."""
         parts, passed = {self.rank: data}, data
         for hop in range(1, self.world):
             passed = self._exchange(passed)
@@ -251,7 +246,7 @@ class RingGroup:
         return total
 
     def gather(self, number: int) -> list[int]:
-        """Return the numbers that the ranks contribute, one per rank, in rank order."""
+        """Return one number per rank, in rank order."""
         return [int.from_bytes(part, "little") for part in self._all_gather(number.to_bytes(8, "little"))]
 
     def broadcast(self, values: Floats, source: int) -> None:
@@ -272,7 +267,7 @@ class RingGroup:
 
 
 def llama(seed: int) -> Model:
-    """Return a small Llama-like model: rotary attention, RMS norms, gated feed-forward; 0.35 M parameters."""
+    """Return a small Llama-like model with 0.35 M parameters."""
     torch: Any = importlib.import_module("torch")
     functional = torch.nn.functional
     vocabulary, width, depth, heads, length, batch = 256, 96, 2, 4, 24, 2
@@ -326,17 +321,14 @@ def llama(seed: int) -> Model:
 
 
 class GlooGroup:
-    """Ranks of a gloo group of torch.distributed, with its own store prefix per generation.
+    """Ranks of a gloo group of torch.distributed.
 
-    The group is gloo's own object, not the default group of torch.distributed. A collective operation may not wake up
-    when its connections are shut down (torch 2.13: about one in several dozen, if the send queue of a dark link was
-    full). Such an operation is abandoned, and the next group starts beside it.
+    A collective operation may hang when its connections are shut down (torch 2.13); it is then abandoned.
 
     Args:
-        rank: Rank of this process.
         world: Number of ranks.
         generation: Number of the group.
-        store: Address and port of the supervisor's store.
+        store: Address and port of the store of the supervisor.
         timeout_s: Time limit of every collective.
     """
 
@@ -363,7 +355,7 @@ class GlooGroup:
         return result
 
     def gather(self, number: int) -> list[int]:
-        """Return the numbers that the ranks contribute, one per rank, in rank order."""
+        """Return one number per rank, in rank order."""
         torch: Any = importlib.import_module("torch")
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
         self._wait(self._gloo.allgather([counts], [torch.tensor([number])]))
@@ -380,7 +372,7 @@ class GlooGroup:
         values[:] = arriving.numpy()
 
     def _wait(self, work: Any) -> None:
-        """Wait for a collective operation, or until the group's connections are shut down."""
+        """Wait for a collective operation, or until the connections are shut down."""
         over = threading.Event()  # a separate event, because abandoned collectives may end at any time
         self._waits_for = over
         work.get_future().then(lambda _: over.set())
@@ -391,7 +383,7 @@ class GlooGroup:
         work.wait()
 
     def cut(self) -> None:
-        """Shut down the connections of this group; torch has no other way to wake a waiting collective."""
+        """Shut down the connections, which ends waiting operations."""
         for handle in self._own:
             with contextlib.suppress(OSError):
                 copy = os.dup(handle)
@@ -403,7 +395,7 @@ class GlooGroup:
         self._waits_for.set()
 
     def end(self) -> None:
-        """Release the group after :meth:`cut`, in a thread because gloo waits for abandoned collectives."""
+        """Release the group after :meth:`cut`."""
         groups = [self._gloo]
         self._gloo = None
         threading.Thread(target=groups.clear, daemon=True).start()
@@ -429,7 +421,7 @@ def create_model(job: str, seed: int) -> Model:
 
 
 def create_group(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
-    """Return the communication group that an order of the supervisor describes."""
+    """Return the communication group described by an order of the supervisor."""
     rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
     if order["job"] == "torch":
         return GlooGroup(rank, world, generation, (str(order["store"][0]), int(order["store"][1])))

@@ -1,7 +1,6 @@
-"""Worker process of one rank: runs in a server's namespace, and joins and leaves groups on the supervisor's orders.
+"""Worker process of one rank, controlled by the supervisor.
 
-Orders and reports are JSON lines over a separate socket, handled in separate threads: a rank that waits in a collective
-still sends heartbeats and can be ordered to leave.
+Orders and reports are JSON lines over a separate socket, so that a waiting rank still sends heartbeats.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Worker:
 
     Args:
         control: Connection to the supervisor.
-        link: This worker's end of a message link; ``None`` if data goes over TCP.
+        link: Socket for messages; ``None`` if data go over TCP.
         job: ``torch`` or ``numpy``.
         seed: Random seed of the model.
     """
@@ -98,7 +97,6 @@ class Worker:
             self._group = None
 
     def _settle_state(self, group: RingGroup | GlooGroup, is_new: bool) -> None:
-        """Bring all ranks to the same training step: those ahead roll back, a new rank copies another's state."""
         trainer, no_step = self._trainer, 1 << 30
         steps = group.gather(no_step if is_new else trainer.step)
         self._report("first_allreduce")
@@ -122,10 +120,9 @@ class Worker:
 
 
 def run_worker_pool(inside: socket.socket, job: str, seed: int) -> None:
-    """Start workers on request by forking this process, which has already imported all modules; never returns.
+    """Start workers on request by forking this process; never returns.
 
-    Every request carries the kind of network and the file descriptors of the worker's control connection and of its
-    namespace or link; the reply is the process ID.
+    A request contains the kind of network and the file descriptors of the worker; the reply is the process ID.
     """
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

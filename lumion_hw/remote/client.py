@@ -1,4 +1,4 @@
-"""Connection to a served bench: calls over PV Access, and the lease, which is acquired before the first change."""
+"""Connection to a served bench: calls over PV Access, and the lease."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ from lumion_hw.remote.pv_names import (
 from lumion_hw.remote.roles import READS, SAFE
 
 LEASE_S = 3.0
-"""Time after which the server ends a silent program's lease; the program renews its lease every third of this time."""
+"""Time after which the server ends the lease of a program that does not renew it."""
 _CONNECT_S = 5.0
 _POLL_S = 0.1
 
 
 class ServedClock(SystemClock):
-    """Clock of a server on another host, ``ahead_s`` ahead of this host's clock. Readings of the bench use it."""
+    """Clock of a server on another host, which is ``ahead_s`` ahead of the clock of this host."""
 
     def __init__(self, ahead_s: float) -> None:
         self._ahead_s = ahead_s
 
     def now(self) -> float:
-        """Return the present time of the server's monotonic clock, in seconds."""
+        """Return the monotonic time of the server, in seconds."""
         return super().now() + self._ahead_s
 
 
 class PvaConnection:
-    """Connection to one served bench. Thread-safe. An error that a call raises on the server is raised here.
+    """Connection to one served bench. Thread-safe. Errors of the server are raised here.
 
     Args:
         address: ``pva://host:port``, as printed by `lumion serve`.
-        owner: Name under which the lease is acquired; other users see this name.
-        take_over: Name of the lease holder to replace; the lease of any other holder is not taken over.
-        prefix: Prefix of the bench's process variables; read from the server if not given.
+        owner: Name of the lease holder that other users see.
+        take_over: Name of the lease holder from which the lease may be taken.
+        prefix: Prefix of the process variables; by default read from the server.
 
     Raises:
         ConfigError: The address is not valid, p4p is not installed, or the server has a different version.
@@ -125,12 +125,12 @@ class PvaConnection:
     def call(
         self, device: str, method: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call a method of a device on the remote bench; first acquire the lease if the method may change anything.
+        """Call a method of a device; take the lease first if the method may change something.
 
         Raises:
             BusyError: Another client holds the lease, or this program has lost the lease.
             LinkLost: The connection was lost; the call may or may not have been executed.
-            Exception: The error that the method raised on the server.
+            Exception: The error of the method.
         """
         self._process.check(self.address, device or None)
         try:
@@ -185,7 +185,7 @@ class PvaConnection:
     # -- the lease ----------------------------------------------------------------------------------------------------
 
     def _take_lease(self) -> None:
-        """Acquire the lease before the first change. A lost lease is not acquired again."""
+        """Take the lease before the first change. A lost lease is not taken again."""
         with self._lock:
             if self._number is None:
                 arguments = {"owner": self._owner_name, "lasts_s": LEASE_S, "instead_of": self._take_over}
@@ -194,7 +194,6 @@ class PvaConnection:
                 self._renewal_thread.start()
 
     def _renew_lease(self) -> None:
-        """Renew the lease three times per lease time, until the connection is closed."""
         while not self._ended.wait(LEASE_S / 3.0):
             try:
                 self._request(_internal("renew", {}, self._number))
@@ -205,17 +204,17 @@ class PvaConnection:
 
     @property
     def holds_lease(self) -> bool:
-        """Whether this program has acquired the lease; it may have lost the lease since then."""
+        """Whether this program has taken the lease, which may be lost since."""
         return self._number is not None
 
     # -- the bench ----------------------------------------------------------------------------------------------------
 
     def describe(self) -> Mapping[str, Any]:
-        """Return the server's description of its bench: the bench file, and each device's interface and properties."""
+        """Return the bench file, and the interface and properties of each device."""
         return cast(Mapping[str, Any], self.call("", "describe"))
 
     def clock(self) -> Clock:
-        """Return the clock of the readings: this host's clock, or an estimate of the server's clock."""
+        """Return the clock of the readings: that of this host, or an estimate of that of the server."""
         before_s = time.monotonic()
         reply = self.call("", "time")
         after_s = time.monotonic()
@@ -224,7 +223,10 @@ class PvaConnection:
         return ServedClock(float(reply["monotonic_s"]) - 0.5 * (before_s + after_s))
 
     def close(self) -> None:
-        """Release the lease and close the connection; idempotent, never raises. A forked process sends nothing."""
+        """Release the lease and close the connection.
+
+        Never raises; may be called twice. A forked process sends nothing.
+        """
         if self._process.belongs_to_other_process or self._ended.is_set():
             return
         if self._number is not None:

@@ -1,8 +1,6 @@
-"""JSON encoding of interface values and errors, for calls between a program and a served bench.
+"""JSON encoding of values and errors for calls between a program and a served bench.
 
-Every value carries its type (an interface class by name, a tuple, an array with its dtype), so the decoded value equals
-the original, including private fields and non-finite numbers. Decoding creates only the classes listed here; nothing is
-looked up, imported or evaluated.
+Decoding creates only objects of the listed classes; nothing is imported or evaluated.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _CLASSES: dict[str, type[Any]] = {
     and (dataclasses.is_dataclass(value) or issubclass(value, enum.Enum))
 }
 _DTYPES = {"f": "float64", "b": "bool", "i": "int64", "u": "uint64", "c": "complex128", "U": "object", "O": "object"}
-"""Data types of arrays that can be sent, by numpy's letter for the kind of type."""
+"""Data types of arrays that can be sent, by the kind letter of numpy."""
 _BUILTIN_ERRORS = {
     name: getattr(builtins, name)
     for name in (
@@ -54,10 +52,10 @@ def decode_received(document: Any) -> Any:
 
 @functools.singledispatch
 def encode(value: object) -> Any:
-    """Return a value in JSON form; a value of a type that JSON does not have is sent with the name of its type.
+    """Return a value as JSON, with the name of its type where necessary.
 
     Raises:
-        TypeError: The value has a type that the interfaces do not use.
+        TypeError: The type is not used by the interfaces.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {item.name: encode(getattr(value, item.name)) for item in dataclasses.fields(value)}
@@ -115,7 +113,6 @@ def _encode_list(value: list[Any]) -> Any:
 
 @encode.register(np.ndarray)
 def _encode_array(array: Any) -> dict[str, Any]:
-    """Encode an array with its data type and mask, so that the server rejects the same arrays as a local driver."""
     kind = array.dtype.kind
     if kind not in _DTYPES:
         raise TypeError(f"cannot send arrays of type {array.dtype} to a remote bench")
@@ -187,7 +184,7 @@ def encode_error(error: BaseException) -> dict[str, Any]:
 
 
 def decode_error(document: Mapping[str, Any]) -> Exception:
-    """Return the decoded error, as its most specific class that exists in this program."""
+    """Return the decoded error, of the most specific class that exists in this program."""
     if "members" in document:
         return ExceptionGroup(str(document["message"]), [decode_error(item) for item in document["members"]])
     error_classes = _BUILTIN_ERRORS | {cls.__name__: cls for cls in _subclass_tree(LumionError)}
@@ -209,7 +206,6 @@ def _subclass_tree(cls: type[LumionError]) -> list[type[LumionError]]:
 
 
 def _encode_or_text(value: object) -> Any:
-    """Encode an attribute of an error; a value of a type that cannot be sent is replaced by its string."""
     try:
         return encode(value)
     except TypeError:

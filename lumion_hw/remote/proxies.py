@@ -1,4 +1,4 @@
-"""Proxies for the devices of a served bench: one class per interface, generated from the interface itself."""
+"""Proxies for the devices of a served bench: one class per interface."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ class RemoteCaller(Protocol):
     def call(
         self, device: str, method: str, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call a method of a device on the remote bench. Raises the error that the method raised there."""
+        """Call a method of a device on the remote bench. Raises the error of the method."""
 
 
 class RemoteDevice:
-    """A device of a served bench, or an object that such a device returned; subclasses add an interface's methods.
+    """A device of a served bench, or an object that such a device returned.
 
     Args:
         name: Name on the server: the device name in the bench file, or the handle of a returned object.
-        connection: Connection to the server.
-        properties: Values that the device's properties had when the device was opened; they are not updated.
+        properties: Values of the properties when the device was opened; they are not updated.
     """
 
     def __init__(self, name: str, connection: RemoteCaller, properties: Mapping[str, Any]) -> None:
@@ -46,7 +45,7 @@ class RemoteDevice:
 
         Raises:
             LinkError: The connection is lost.
-            Exception: The error that the method raised on the server.
+            Exception: The error of the method.
         """
         if self._is_closed:
             raise ConnectError(
@@ -55,11 +54,11 @@ class RemoteDevice:
         return self._connection.call(self._name, method, arguments, named)
 
     def property_value(self, name: str) -> Any:
-        """Return the value that a property had when the device was opened."""
+        """Return the value of a property when the device was opened."""
         return self._properties[name]
 
     def close(self) -> None:
-        """Release the device; idempotent, never raises. Heaters that this program has driven are switched off."""
+        """Release the device. Never raises; may be called twice. Heaters that this program used are switched off."""
         if not self._is_closed:
             with contextlib.suppress(LumionError):
                 self.call("close")
@@ -73,7 +72,6 @@ class RemoteStream(RemoteDevice):
         return self
 
     def __next__(self) -> Any:
-        """Wait for the next reading and return it."""
         if self._is_closed:
             raise StopIteration
         is_over, reading = self.call("__next__")
@@ -85,7 +83,7 @@ class RemoteStream(RemoteDevice):
 def device_proxy(
     interface: str, name: str, connection: RemoteCaller, properties: Mapping[str, Any] | None = None
 ) -> RemoteDevice:
-    """Return a proxy for the device ``name`` on the server, with the methods of this interface.
+    """Return a proxy for the device ``name`` with the methods of an interface.
 
     Raises:
         KeyError: No interface has this name.

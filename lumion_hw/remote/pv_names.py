@@ -1,4 +1,4 @@
-"""Names of the process variables of a served bench, and set-up of PV Access for client and server.
+"""Names of the process variables of a served bench, and configuration of PV Access.
 
 A reading or setting ``device.quantity.channel`` of bench ``B`` is ``B:device:quantity:channel``. docs/serving.md lists
 all other names.
@@ -12,21 +12,21 @@ from urllib.parse import urlsplit
 from lumion_hw.errors import ConfigError
 
 SERVED = "lumion:served"
-"""Process variable with the name of the served bench, for programs that know only the address."""
+"""Process variable with the name of the served bench."""
 CALL = "call"
-"""Name of the RPC by which programs call interface methods."""
+"""Name of the remote call for interface methods."""
 HANDLE = "#"
-"""First character of the names of open streams and watches; a call gives such a name in place of a device name."""
+"""First character of the names of open streams and watches."""
 LEASE = "lease"
 HEARTBEAT = "heartbeat"
 PROTOCOL = 1
 """Protocol version; increases with every incompatible change."""
 TIMEOUT_S = 3
-"""Silence after which a client considers the server lost; the default of PV Access is 30 s."""
+"""Silence after which a client considers the server lost."""
 
 
 def pv_name(bench: str, *parts: str) -> str:
-    """Return the name of a process variable; dots in the parts become colons."""
+    """Return the name of a process variable; dots become colons."""
     return ":".join((bench, *(part.replace(".", ":") for part in parts)))
 
 
@@ -61,7 +61,7 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def client_conf(host: str, port: int) -> dict[str, str]:
-    """Return the complete client configuration: one server by name, over TCP, ignoring environment variables."""
+    """Return the client configuration: one server, over TCP. Environment variables are ignored."""
     return {
         "EPICS_PVA_NAME_SERVERS": f"{host}:{port}",
         "EPICS_PVA_ADDR_LIST": "127.0.0.1",

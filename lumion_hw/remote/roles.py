@@ -1,4 +1,4 @@
-"""Interfaces that a served bench offers, and the access rights of their methods."""
+"""Interfaces that a served bench offers, and their methods that need no lease."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lumion_hw.interfaces.open_device import OpenDevice
 INTERFACES: dict[str, type[Any]] = {
     interface.__name__: interface for interface in (*get_args(OpenDevice), CoherentTransponder, LightWatcher)
 }
-"""Interfaces of devices and of objects that devices return, by name of the interface."""
+"""Interfaces of devices and of objects that devices return, by name."""
 
 READS = frozenset(
     {
@@ -21,9 +21,9 @@ READS = frozenset(
         "status", "telemetry", "wait", "wait_for_lock", "wait_locked", "wait_ready",
     }
 )  # fmt: skip
-"""Methods that change nothing. All methods not listed here need the lease, including any added later."""
+"""Methods that change nothing. All other methods need the lease."""
 SAFE = frozenset({"outputs_off"})
-"""Methods that can only make the bench safer; they never need the lease."""
+"""Methods that only make the bench safer and need no lease."""
 
 
 def members(interface: type[Any]) -> Iterator[tuple[str, bool]]:
@@ -40,7 +40,7 @@ def members(interface: type[Any]) -> Iterator[tuple[str, bool]]:
 
 
 def find_interface(device: object) -> str | None:
-    """Return the name of the most specific interface that an open device implements; ``None`` for no interface."""
+    """Return the name of the most specific interface of a device, or ``None`` if it has no known interface."""
     matching = [
         name
         for name, interface in INTERFACES.items()

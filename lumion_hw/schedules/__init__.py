@@ -1,4 +1,4 @@
-"""Schedules: sequences of circuits for collectives, job phases and measured traffic, with the time that each costs.
+"""Schedules: sequences of circuits for collectives, job phases and measured traffic, and their durations.
 
 The modules are private: import names from this package (docs/schedules.md).
 """

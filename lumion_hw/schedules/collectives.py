@@ -22,14 +22,14 @@ def _ring_steps(ranks: int, half: str) -> list[list[Transfer]]:
 
 
 def ring_all_reduce(ranks: int) -> Schedule:
-    """Return the ring all-reduce: 2 (n - 1) rounds on one permutation, for simplex ports or two ports per rank."""
+    """Return the ring all-reduce: 2 (n - 1) rounds, for simplex ports or two ports per rank."""
     check_ranks(ranks, "ring")
     steps = _ring_steps(ranks, "scatter") + _ring_steps(ranks, "gather")
     return _on_ring("ring", "all-reduce", ranks, ranks, steps)
 
 
 def ring_reduce_scatter(ranks: int) -> Schedule:
-    """Return the ring reduce-scatter, which is the first half of the ring all-reduce."""
+    """Return the ring reduce-scatter."""
     check_ranks(ranks, "ring")
     return _on_ring("ring-reduce-scatter", "reduce-scatter", ranks, ranks, _ring_steps(ranks, "scatter"))
 
@@ -44,17 +44,13 @@ def ring_all_gather(ranks: int) -> Schedule:
 def _on_ring(
     name: str, collective: Collective, ranks: int, chunks: int, steps: Sequence[Sequence[Transfer]]
 ) -> Schedule:
-    """Return a schedule whose steps all use a fixed ring of circuits."""
     ring = shift(ranks, 1)
     rounds = tuple(ScheduleRound(ring, tuple(step)) for step in steps)
     return Schedule(name, collective, ranks, chunks, False, rounds)
 
 
 def ring_on_matchings(ranks: int) -> Schedule:
-    """Return the ring all-reduce for one duplex port per rank: the ring's even and odd edges in turn, 4 (n - 1) rounds.
-
-    This schedule shows the cost of a ring if every configuration must be a matching; it is rarely the fastest.
-    """
+    """Return the ring all-reduce for one duplex port per rank: even and odd edges in turn, 4 (n - 1) rounds."""
     check_ranks(ranks, "a ring made of two matchings", even=True, minimum=4)
     rounds = []
     for step in _ring_steps(ranks, "scatter") + _ring_steps(ranks, "gather"):
@@ -93,7 +89,7 @@ def _xor_circuits(ranks: int, distance: int) -> Circuits:
 
 
 def recursive_doubling(ranks: int) -> Schedule:
-    """Return the all-reduce that exchanges whole buffers in log2 n rounds for n ranks: fewest rounds, most bytes."""
+    """Return the all-reduce that exchanges whole buffers in log2 n rounds for n ranks."""
     check_ranks(ranks, "recursive doubling", power_of_two=True)
     rounds = (
         ScheduleRound(_xor_circuits(ranks, 1 << k), tuple(Transfer(i, i ^ (1 << k), (0,), True) for i in range(ranks)))
@@ -115,7 +111,7 @@ def binomial_broadcast(ranks: int) -> Schedule:
 
 
 def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
-    """Return the broadcast from rank 0 along a ring, with the data cut into pieces and one fixed configuration."""
+    """Return the broadcast from rank 0 along a ring, with the data cut into ``pieces``."""
     check_ranks(ranks, "broadcast")
     if not 1 <= pieces <= MAX_PIECES:
         raise ConfigError(f"a broadcast cannot be split into {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
@@ -128,11 +124,11 @@ def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
 
 MAX_PIECES = 4096
 _MAX_RANKS_FORWARDING = 256
-"""Largest number of ranks for forwarding. The number of forwarded blocks grows with its cube: 8 million for 256."""
+"""Largest number of ranks for the all-to-all over a ring, which forwards 8 million blocks for 256 ranks."""
 
 
 def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:
-    """Return the all-to-all that sends every block directly: by the circle method, or by shifts on simplex ports."""
+    """Return the all-to-all that sends every block directly (circle method, or shifts on simplex ports)."""
     check_ranks(ranks, "all-to-all")
     circuits = circle(ranks) if duplex else tuple(shift(ranks, by) for by in range(1, ranks))
     rounds = (ScheduleRound(pairs, tuple(Transfer(a, b, (a * ranks + b,)) for a, b in pairs)) for pairs in circuits)
@@ -141,10 +137,7 @@ def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:
 
 
 def all_to_all_bruck(ranks: int) -> Schedule:
-    """Return the all-to-all of Bruck et al. (1997) for n ranks on simplex ports: ceil(log2 n) shifts with forwarding.
-
-    In round k, each block whose remaining distance in ranks has bit k set moves on by 2**k ranks.
-    """
+    """Return the all-to-all of Bruck et al. (1997) on simplex ports: ceil(log2 n) rounds with forwarding."""
     check_ranks(ranks, "Bruck's all-to-all")
     rounds = []
     for k in range((ranks - 1).bit_length()):
@@ -160,7 +153,7 @@ def all_to_all_bruck(ranks: int) -> Schedule:
 
 
 def all_to_all_ring(ranks: int) -> Schedule:
-    """Return the all-to-all over a fixed ring of n ranks: n - 1 rounds, each with half a buffer on average."""
+    """Return the all-to-all over a fixed ring of n ranks: n - 1 rounds."""
     check_ranks(ranks, "all-to-all over a ring", maximum=_MAX_RANKS_FORWARDING)
     steps = []
     for t in range(1, ranks):
@@ -192,7 +185,7 @@ MAKERS: Mapping[str, Callable[[int], Schedule]] = {
     "binomial-broadcast": binomial_broadcast,
     "ring-broadcast": ring_broadcast,
 }
-"""Function that makes a schedule for a number of ranks, by name of the schedule."""
+"""Function that makes a schedule for a number of ranks, by name."""
 
 
 def make_schedule(name: str, ranks: int, *, progress: Progress = no_progress) -> Schedule:
@@ -201,7 +194,7 @@ def make_schedule(name: str, ranks: int, *, progress: Progress = no_progress) ->
     Args:
         name: A name of :data:`MAKERS`.
         ranks: Number of ranks.
-        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`, the only schedule found by a search.
+        progress: As for :func:`~lumion_hw.schedules.straggler.stragglar`; other schedules ignore it.
 
     Raises:
         UnknownNameError: There is no schedule of this name; the message lists all.

@@ -1,9 +1,8 @@
-"""Duration of schedules on a switch that needs time to change circuits, and when a fixed configuration is faster.
+"""Duration of schedules on a switch that needs time to change circuits.
 
-A round takes a fixed time alpha plus bytes / rate. Before a round whose circuits are not yet set up, ports that change
-their partner are dark for the time delta. A schedule takes A alpha + C b + P delta, with A rounds, P programmings of
-the switch, and C buffers over the busiest circuits, where b is the time to send one buffer at the rate of a port. As A
-and P are integers, break-even points are exact. Tables of published and calculated figures are in docs/schedules.md.
+A schedule takes A alpha + C b + P delta. A is the number of rounds, alpha the fixed time per round, C the number of
+buffers over the busiest circuits, b the time to send one buffer, P the number of circuit changes, and delta the dark
+time per change. Tables: docs/schedules.md.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from lumion_hw.schedules.schedule import Schedule
 MAX_DELTA_S = 86400.0
 MAX_BUFFER_BYTES = 1e18
 ADVISED_DELTAS_S = (1e-5, 1e-4, 1e-3, 1e-2)
-"""Dark times for which :func:`advice` is given, from fast research switches to a slow controller or a MEMS switch."""
+"""Dark times for which :func:`advice` is given, from fast research switches to a MEMS switch."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -28,10 +27,10 @@ class CostModel:
 
     Attributes:
         bytes_per_s: Rate of a port in one direction, in bytes (not bits) per second.
-        alpha_s: Fixed time of a round (alpha), independent of its bytes.
-        switching_s: Time from the request until light is at the receiver: programming and settling.
+        alpha_s: Fixed time of a round, independent of its bytes.
+        switching_s: Time from the request until light is at the receiver.
         relock_s: Time from the arrival of light until the receiver has locked.
-        hidden_s: Time of other traffic or computation before each change, which hides part of the dark time.
+        hidden_s: Part of these two times that overlaps with other traffic or computation.
 
     Raises:
         LimitError: A number is negative, not finite, or unreasonably large.
@@ -50,11 +49,11 @@ class CostModel:
 
     @property
     def delta_s(self) -> float:
-        """Dark time (delta) of a port when its partner changes, without the part hidden behind other traffic."""
+        """Time per change of circuits in which a port is dark and nothing else can be done."""
         return max(0.0, self.switching_s + self.relock_s - self.hidden_s)
 
     def with_delta_s(self, delta_s: float) -> CostModel:
-        """Return the cost model with the given dark time per change of circuits, of which no part is hidden."""
+        """Return the cost model with a given dark time per change of circuits."""
         return replace(self, switching_s=delta_s, relock_s=0.0, hidden_s=0.0)
 
 
@@ -63,11 +62,9 @@ class ScheduleCost:
     """Cost of a schedule as counts of rounds, circuit changes and transferred buffers.
 
     Attributes:
-        name: Name of the schedule.
-        rounds: Number of rounds; each costs the fixed time alpha.
-        programmings: Number of circuit changes, the first set-up included; each costs the dark time delta.
+        programmings: Number of circuit changes, the first set-up included.
         buffers: Data over the busiest circuit in units of a rank's buffer, summed over the rounds.
-        early_rounds: Number of rounds before a late rank joins; waiting for that rank may hide their duration.
+        early_rounds: Number of rounds before a late rank joins.
         early_buffers: Data of these early rounds, counted like ``buffers``.
     """
 
@@ -86,8 +83,8 @@ class ScheduleCost:
         Args:
             model: The fabric.
             buffer_bytes: Size of one rank's buffer, in bytes.
-            first_is_ready: Whether the first configuration is already up.
-            late_s: Lateness of the straggler in seconds, if there is one; by default it hides all early rounds.
+            first_is_ready: Whether the first circuits are already set up.
+            late_s: Delay of the late rank in seconds, if there is one; during this time the early rounds run.
 
         Raises:
             LimitError: The buffer is negative, not finite, or too large.
@@ -98,11 +95,11 @@ class ScheduleCost:
         return exposed_s + self.rounds * model.alpha_s + self.buffers * b_s + dark_s
 
     def early_s(self, model: CostModel, buffer_bytes: float) -> float:
-        """Return the duration in s of the rounds before the straggler joins; 0 if its lateness hides all of them."""
+        """Return the duration in s of the rounds before a late rank joins."""
         return self.early_rounds * model.alpha_s + self.early_buffers * _buffer_s(model, buffer_bytes)
 
     def break_even_delta_s(self, static: ScheduleCost, model: CostModel, buffer_bytes: float) -> float:
-        """Return the dark time per change below which this schedule is faster than ``static`` with fewer changes.
+        """Return the dark time per change below which this schedule is faster than ``static``.
 
         Returns:
             Dark time in seconds; 0 if this schedule is never faster, infinite if it always is.
@@ -114,7 +111,7 @@ class ScheduleCost:
         return max(0.0, gain_s / more)
 
     def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
-        """Return the smallest and largest buffer in bytes for which this schedule beats ``static``, if any."""
+        """Return the smallest and largest buffer in bytes for which this schedule is faster, or ``None``."""
         gain_s = self._latency_gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
         slope = static.buffers - self.buffers
         if abs(slope) < 1e-12:
@@ -129,7 +126,7 @@ class ScheduleCost:
 
 
 def cost_of(schedule: Schedule) -> ScheduleCost:
-    """Return the cost counts of a schedule; for a straggler schedule, also those of the reduce-scatter before it."""
+    """Return the cost of a schedule; if a rank is late, the reduce-scatter before it arrives is included."""
     parts = max(schedule.parts, 1)
     buffers = sum(round_.max_chunks for round_ in schedule.rounds) / parts
     early = schedule.ranks - 2 if schedule.collective == "straggler all-reduce" else 0
@@ -137,10 +134,9 @@ def cost_of(schedule: Schedule) -> ScheduleCost:
 
 
 def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> ScheduleCost | None:
-    """Return the cost of a schedule's collective on a fixed ring of circuits, for comparison.
+    """Return the cost of the same collective on a fixed ring of circuits; ``None`` for a schedule without data.
 
-    The ring has simplex ports or two ports per rank. A broadcast is cut into the number of pieces that is fastest for
-    this buffer size. ``None`` for matchings without data.
+    The ring has simplex ports or two ports per rank.
     """
     n = schedule.ranks
     pieces = _best_piece_count(n, model, buffer_bytes)
@@ -161,7 +157,6 @@ def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Sc
 
 
 def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
-    """Return the k with the shortest time (n - 2 + k)(alpha + b / k) of a ring broadcast in k pieces, b per buffer."""
     if model.alpha_s == 0.0:
         return MAX_PIECES
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)
@@ -169,10 +164,7 @@ def _best_piece_count(ranks: int, model: CostModel, buffer_bytes: float) -> int:
 
 
 def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> tuple[float, tuple[float, ...]]:
-    """Return the time in s when the last rank ends if ranks wait only for their partners, and each rank's dark time.
-
-    A port whose partner stays keeps sending while others are dark, and an idle port is switched before its next round.
-    """
+    """Return the duration in s if ranks wait only for their partners, and each rank's dark time."""
     part_s = _buffer_s(model, buffer_bytes) / max(schedule.parts, 1)
     free, dark = [0.0] * schedule.ranks, [0.0] * schedule.ranks
     for round_, moved in zip(schedule.rounds, schedule.changes, strict=True):

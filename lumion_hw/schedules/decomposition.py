@@ -1,9 +1,8 @@
-"""Decomposition of traffic demands into circuit configurations, each with the time for which it is held.
+"""Decomposition of traffic demands into circuit configurations, each with a duration.
 
-:func:`birkhoff` serves the complete demand: dummy traffic makes all row and column sums equal, then the matrix is
-decomposed into permutations (Birkhoff, von Neumann), large ones first. :func:`bounded` serves as much as it can with a
-limited number of configurations and a limited total hold time. :func:`optimal` returns the provable maximum for a few
-ranks.
+:func:`birkhoff` serves the complete demand with permutations (Birkhoff, von Neumann). :func:`bounded` serves as much as
+it can with a limited number of configurations and a limited total time. :func:`optimal` returns the provable maximum
+for a few ranks.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from lumion_hw.schedules.schedule import Circuits, both_ways
 
 _Integers = NDArray[np.int64]
 _PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
-"""Costs of one more configuration that the greedy choice tries, relative to the average hold time per configuration."""
+"""Costs of one more configuration that are tried, relative to the average duration of a configuration."""
 _HOLDS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
-"""Hold times tried for each configuration, relative to the remaining hold time per remaining configuration."""
+"""Durations tried for each configuration, relative to the remaining time per remaining configuration."""
 _MAX_OPTIMAL_RANKS = 6
 """Largest number of ranks for the exact solver."""
 MAX_CONFIGURATIONS = 1_000_000
@@ -34,11 +33,11 @@ MAX_CONFIGURATIONS = 1_000_000
 
 @dataclass(frozen=True)
 class TimedConfiguration:
-    """One configuration of circuits and the time for which these circuits stay up.
+    """One configuration of circuits and its duration.
 
     Attributes:
         circuits: Directed circuits.
-        hold_bytes: Bytes that a port can send during the hold time.
+        hold_bytes: Duration, as the bytes that a port can send in this time.
     """
 
     circuits: Circuits
@@ -51,9 +50,7 @@ class Decomposition:
 
     Attributes:
         method: Name of the method that found the configurations.
-        demand: The traffic demand.
-        duplex: Whether each configuration is a matching.
-        configurations: The configurations with their hold times, in order.
+        duplex: Whether each configuration is a matching (both directions of a circuit belong together).
     """
 
     method: str
@@ -63,7 +60,7 @@ class Decomposition:
 
     @property
     def hold_bytes(self) -> int:
-        """Sum of the hold times of all configurations, as bytes through one port."""
+        """Sum of the durations of all configurations, as bytes through one port."""
         return sum(configuration.hold_bytes for configuration in self.configurations)
 
     @cached_property
@@ -83,13 +80,13 @@ class Decomposition:
         return self.served_after_bytes[-1] / self.demand.total_bytes if self.demand.total_bytes else 1.0
 
     def time_s(self, model: CostModel, count: int | None = None, rest_bytes_per_s: float = math.inf) -> float:
-        """Return the time in s to serve a demand: hold and dark times of configurations, plus the remaining traffic.
+        """Return the time in s to serve a demand: durations, dark times, and the remaining traffic.
 
         Args:
             model: The fabric; only its rate and dark time are used.
             count: Number of configurations to use, from the first; all by default.
             rest_bytes_per_s: Rate at which an electrical network carries the remaining traffic of all ranks together;
-                by default that traffic takes no time, as if it could wait for the next period.
+                by default this traffic takes no time.
         """
         count = len(self.configurations) if count is None else count
         held_s = sum(configuration.hold_bytes for configuration in self.configurations[:count]) / model.bytes_per_s
@@ -97,7 +94,7 @@ class Decomposition:
         return held_s + count * model.delta_s + rest_s
 
     def best_count(self, model: CostModel, rest_bytes_per_s: float) -> int:
-        """Return the number of configurations after which the electrical network should carry the rest."""
+        """Return the number of configurations after which an electrical network should carry the remaining traffic."""
         return min(range(len(self.configurations) + 1), key=lambda k: self.time_s(model, k, rest_bytes_per_s))
 
     def duty(self, model: CostModel) -> float:
@@ -108,7 +105,7 @@ class Decomposition:
 
 
 def pad_demand(pair_bytes: _Integers) -> _Integers:
-    """Return a demand matrix with dummy traffic that raises all row and column sums to those of the busiest port."""
+    """Return a demand matrix with dummy traffic added, so that all row and column sums are equal."""
     filled = pair_bytes.copy()
     rows, columns = filled.sum(axis=1), filled.sum(axis=0)
     largest = max(int(rows.max()), int(columns.max()))
@@ -123,10 +120,9 @@ def pad_demand(pair_bytes: _Integers) -> _Integers:
 
 
 def birkhoff(demand: Demand) -> Decomposition:
-    """Return permutations that serve a complete demand in the shortest total hold time; for simplex ports.
+    """Return permutations that serve a complete demand in the shortest total time; for simplex ports.
 
-    Each permutation is searched among the entries above a threshold; if there is none, the threshold is halved. With n
-    ranks there are at most n**2 - 2 n + 2 permutations; their hold times add up to :attr:`Demand.busiest_bytes`.
+    With n ranks there are at most n**2 - 2 n + 2 permutations; their durations add up to :attr:`Demand.busiest_bytes`.
     """
     filled = pad_demand(demand.pair_bytes)
     real = demand.pair_bytes.copy()
@@ -148,7 +144,6 @@ def birkhoff(demand: Demand) -> Decomposition:
 
 
 def _perfect_matching(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
-    """Return an allowed column for each row of a boolean matrix, each column used once; ``None`` if impossible."""
     from scipy.optimize import linear_sum_assignment
 
     if not (allowed.any(axis=0).all() and allowed.any(axis=1).all()):
@@ -158,20 +153,16 @@ def _perfect_matching(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
 
 
 def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex: bool = False) -> Decomposition:
-    """Return a limited number of configurations that serve much of a demand within a total hold time.
-
-    Configurations are chosen one by one: each serves most traffic per sum of hold time and a fixed cost. For each of
-    several fixed costs, a linear program then optimises all hold times, and the best result is returned. The result is
-    not proven to be optimal; benchmarks compare it with :func:`optimal` where possible.
+    """Return a limited number of configurations that serve much of a demand; not proven to be optimal.
 
     Args:
         demand: The demand.
         count: Largest number of configurations.
-        hold_bytes: Largest total hold time, as bytes through one port; by default the bytes of the busiest port.
-        duplex: Whether every configuration must be a matching.
+        hold_bytes: Largest total duration, as bytes through one port; by default the bytes of the busiest port.
+        duplex: Whether every configuration must be a matching (both directions of a circuit belong together).
 
     Raises:
-        LimitError: The count or the hold time is out of range.
+        LimitError: The count or the duration is out of range.
     """
     budget = demand.busiest_bytes if hold_bytes is None else hold_bytes
     _check_bounds(count, budget)
@@ -197,7 +188,6 @@ def _check_bounds(count: int, budget: float) -> None:
 
 
 def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
-    """Choose configurations one by one, each with the most demand served per byte of hold time plus fixed cost."""
     unserved = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
@@ -218,7 +208,7 @@ def _choose_greedily(demand: Demand, count: int, budget: int, price: float, dupl
 
 
 def _serve_most(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circuits]:
-    """Return the served bytes and the circuits that serve most of a demand matrix; useless circuits are omitted."""
+    """Return the circuits that serve most of a demand matrix, and the bytes that they serve."""
     if duplex:
         both = value + value.T
         np.fill_diagonal(both, -1e30)
@@ -232,7 +222,6 @@ def _serve_most(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circui
 
 
 def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list[int]:
-    """Return integer hold times, in bytes, that serve most demand within a limit on their sum."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
@@ -275,17 +264,17 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
 
 
 def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_limit_s: float = 60.0) -> float:
-    """Return the maximum number of bytes that some permutations can serve, proven by a mixed-integer program.
+    """Return the largest number of bytes that permutations can serve, proven by a mixed-integer program.
 
     Args:
         demand: A demand of at most six ranks.
         count: Largest number of configurations.
-        hold_bytes: Largest total hold time, as bytes through one port; by default the bytes of the busiest port.
+        hold_bytes: Largest total duration, as bytes through one port; by default the bytes of the busiest port.
         time_limit_s: Time limit of the solver.
 
     Raises:
         ConfigError: There are too many ranks for the exact solver.
-        LimitError: The count or the hold time is out of range.
+        LimitError: The count or the duration is out of range.
         UndecidedError: The solver did not finish in time.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
@@ -327,14 +316,12 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
 
 
 def _unknown_index(cells: int, c: int, part: int, cell: int = 0) -> int:
-    """Return the index of an unknown in :func:`optimal`: a configuration's hold time, or a pair's use or bytes."""
     return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
 
 
 def _permutation_constraints(
     n: int, k: int, demanded: NDArray[np.float64], window: float
 ) -> list[tuple[dict[int, float], float]]:
-    """Return the constraints of :func:`optimal`, each as coefficients of its unknowns with an upper limit."""
     cells = n * n
     at = partial(_unknown_index, cells)
     rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]

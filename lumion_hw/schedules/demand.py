@@ -1,4 +1,4 @@
-"""Traffic demand between ranks, from token counts of mixture-of-experts layers or rates of a traffic plan."""
+"""Traffic demand between ranks, from token counts or traffic rates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lumion_hw.files.reading import read_file
 from lumion_hw.schedules.schedule import MAX_RANKS, check_ranks
 
 _MAX_BYTES = 2**50
-"""Limit of one matrix entry, so that row sums stay exact integers in all number types used here."""
+"""Largest allowed matrix entry; row sums stay exact integers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +43,11 @@ class Demand:
 
     @property
     def busiest_bytes(self) -> int:
-        """Bytes through the busiest port in one direction, a lower bound of the hold time of any schedule."""
+        """Bytes through the busiest port in one direction, a lower bound of the duration of any schedule."""
         return int(max(self.pair_bytes.sum(axis=0).max(), self.pair_bytes.sum(axis=1).max()))
 
     def reversed(self) -> Demand:
-        """Return the demand in the opposite direction, such as the combine step after tokens went to experts."""
+        """Return the demand in the opposite direction, such as the way of tokens back from experts."""
         return Demand(np.ascontiguousarray(self.pair_bytes.T), self.local_bytes)
 
 
@@ -58,7 +58,7 @@ def demand_from_counts(
 
     Args:
         counts: Shape ``(ranks, ranks)`` from row to column, or ``(ranks, experts)`` with ``rank_of_column``.
-        bytes_per_count: Bytes per count: hidden size times bytes per element for tokens, seconds of an epoch for rates
+        bytes_per_count: Bytes per count: hidden size times bytes per element for tokens, duration in seconds for rates
             in bytes per second. Fractions of a byte are rounded up.
         rank_of_column: Rank of the expert of each column; columns of one rank are added.
 
@@ -96,7 +96,6 @@ def demand_from_counts(
 
 
 def _sum_by_rank(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> NDArray[np.float64]:
-    """Return a matrix with one column per rank: the sum of the columns of all experts on this rank."""
     ranks, experts = matrix.shape
     if len(rank_of_column) != experts:
         raise ConfigError(f"{len(rank_of_column)} ranks given for {experts} columns", hint="Give one rank per column.")

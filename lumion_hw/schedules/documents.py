@@ -1,4 +1,4 @@
-"""Schedules as JSON documents, with error messages that name the key of a mistake."""
+"""Schedules as JSON documents."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
 
 
 def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None:
-    """Write a schedule as JSON. Raises ``ConfigError`` if it cannot be written or is too large to be read again."""
+    """Write a schedule as JSON.
+
+    Raises:
+        ConfigError: The file cannot be written, or the schedule is too large to be read again.
+    """
     text = json.dumps(schedule_document(schedule)) + "\n"
     if len(text) > MAX_BYTES:
         raise ConfigError(
@@ -54,16 +58,19 @@ def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None
 
 
 def load_schedule(path: AnyPath) -> Schedule:
-    """Read a formally valid schedule; :func:`lumion_hw.schedules.verify` checks whether it implements its collective.
+    """Read a schedule; :func:`lumion_hw.schedules.verify` checks that it does what its collective requires.
 
     Raises:
-        ConfigError: The file cannot be read, or holds no schedule of this version; the message names the wrong key.
+        ConfigError: The file cannot be read, or contains no schedule of this version; the message names the wrong key.
     """
     return schedule_from_document(read_json(Path(path), "schedule", hint=_HINT), str(path))
 
 
 def schedule_from_document(document: Any, name: str) -> Schedule:
-    """Return the schedule in a JSON document; ``name`` identifies the document in messages."""
+    """Return the schedule in a JSON document.
+
+    ``name`` identifies the document in messages.
+    """
     reader = _Fields(document, name)
     if (reader.get("format", str), reader.get("version", int)) != (_FORMAT, _VERSION):
         raise ConfigError(f"{name}: this is not a schedule of version {_VERSION}", hint=_HINT)

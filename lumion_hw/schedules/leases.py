@@ -1,9 +1,7 @@
-"""Leases of circuits: two ports and their circuit are lent to one holder, for a limited time.
+"""Leases of circuits: two ports and their circuit are reserved for one holder, for a limited time.
 
-A job that needs a circuit for a while (to use another accelerator's memory, for example; AQUA, arXiv 2407.21255)
-requests a lease for two ports. A request is granted completely, or refused with the name of the blocking lease and the
-earliest possible start. Each lease has a larger number than all leases before it, even over restarts, so a program that
-was suspended and returns with an old number is refused. This module lends circuits; it moves no data.
+Each lease has a larger number than all earlier ones, even over restarts, so that outdated requests can be refused. This
+module moves no data. Example of use: AQUA, arXiv 2407.21255.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ MAX_LEASE_S = 30 * 86_400.0
 
 
 class LeaseRank(IntEnum):
-    """Priority of a lease. Only pre-emptible leases are cut short, by requests of any higher priority."""
+    """Priority of a lease. Only pre-emptible leases are ended early, by requests of any higher priority."""
 
     PREEMPTIBLE = 0
     GUARANTEED = 1
@@ -40,12 +38,8 @@ class LeaseRequest:
     """Request for a circuit in both directions between two ports.
 
     Attributes:
-        holder: Name of the requester.
-        port: Port of the requester.
-        partners: Possible partner ports; the port that is free soonest is used, the first in case of a tie.
-        duration_s: Duration of the lease.
+        partners: Possible partner ports; the one that is free soonest is used.
         wait_s: Longest acceptable wait until the start, in seconds.
-        rank: Priority.
     """
 
     holder: str
@@ -69,15 +63,12 @@ class LeaseRequest:
 
 @dataclass(frozen=True)
 class Lease:
-    """Two ports, and the circuit between them, lent to one holder.
+    """Two ports and the circuit between them, reserved for one holder.
 
     Attributes:
-        number: Fencing number, larger than that of any earlier lease.
-        holder: Name of the holder.
-        ports: The two ports.
+        number: Larger than that of any earlier lease.
         starts_s: Start in seconds, on the clock of the lease table.
         ends_s: End in seconds, on the same clock.
-        rank: Priority.
     """
 
     number: int
@@ -93,7 +84,7 @@ class Lease:
 
 
 class LeaseRefusedError(LumionError):
-    """A circuit cannot be lent as requested; nothing was changed.
+    """The requested lease is refused; nothing was changed.
 
     Attributes:
         port: The port that is in use.
@@ -113,16 +104,14 @@ class StaleLeaseError(LumionError):
 
 
 class LeaseTable:
-    """All leases of one fabric.
+    """All leases of one fabric. Not thread-safe.
 
-    Not thread-safe. The owner calls :meth:`take_changes` at :attr:`next_s` or earlier, then sets up and takes down
-    circuits accordingly.
+    Call :meth:`take_changes` at :attr:`next_s` or earlier, then change circuits accordingly.
 
     Args:
-        clock: Clock of the leases. Its zero may differ between programs, so leases end with the program.
-        ports: Ports that can be lent.
-        grace_s: Time in seconds between the pre-emption of a lease and its end.
-        path: File that stores the last lease number, so that numbers also grow over restarts.
+        ports: Ports that can be reserved.
+        grace_s: Time in seconds until a lease ends that a request of higher priority replaces.
+        path: File that stores the last lease number.
     """
 
     def __init__(
@@ -146,9 +135,9 @@ class LeaseTable:
         return min([*starts, *(lease.ends_s for lease in self._leases.values())], default=math.inf)
 
     def request(self, requested: LeaseRequest) -> Lease:
-        """Lend a circuit from now, or from the earliest time within the requested wait.
+        """Return a lease that starts now or within the requested wait.
 
-        Conflicting leases that are pre-emptible and of lower rank end after the grace time.
+        Conflicting leases that are pre-emptible and of lower priority end after the grace time.
 
         Raises:
             UnknownNameError: A port does not exist.
@@ -180,7 +169,7 @@ class LeaseTable:
         return lease
 
     def renew(self, number: int, duration_s: float) -> Lease:
-        """Extend a lease to end ``duration_s`` from now, under a new number. A lease is never shortened.
+        """Extend a lease to end ``duration_s`` from now, under a new number; a lease is never shortened.
 
         Raises:
             StaleLeaseError: The lease has ended, or the number was replaced by a renewal.
@@ -210,11 +199,15 @@ class LeaseTable:
         return renewed
 
     def release(self, number: int) -> None:
-        """End a lease now; the next :meth:`take_changes` reports it. Raises ``StaleLeaseError`` if it has ended."""
+        """End a lease now.
+
+        Raises:
+            StaleLeaseError: The lease has ended already.
+        """
         self._end_lease(self._current_lease(number), self._clock.now())
 
     def revoke(self, port: str) -> tuple[Lease, ...]:
-        """End all leases of a port that has failed, and return these leases."""
+        """End all leases of a failed port, and return them."""
         self._check_ports((port,))
         lost = tuple(lease for lease in self._leases.values() if port in lease.ports)
         for lease in lost:
@@ -236,7 +229,6 @@ class LeaseTable:
         return ended, tuple(new)
 
     def _earliest_start_s(self, requested: LeaseRequest, partner: str, over: LeaseRank | None) -> float:
-        """Return the earliest time when both ports are free long enough; leases ranked below ``over`` may be ended."""
         now_s = self._clock.now()
         ports = (requested.port, partner)
         others = [lease for lease in self._leases.values() if set(lease.ports) & set(ports)]
@@ -261,13 +253,11 @@ class LeaseTable:
         return lease.rank == LeaseRank.PREEMPTIBLE and rank > lease.rank
 
     def _cut_short(self, ports: Sequence[str], starts_s: float, ends_s: float) -> None:
-        """Shorten pre-emptible leases so that they end when another lease begins."""
         for lease in self.leases:
             if any(lease.overlaps(port, starts_s, ends_s) for port in ports):
                 self._end_lease(lease, starts_s)
 
     def _end_lease(self, lease: Lease, ends_s: float) -> None:
-        """Set the end of a lease; delete the lease if it starts only after this end."""
         if lease.number not in self._started and lease.starts_s >= ends_s:
             del self._leases[lease.number]
         else:
@@ -312,13 +302,9 @@ class LeaseTable:
 
 
 def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
-    """Take down the circuits of ended leases and set up the circuits of started leases, in both directions.
+    """Remove the circuits of ended leases and set up the circuits of started leases, in both directions.
 
-    The ports of the leases are device names of modules. If a circuit cannot be set up, its lease ends.
-
-    Args:
-        setup: Circuit set-up of the bench.
-        table: The leases.
+    The ports of the leases are device names of modules.
 
     Returns:
         The result of :meth:`LeaseTable.take_changes`.

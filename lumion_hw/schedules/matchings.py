@@ -1,4 +1,4 @@
-"""Matchings (sets of disjoint pairs) that together connect all ranks, and the search for a matching of large weight."""
+"""Matchings (sets of disjoint pairs) of ranks."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _Pairs = list[tuple[int, int]]
 
 
 def circle(ranks: int) -> tuple[Circuits, ...]:
-    """Return the circle method's matchings: ``ranks - 1``, or ``ranks`` with one idle rank each if ``ranks`` is odd.
+    """Return the matchings of the circle method, which together connect all pairs of ranks.
 
-    Round t connects rank m with t and (t + i) with (t - i) modulo m, where m is the largest odd number below the number
-    of ranks.
+    There are ``ranks - 1``, or ``ranks`` with one idle rank each if ``ranks`` is odd. Matching t connects rank m with t
+    and (t + i) with (t - i) modulo m, where m is the largest odd number below ``ranks`` (``ranks`` itself if odd).
     """
     check_ranks(ranks, "circle method")
     seats = ranks + ranks % 2
@@ -38,7 +38,11 @@ def shift(ranks: int, by: int) -> Circuits:
 
 
 def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
-    """Return a schedule of circuits without data: ``circle``, ``xor`` or ``shifts``.
+    """Return a schedule of circuits without data.
+
+    Args:
+        kind: ``circle`` or ``xor`` (matchings), or ``shifts`` (permutations).
+        ranks: Number of ranks.
 
     Raises:
         ConfigError: ``xor`` was requested for a number of ranks that is not a power of two.
@@ -54,10 +58,10 @@ def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
 
 
 def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
-    """Return a matching of approximately the largest total weight; ``weight`` is symmetric, ``(n, n)``.
+    """Return a matching of approximately the largest total weight.
 
-    The permutation of largest weight consists of cycles. Every other edge of each cycle is kept; then two pairs
-    exchange partners as long as the total weight grows. The diagonal of ``weight`` must be far below the rest.
+    Args:
+        weight: Symmetric, shape ``(n, n)``; the diagonal must be far below the rest.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -82,7 +86,6 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
 
 
 def _best_pairs_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
-    """Return every other edge along a cycle of ranks, choosing the edges with the largest sum of weights."""
     size = len(cycle)
     starts = range(size if size % 2 else min(size, 2))
     ways = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]

@@ -1,8 +1,4 @@
-"""Schedules on a mesh: each round is routed and checked by tracing its light, and split if it has no routes.
-
-Circuits that continue from one round to the next keep their PUCs if the new circuits find paths that avoid these PUCs,
-so that only ports whose partner changes go dark.
-"""
+"""Schedules on a mesh: each round is routed and checked by tracing its light, and split if it has no routes."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from lumion_hw.schedules.packing import Packer, Unit
 from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound
 
 _EXACT_UNITS = 8
-"""Largest number of circuits in a round (pairs on duplex ports) for which the fewest settings are searched exactly."""
+"""Largest number of circuits in a round for which the fewest settings are searched exactly."""
 _PACKINGS, _PUSHES = 4, 100
 """Number of random orders in which circuits are combined, and of attempts per order to save one mesh setting."""
 _RELABELLINGS = 60
@@ -36,10 +32,10 @@ class MeshStep:
     """One setting of the mesh.
 
     Attributes:
-        number: Number of the schedule's round that this setting serves, fully or in part.
+        number: Number of the schedule's round to which this setting belongs.
         circuits: Circuits of the setting, between ranks.
         routing: Paths of the circuits in the same order, and the state of every PUC in use.
-        kept: Circuits that continue over the same PUCs; all others are dark while this setting is programmed.
+        kept: Circuits that continue on the same path; all others are dark while this setting is programmed.
     """
 
     number: int
@@ -54,8 +50,7 @@ class MeshSchedule:
 
     Attributes:
         steps: The mesh settings, in order.
-        rounds: Number of rounds of the schedule.
-        min_extra: Proven minimum of the settings needed beyond one per round.
+        min_extra: Proven minimum of the number of extra settings, beyond one per round.
     """
 
     steps: tuple[MeshStep, ...]
@@ -86,13 +81,11 @@ class MeshRouter:
     """Routes sets of circuits one after the other, with as few changes as possible.
 
     Attributes:
-        mesh: The mesh.
         inputs: Input port of each rank.
-        outputs: Output port of each rank; the same ports if both directions share a fibre.
+        outputs: Output port of each rank; may be the same port.
         puc_loss_db: Loss per PUC, one number or shape ``(n_pucs,)``.
         max_hops: Largest number of PUCs of a path.
-        faults: Faults of the mesh.
-        unusable: Pairs ``(puc, state)`` that must not be used.
+        unusable: ``(puc, state)`` pairs that must not be used.
     """
 
     mesh: MeshTopology
@@ -115,7 +108,7 @@ class MeshRouter:
             raise ConfigError(f"port {min(both)} is an input of one rank and an output of another")
 
     def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
-        """Route one set of circuits; circuits that had paths in an earlier step get the same paths if possible.
+        """Route one set of circuits, if possible on the same paths as in earlier steps.
 
         ``before`` are the circuits that are active before this step.
 
@@ -140,9 +133,11 @@ class MeshRouter:
         raise refusal or RoutingError("nothing was tried")
 
     def is_routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
-        """Return whether circuits can be routed together: true, proven false, or ``None`` if undecided.
+        """Return whether circuits can be routed together: true, false (proven), or ``None`` if undecided.
 
-        If ``hard`` is set and the fast search fails, the exact search is used, provided that its solver is installed.
+        Args:
+            circuits: The circuits.
+            hard: Whether to use the exact search if the fast search fails and OR-Tools is installed.
         """
         try:
             self._route(circuits, (), hard=hard, explain_s=0.0)
@@ -153,13 +148,12 @@ class MeshRouter:
         return True
 
     def with_ports_of(self, places: Sequence[int]) -> MeshRouter:
-        """Return a router with ports reassigned: rank r gets the ports of former rank ``places[r]``."""
+        """Return a router in which rank r has the ports that rank ``places[r]`` has here."""
         return replace(
             self, inputs=[self.inputs[place] for place in places], outputs=[self.outputs[place] for place in places]
         )
 
     def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
-        """Return, in order, the circuits whose stored paths can be active at the same time."""
         fitting: list[tuple[int, int]] = []
         for pair in sorted(circuits):
             if pair in self._ways:
@@ -171,7 +165,6 @@ class MeshRouter:
         return tuple(fitting)
 
     def _route(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
-        """Return paths for all circuits; circuits with known paths keep them."""
         active = [self._ways[pair] for pair in known]
         new = [pair for pair in circuits if pair not in known]
         request = RouteRequest(
@@ -195,8 +188,7 @@ class MeshRouter:
 def route_schedule(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
     """Convert a schedule into mesh settings, checked by tracing the light.
 
-    A round without routes is split into the smallest number of parts if it has at most eight circuits (pairs on duplex
-    ports). Larger rounds are split greedily; then ``min_extra`` is the proven minimum.
+    A round that cannot be routed is split, into the smallest number of parts if it has at most eight circuits.
 
     Args:
         router: The mesh and the ports of each rank.
@@ -237,10 +229,13 @@ def _check_enough_ports(router: MeshRouter, schedule: Schedule) -> None:
 
 
 def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool) -> tuple[list[Circuits], int]:
-    """Split circuits into parts that can each be routed; also return a lower bound of the number of parts.
+    """Split circuits into parts that can each be routed; return them and a lower bound of their number.
 
-    The circuits cannot all be routed together (``impossible``: provably), or no common routes were found. On ``duplex``
-    ports both directions of a pair stay together where possible.
+    Args:
+        router: The mesh and the ports of each rank.
+        circuits: Circuits that cannot be routed together.
+        duplex: Whether both directions of a pair stay together where possible.
+        impossible: Whether it is proven that the circuits cannot be routed together.
 
     Raises:
         RoutingError: A circuit has no path even without other circuits.
@@ -270,11 +265,6 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
 
 
 def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex: bool) -> list[Unit]:
-    """Group circuits into units that stay together: pairs on duplex ports, if both directions can be routed.
-
-    Raises:
-        RoutingError: A circuit has no path even without other circuits.
-    """
     units: list[Unit] = []
     pairs = sorted(circuits)
     for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in pairs}):
@@ -287,7 +277,6 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
 
 
 def _minimal_cover(whole: int, fits: Callable[[int], bool]) -> list[int]:
-    """Return the fewest routable subsets that cover a set of circuits, as bit masks; each circuit alone is routable."""
     best: dict[int, list[int]] = {0: []}
     for mask in range(1, whole + 1):
         lowest = mask & -mask
@@ -318,11 +307,9 @@ def _merged(units: Iterable[Unit]) -> Circuits:
 
 
 def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Schedule:
-    """Regroup a schedule into rounds that the mesh can route, with the same data and few rounds.
+    """Regroup the circuits of a schedule into few rounds that the mesh can route, with the same data.
 
-    If no round depends on another, as in an all-to-all that sends every block directly, any circuits may share a round,
-    and rounds need not use all ports. The number of rounds is not proven to be the smallest; :func:`min_rounds` is a
-    lower bound for any schedule.
+    The number of rounds is not proven to be the smallest; :func:`min_rounds` is a lower bound.
 
     Args:
         router: The mesh and the ports of each rank.
@@ -331,7 +318,7 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
 
     Returns:
         The regrouped schedule; the given one if all of its rounds have routes. A duplex schedule becomes simplex if the
-        two directions of a pair of ranks cannot be routed together.
+            two directions of a pair of ranks cannot be routed together.
 
     Raises:
         ConfigError: The schedule's rounds depend on each other, or there are more ranks than ports.
@@ -367,10 +354,10 @@ def min_rounds(schedule: Schedule) -> int:
 
 
 def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tuple[int, ...]:
-    """Assign ports to ranks so that the mesh can route as many rounds as possible; return the port index of each rank.
+    """Assign ports to ranks so that the mesh can route as many rounds as possible.
 
-    Two ranks at a time exchange their ports; an exchange that makes the result worse is undone. Pass the result to
-    :meth:`MeshRouter.with_ports_of`.
+    Returns:
+        For each rank, the rank whose ports it gets; pass this to :meth:`MeshRouter.with_ports_of`.
 
     Raises:
         ConfigError: There are more ranks than ports.
@@ -379,7 +366,6 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
     order, uses = random.Random(seed), Counter(round_.circuits for round_ in schedule.rounds)
 
     def unrouted(places: Sequence[int], limit: float = math.inf) -> int:
-        """Return the number of rounds of a schedule that the mesh cannot route; stop counting above the limit."""
         with_ports_of, found = router.with_ports_of(places), 0
         for circuits, count in uses.most_common():
             found += 0 if with_ports_of.is_routable(circuits, hard=False) else count

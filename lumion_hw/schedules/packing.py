@@ -1,4 +1,4 @@
-"""Grouping of circuits into as few mesh settings as possible; the router decides which circuits can share a setting."""
+"""Grouping of circuits into as few mesh settings as possible."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from lumion_hw.schedules.schedule import Circuits
 Unit = Circuits
 """Circuits that stay together: one circuit, or both directions of a pair."""
 _SPREAD = 4.0
-"""Size of the random part when units are ordered by the number of circuits that their ranks still need."""
+"""Size of the random part in the order in which circuits are placed."""
 
 
 class Packer:
-    """Packs units (groups of circuits) into mesh settings, and remembers which units are compatible.
+    """Groups circuits into mesh settings. A unit is one circuit, or both directions of a pair.
 
-    ``routable`` returns whether circuits can be routed together; ``None`` if undecided.
+    Args:
+        routable: Returns whether circuits can be routed together; ``None`` if undecided.
     """
 
     def __init__(self, is_routable: Callable[[Circuits], bool | None]) -> None:
@@ -26,11 +27,12 @@ class Packer:
         self._incompatible: list[frozenset[Unit]] = []
 
     def pack(self, units: Sequence[Unit], order: random.Random, steps: int = 0) -> list[list[Unit]]:
-        """Group units of circuits into mesh settings, each unit in exactly one, so that every setting can be routed.
+        """Group units of circuits into few mesh settings that can be routed.
 
-        Each unit must be routable alone. Settings are filled one after the other, starting with the ranks that need
-        most circuits. Then the smallest setting is repeatedly dissolved: its units move into the other settings, as
-        long as all of them fit. ``steps`` limits the total number of attempts to move a unit.
+        Args:
+            units: Units that can be routed alone.
+            order: Random number generator.
+            steps: Largest number of attempts to move a unit to another setting.
         """
         remaining, settings = list(units), list[list[Unit]]()
         while remaining:
@@ -44,7 +46,7 @@ class Packer:
         return settings
 
     def fits(self, units: Sequence[Unit]) -> bool:
-        """Return whether units can be routed together; use the router only if earlier results do not decide."""
+        """Return whether units can be routed together."""
         requested = frozenset(units)
         if len(requested) < 2 or any(requested <= compatible for compatible in self._compatible):
             return True
@@ -60,7 +62,6 @@ class Packer:
         return False
 
     def _fill(self, setting: Sequence[Unit], candidates: Sequence[Unit]) -> list[Unit]:
-        """Fill a mesh setting with candidates, in order, if their ports are free and the mesh can route them."""
         wider = list(setting)
         for unit in candidates:
             if not _conflicting_units(wider, unit) and self.fits([*wider, unit]):
@@ -75,7 +76,6 @@ class Packer:
     def _with_one_setting_fewer(
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int
     ) -> tuple[list[list[Unit]] | None, int]:
-        """Move the units of one setting into the others; return the settings or ``None``, and the attempts left."""
         smallest = min(settings, key=len)
         kept, pool = [list(setting) for setting in settings if setting is not smallest], list(smallest)
         while pool and steps > 0:
@@ -96,6 +96,5 @@ class Packer:
 
 
 def _conflicting_units(setting: Sequence[Unit], unit: Unit) -> list[Unit]:
-    """Return the units of circuits in a setting that share a transmitter or receiver with a new unit."""
     senders, receivers = {a for a, _ in unit}, {b for _, b in unit}
     return [member for member in setting if any(a in senders or b in receivers for a, b in member)]

@@ -17,7 +17,7 @@ _Ring = Annotated[tuple[Name, ...], Field(min_length=2, max_length=1024)]
 
 
 class PhaseModel(StrictModel):
-    """One phase of a job: its duration, and the circuits that it sends over, as pairs of device names of modules."""
+    """One phase of a job: its duration and its circuits, as pairs of device names of modules."""
 
     tag: Name = Field(description="Name of the phase.")
     duration_s: Number = Field(gt=0.0, le=86_400.0, description="Duration once its circuits are up, in seconds.")
@@ -26,7 +26,7 @@ class PhaseModel(StrictModel):
     circuits: tuple[_Pair, ...] = Field((), description="Single circuits, from the first module to the second.")
 
     def placed(self) -> Iterator[tuple[tuple[str, str], tuple[str, int]]]:
-        """Yield every circuit with its key and entry in the file."""
+        """Yield every circuit with its position in the file."""
         for number, ring in enumerate(self.rings):
             for pair in pairwise((*ring, ring[0])):
                 yield pair, ("rings", number)

@@ -1,4 +1,4 @@
-"""Prepared circuit configurations on a bench: switched by tag, verified by light, with measured dark times."""
+"""Prepared circuit configurations on a bench: switched by name, checked by light, with measured dark times."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from lumion_hw.errors import CircuitError, ConfigError, UnknownNameError
 from lumion_hw.schedules.phases import DarkSpan, IterationTimes, PhasePlan, PreparedPhase, iteration_times
 
 _RELOCK_WITHIN_S = 10.0
-"""Time limit for a coherent receiver to lock; with its data path up it locks within 1 s (emulated: 0.6 s)."""
+"""Time limit for a coherent receiver to lock; it normally locks within 1 s (emulated: 0.6 s)."""
 _CircuitPaths = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
-"""A circuit, as its pair of modules, and the PUCs of each of its paths."""
+"""A circuit, as a pair of modules, and the PUCs of each of its paths."""
 
 
 @dataclass(frozen=True)
 class MeasuredSwitch:
-    """Measurement of one change of configuration.
+    """Measurement of one change of configuration. All times except ``requested_s`` are in seconds since the request.
 
     Attributes:
-        tag: The new configuration.
+        tag: Name of the new configuration.
         requested_s: Time of the request on the bench's clock.
-        dark_s: Dark time of each circuit that was set up, by ``(transmitter, receiver)``: from the request until its
-            light has arrived, in seconds.
-        light_s: Time from the request until two readings had shown all light, in seconds.
-        locked_s: Time from the request until the receiver had locked, for each new dual-polarization circuit.
-        proven_s: Time from the request until all light had arrived and these receivers had locked, in seconds.
+        dark_s: Time until the light of each new circuit has arrived, by ``(transmitter, receiver)``.
+        light_s: Time until two readings have shown all light.
+        locked_s: Time until the receiver has locked, for each new dual-polarization circuit.
+        proven_s: Time until all light has arrived and all these receivers have locked.
         heat_mw: Heat of all heaters in the new setting.
     """
 
@@ -53,9 +52,9 @@ class MeasuredChange:
     """Measured duration of a change of configuration.
 
     Attributes:
-        light_s: Time until two readings had shown the light at every output, in seconds.
-        receivers_s: Time until no receiver of a new circuit reported loss of signal and all coherent receivers had
-            locked, readings included.
+        light_s: Time until two readings have shown the light at every output, in seconds.
+        receivers_s: Time until no receiver of a new circuit reports loss of signal and all coherent receivers have
+            locked, in seconds.
     """
 
     light_s: float
@@ -68,7 +67,6 @@ class MeasuredPhase:
 
     Attributes:
         iteration: Number of the iteration, from 0.
-        tag: Name of the phase.
         wait_s: Time that the phase waited for its circuits after the end of the previous phase.
         start_s: Start on the bench's clock.
         end_s: End on the bench's clock.
@@ -86,7 +84,7 @@ class MeasuredPhase:
 
 
 class PhaseSwitch:
-    """Switches a bench between prepared configurations of circuits, given by tag."""
+    """Switches a bench between prepared configurations of circuits, given by name."""
 
     def __init__(self, setup: PathSetup, prepared: Mapping[str, PreparedPhase]) -> None:
         self._setup = setup
@@ -96,9 +94,9 @@ class PhaseSwitch:
         self._running: set[str] = set()
 
     def rehearse(self) -> dict[str, tuple[CircuitProof, ...]]:
-        """Set up every configuration once, align polarizations, and verify every circuit with all devices.
+        """Set up every configuration once, align polarizations, and check every circuit with all devices.
 
-        Transmitters then stay on, so that a later change of configuration only has to redirect light.
+        Transmitters stay on afterwards.
 
         Raises:
             CircuitError: A circuit could not be verified; the message names it.
@@ -121,12 +119,10 @@ class PhaseSwitch:
         return proofs
 
     def switch(self, tag: str) -> MeasuredSwitch:
-        """Switch to a configuration in one step, verified by photodiodes; return to the former circuits on failure.
-
-        A dual-polarization circuit also has to lock its receiver.
+        """Switch to a configuration, checked by photodiodes and receiver locks; restore the former circuits on failure.
 
         Raises:
-            UnknownNameError: There is no configuration of this tag.
+            UnknownNameError: There is no configuration of this name.
             CircuitError: A running phase uses a circuit that would end, or a circuit could not be verified; the former
                 circuits are active again.
             LumionError: The controller failed.
@@ -158,14 +154,14 @@ class PhaseSwitch:
     def begin_phase(self, tag: str) -> MeasuredSwitch | None:
         """Begin a phase now: switch to its configuration if needed, and check that its circuits are active.
 
-        Use this for jobs that report the start and end of their phases; :meth:`run` uses the planned durations instead.
-        The phase's circuits stay until :meth:`end_phase`; other circuits may already be switched for the next phase.
+        For jobs that report the start and end of their phases; :meth:`run` uses planned durations instead. The circuits
+        stay until :meth:`end_phase`.
 
         Returns:
             The measured change of circuits; ``None`` if nothing had to change.
 
         Raises:
-            ConfigError: The phase has begun already, or there is no configuration of this tag.
+            ConfigError: The phase has begun already, or there is no configuration of this name.
             CircuitError: A running phase uses a circuit that would end, or a circuit could not be verified; the former
                 circuits are active.
             LumionError: The controller failed.
@@ -190,10 +186,7 @@ class PhaseSwitch:
         self._running.remove(tag)
 
     def measure(self) -> dict[str, MeasuredChange]:
-        """Switch through all configurations once and return the duration of each change, receiver lock included.
-
-        Judge a plan by these durations, not by a data sheet.
-        """
+        """Switch through all configurations once and return the duration of each change, receiver locks included."""
         tags, changes = list(self._prepared), {}
         if self._tag != tags[-1]:
             self.switch(tags[-1])
@@ -212,8 +205,7 @@ class PhaseSwitch:
     ) -> tuple[MeasuredPhase, ...]:
         """Run the phases of a job; each starts as soon as the light of its circuits is verified.
 
-        A configuration is requested as soon as the circuits that it ends, and the ports that it reconnects, are no
-        longer used. The previous phase may then still run over other circuits.
+        Circuits change as soon as the running phase no longer needs them.
 
         Args:
             plan: The prepared phases.
@@ -262,7 +254,6 @@ class PhaseSwitch:
         return _ports_of([*self._new_circuits(tag), *gone])
 
     def _check_circuits_unused(self, tag: str) -> None:
-        """Raise ``CircuitError`` if a change would end circuits of running phases."""
         then = _paths_of(self._prepared[tag].plan.circuits)
         for circuit in sorted(self._active_circuits() - then):
             users = [tag for tag in sorted(self._running) if circuit[0] in self._prepared[tag].phase.circuits]
@@ -277,14 +268,12 @@ class PhaseSwitch:
         return _paths_of(() if active is None else active.circuits)
 
     def _new_circuits(self, tag: str) -> list[tuple[str, str]]:
-        """Return the circuits of a configuration that are not active on the paths planned for it."""
         return sorted(pair for pair, _ in _paths_of(self._prepared[tag].plan.circuits) - self._active_circuits())
 
     def _needs_switch(self, tag: str) -> bool:
         return bool(self._new_circuits(tag))
 
     def _check_circuits_active(self, tag: str, circuits: Sequence[tuple[str, str]]) -> None:
-        """Raise ``CircuitError`` if a circuit of a phase is not active."""
         up = {pair for pair, _ in self._active_circuits()}
         missing = [f"{a} to {b}" for a, b in circuits if (a, b) not in up]
         if missing:
@@ -310,9 +299,12 @@ def _sleep_until(now: Callable[[], float], sleep: Callable[[float], None], when_
 
 
 def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: PhasePlan) -> IterationTimes:
-    """Return the measured times of one iteration, in the same form as modelled times, for a table or a picture.
+    """Return the measured times of one iteration.
 
-    ``phases`` is the result of :meth:`PhaseSwitch.run`; iterations are numbered from 0.
+    Args:
+        phases: Result of :meth:`PhaseSwitch.run`.
+        iteration: Number of the iteration, from 0.
+        plan: The phases.
     """
     own = [phase for phase in phases if phase.iteration == iteration]
     begin_s = own[0].start_s - own[0].wait_s
@@ -336,14 +328,11 @@ def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: Ph
 
 @dataclass(frozen=True)
 class PortDarkTimes:
-    """Dark times of one port before one phase, over all iterations in which the port's partner changed.
+    """Dark times of one port before one phase, over all iterations.
 
     Attributes:
-        tag: Name of the phase.
         port: Name of the port: ``name>`` for a transmitter, ``>name`` for a receiver.
-        changes: Number of changes.
-        median_s: Median dark time.
-        longest_s: Longest dark time.
+        changes: Number of changes of the port's circuit.
     """
 
     tag: str
@@ -370,7 +359,7 @@ def measured_dark_times(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkTimes,
 def model_with_measured_dark_times(
     phases: Sequence[MeasuredPhase], prepared: Mapping[str, PreparedPhase], plan: PhasePlan
 ) -> IterationTimes:
-    """Return the iteration times that the model predicts from the measured dark times (the median of each phase)."""
+    """Return the iteration times predicted from the measured dark times (the median of each phase)."""
     by_tag: dict[str, list[float]] = {}
     for phase in phases:
         if phase.switched is not None:

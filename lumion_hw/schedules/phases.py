@@ -1,9 +1,6 @@
 """Circuit configurations for the phases of a training job, selected by name (Opus, arXiv 2507.08119, 2602.12521).
 
-A file lists the circuits that each phase of a training iteration needs, and its duration. All configurations are routed
-and checked in advance; at run time the job only gives the tag of the next configuration. Circuits stay up while later
-phases do not need their ports. So a port is dark only if its partner changes, and idle time of the port before the
-change hides the dark time.
+All configurations are routed and checked in advance. A circuit stays up until a later phase needs its ports.
 """
 
 from __future__ import annotations
@@ -46,9 +43,8 @@ class JobPhase:
     """One phase of an iteration.
 
     Attributes:
-        tag: Name of the phase.
         duration_s: Duration once its circuits are up.
-        circuits: Circuits that the phase sends over; empty for a phase that only computes.
+        circuits: Circuits that the phase uses; empty for a phase that only computes.
     """
 
     tag: str
@@ -58,13 +54,7 @@ class JobPhase:
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """Phases of one iteration of a job, in order; the last is followed by the first.
-
-    Attributes:
-        job: Name of the job.
-        phases: The phases.
-        iterations: Number of iterations.
-    """
+    """Phases of one iteration of a job, in order; the last is followed by the first."""
 
     job: str
     phases: tuple[JobPhase, ...]
@@ -76,7 +66,7 @@ class PhasePlan:
         return tuple(sorted({name for phase in self.phases for pair in phase.circuits for name in pair}))
 
     def configurations(self) -> tuple[ModuleCircuits, ...]:
-        """Return the active circuits in each phase of repeated iterations, including those left from earlier phases."""
+        """Return the active circuits in each phase, including those that remain from earlier phases."""
         active: ModuleCircuits = ()
         configurations: list[ModuleCircuits] = []
         for phase in self.phases * 2:
@@ -86,7 +76,6 @@ class PhasePlan:
 
 
 def _with_remaining(active: ModuleCircuits, added: ModuleCircuits) -> ModuleCircuits:
-    """Return the circuits of a phase plus the active circuits of which the phase needs no port."""
     senders, receivers = {a for a, _ in added}, {b for _, b in added}
     remaining = [(a, b) for a, b in active if a not in senders and b not in receivers]
     return tuple(sorted((*added, *remaining)))
@@ -107,7 +96,6 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
 
 
 def _read(text: str, name: str) -> PhasePlan:
-    """Parse the text of a phase file to a plan; ``name`` identifies the file in messages."""
     from lumion_hw.bench.file.loader import mistakes, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
@@ -119,7 +107,6 @@ def _read(text: str, name: str) -> PhasePlan:
 
 
 def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
-    """Return the plan, or ``None`` and a list of all mistakes."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check
@@ -140,7 +127,7 @@ def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
 
 
 def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
-    """Write phases as a file that :func:`load_phases` can read; on an error no file is left.
+    """Write phases as a file that :func:`load_phases` can read; after an error there is no file.
 
     Raises:
         ConfigError: A name could not be read back, or the file cannot be written.
@@ -158,9 +145,13 @@ def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
 
 
 def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: float, job: str = "schedule") -> PhasePlan:
-    """Return the steps of a schedule on a mesh as consecutive phases, each of ``duration_s`` once its circuits are up.
+    """Return the steps of a schedule on a mesh as consecutive phases.
 
-    ``modules`` has the device name of the module of each rank; ``job`` is the name of the plan.
+    Args:
+        found: The schedule on the mesh.
+        modules: Device name of the module of each rank.
+        duration_s: Duration of each phase once its circuits are up.
+        job: Name of the plan.
 
     Raises:
         ConfigError: There are fewer modules than ranks.
@@ -180,12 +171,12 @@ def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: flo
 
 @dataclass(frozen=True)
 class DarkSpan:
-    """Time during which a port is dark.
+    """Time during which a port is dark, in seconds from the start of the iteration.
 
     Attributes:
         port: ``name>`` for a transmitter, ``>name`` for a receiver.
-        starts_s: End of the port's former circuit, in seconds from the start of the iteration.
-        ends_s: Time at which the port's new circuit is up, in the same unit.
+        starts_s: End of the port's former circuit.
+        ends_s: Time at which the port's new circuit is up.
     """
 
     port: str
@@ -195,14 +186,12 @@ class DarkSpan:
 
 @dataclass(frozen=True)
 class IterationTimes:
-    """Times of one iteration of a job in steady state.
+    """Times of one iteration of a job in steady state, in seconds from the start of the iteration.
 
     Attributes:
-        starts_s: Start of each phase, in seconds from the start of the iteration.
         waits_s: Time that each phase waits for its circuits.
         requests_s: Time at which each configuration is requested; ``None`` where nothing changes.
-        dark: Time spans in which ports are dark, including those hidden behind earlier phases.
-        total_s: Length of the iteration.
+        dark: Times in which ports are dark.
     """
 
     starts_s: tuple[float, ...]
@@ -220,10 +209,10 @@ class IterationTimes:
 def iteration_times(
     plan: PhasePlan, delta_s: float | Sequence[float], excludes_others: Sequence[bool] | None = None
 ) -> IterationTimes:
-    """Return the times of one iteration. A phase waits while ports are dark, unless earlier phases cover that time.
+    """Return the times of one iteration.
 
-    A configuration is requested as soon as the circuits that it ends, and the ports that it reconnects, are no longer
-    used.
+    Circuits change as soon as the running phase no longer needs them. The next phase waits for the rest of the dark
+    time.
 
     Args:
         plan: The phases.
@@ -278,7 +267,6 @@ def iteration_times(
 
 
 def _ports_of(circuits: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the ports of circuits: ``name>`` sends, ``>name`` receives."""
     return [port for a, b in circuits for port in (f"{a}>", f">{b}")]
 
 
@@ -290,10 +278,9 @@ class PreparedPhase:
     """One configuration, routed and checked.
 
     Attributes:
-        phase: The phase.
         circuits: All active circuits of the configuration.
         plan: Paths, budgets and heater currents.
-        kept: Circuits that continue from the previous phase over the same PUCs.
+        kept: Circuits that continue from the previous phase on the same paths.
         excludes_others: Whether the mesh had no room for circuits that only the previous phase needs.
     """
 
@@ -312,13 +299,8 @@ class PreparedPhase:
 def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> dict[str, PreparedPhase]:
     """Route and check the configuration of every phase without any device.
 
-    Args:
-        model: The checked bench file.
-        record: Calibration record of the mesh.
-        plan: The phases.
-
     Returns:
-        Configurations by tag, in the order of the phases.
+        Configurations by name, in the order of the phases.
 
     Raises:
         ConfigError: A module does not exist or is not wired to the mesh.
@@ -347,15 +329,12 @@ def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
 
 
 class _Preparation:
-    """Prepares configurations one after the other, with as few changes as possible."""
-
     def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:
         self._model, self._record = model, record
         self._known: dict[tuple[str, str], PlannedCircuit] = {}
         self._active: ModuleCircuits = ()
 
     def next_phase(self, phase: JobPhase) -> PreparedPhase:
-        """Return the configuration of the next phase, with circuits of other phases if the mesh has room for both."""
         try:
             circuits, excludes_others, plan = self._plan_phase(phase)
         except LumionError as error:
@@ -368,7 +347,6 @@ class _Preparation:
         return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
     def _plan_phase(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
-        """Plan one phase; return its circuits, whether other phases' circuits had to be removed, and the plan."""
         circuits = _with_remaining(self._active, phase.circuits)
         try:
             return circuits, False, self._plan_circuits(circuits)
@@ -378,11 +356,6 @@ class _Preparation:
         return phase.circuits, True, self._plan_circuits(phase.circuits)
 
     def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
-        """Plan circuits on their former paths if possible, else around active circuits, else on any paths.
-
-        Raises:
-            LumionError: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`, if none of these works.
-        """
         refusal: LumionError | None = None
         stay = [pair for pair in circuits if pair in self._active]
         for known in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(stay), ())):
@@ -395,7 +368,6 @@ class _Preparation:
         raise refusal or RoutingError("nothing was tried")
 
     def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
-        """Return, in order, the circuits whose last paths and attenuations can be active at the same time."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
             if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):
@@ -415,7 +387,7 @@ class _Preparation:
 
 
 _NO_ROOM = (RoutingError, BudgetError, LimitError)
-"""Errors that planning with other paths or fewer circuits may avoid."""
+"""Errors after which planning tries other paths or fewer circuits."""
 
 
 def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
@@ -423,7 +395,6 @@ def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
 
 
 def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
-    """Return a circuit plan in the given order of circuits, with active and new circuits alike."""
     by_ends = {_ends_of(circuit): circuit for circuit in plan.everything}
     ordered = tuple(by_ends[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)

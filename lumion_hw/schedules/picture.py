@@ -29,7 +29,11 @@ _MAX_INCHES = 24.0
 
 
 def new_figure(width_in: float, height_in: float) -> Figure:
-    """Return an empty figure. Raises ``ConfigError`` if matplotlib is missing."""
+    """Return an empty figure.
+
+    Raises:
+        ConfigError: matplotlib is missing.
+    """
     require_plots()
     from matplotlib.figure import Figure
 
@@ -37,7 +41,11 @@ def new_figure(width_in: float, height_in: float) -> Figure:
 
 
 def save_figure(figure: Figure, target: AnyPath, over: Over = "own") -> None:
-    """Write a figure. Raises ``ConfigError`` if the file name fits no format or the file cannot be written."""
+    """Write a figure.
+
+    Raises:
+        ConfigError: The file name fits no format, or the file cannot be written.
+    """
     path = Path(target)
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
@@ -50,8 +58,12 @@ def save_figure(figure: Figure, target: AnyPath, over: Over = "own") -> None:
 def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> None:
     """Draw a schedule: rounds from left to right, ranks from top to bottom, an arrow per transfer.
 
-    Circuits without data are grey, adding transfers red, other transfers blue. The picture is a .png, .svg or .pdf
-    file.
+    Circuits without data are grey, transfers that the receiver adds to its data red, others blue.
+
+    Args:
+        schedule: The schedule.
+        target: File name that ends in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
@@ -83,10 +95,14 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
 def plot_costs(
     schedules: Sequence[Schedule], model: CostModel, buffer_bytes: float, target: AnyPath, over: Over = "own"
 ) -> None:
-    """Draw the duration of schedules over the dark time of a circuit change, and that of fixed configurations in grey.
+    """Draw the duration of schedules over the dark time of a circuit change; that of fixed circuits in grey.
 
-    The dark time of the fabric ``model`` is marked; ``buffer_bytes`` is the buffer of one rank. The picture is a .png,
-    .svg or .pdf file.
+    Args:
+        schedules: The schedules.
+        model: The fabric; its dark time is marked.
+        buffer_bytes: Size of one rank's buffer.
+        target: File name that ends in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -131,7 +147,11 @@ def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> No
 def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over: Over = "own") -> None:
     """Draw one iteration: a bar per phase on each port it uses, and black bars where a port is dark.
 
-    ``times`` are modelled or measured. The picture is a .png, .svg or .pdf file.
+    Args:
+        plan: The plan.
+        times: Modelled or measured times.
+        target: File name that ends in .png, .svg or .pdf.
+        over: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.

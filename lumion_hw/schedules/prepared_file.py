@@ -1,4 +1,4 @@
-"""Files with prepared configurations: paths, states, currents and budgets for one bench, mesh and record."""
+"""Files with prepared configurations for one bench, mesh and calibration record."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def save_prepared(
     path: AnyPath,
     over: Over = "own",
 ) -> None:
-    """Write prepared configurations (by tag) and their phases as JSON; on an error no file is left.
+    """Write phases and their prepared configurations as JSON; after an error there is no file.
 
     Raises:
         ConfigError: The file cannot be written, or an existing file must not be overwritten.
@@ -102,9 +102,7 @@ def save_prepared(
 def load_prepared(
     path: AnyPath, model: BenchModel, record: CalibrationRecord
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
-    """Read the phases and their prepared configurations by tag; nothing is calculated again, and no device is read.
-
-    Only the content of the bench file matters, not its layout.
+    """Read the phases and their prepared configurations by name.
 
     Raises:
         ConfigError: The file is of another kind or version, was changed, or belongs to another bench, mesh or record;
@@ -134,7 +132,6 @@ def load_prepared(
 
 
 def _origin(model: BenchModel, record: CalibrationRecord) -> dict[str, Any]:
-    """Return the identity of bench, mesh and calibration record, by the keys used in the file."""
     # leave_on_s is chosen whenever a bench is opened, and no circuit depends on it.
     bench = model.model_dump(mode="json", exclude={"devices": {"__all__": {"leave_on_s"}}})
     return {
@@ -161,7 +158,6 @@ def _validate(body: Any, name: str) -> _Content:
 
 
 def _check_origin(content: _Content, model: BenchModel, record: CalibrationRecord, name: str) -> None:
-    """Raise ``ConfigError`` naming every difference if the file belongs to another bench, mesh or record."""
     present = _origin(model, record)
     kinds = {"mesh": "mesh", "bench": "bench file", "record": "calibration record"}
     differing = [
@@ -179,11 +175,6 @@ def _label_with_hash(label: str, sha256: str) -> str:
 
 
 def _restore_phase(stored: _Configuration, mesh: MeshTopology, name: str) -> PreparedPhase:
-    """Return a prepared configuration from the file, after tracing its paths through the mesh.
-
-    Raises:
-        ConfigError: The paths are wrong, or the number of currents differs from the number of heaters.
-    """
     paths = tuple(path for circuit in stored.planned for path in circuit.paths)
     try:
         fits = states_for_paths(mesh, paths) == stored.routing.states and paths == stored.routing.paths

@@ -17,7 +17,7 @@ COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
 Circuits = tuple[tuple[int, int], ...]
 """Directed circuits ``(sender, receiver)`` of one configuration, sorted."""
 MAX_RANKS = 1024
-"""Largest number of ranks, far more than one mesh connects. It limits the work that a typing error can cause."""
+"""Largest number of ranks."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Transfer:
     Attributes:
         source: Sending rank.
         target: Receiving rank.
-        chunks: Numbers of the chunks, each once.
+        chunks: Numbers of the chunks (parts of the data), each once.
         adds: Whether the receiver adds the chunks to its own; otherwise they replace its own.
     """
 
@@ -42,7 +42,7 @@ class ScheduleRound:
     """One round of a schedule: circuits that are up together, and the data sent over them.
 
     Attributes:
-        circuits: Directed circuits, at most one from and one to each rank; circuits of other ranks stay as they are.
+        circuits: Directed circuits, at most one from and one to each rank.
         transfers: Simultaneous transfers, each over one of the circuits.
     """
 
@@ -62,18 +62,16 @@ class ScheduleRound:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A sequence of rounds that is formally valid: ranks and chunks exist, every round is a matching or permutation.
+    """A sequence of rounds of circuits and transfers.
 
-    :func:`lumion_hw.schedules.verify` checks whether the schedule implements its collective.
+    Use :func:`lumion_hw.schedules.verify` to check that it does what its collective requires.
 
     Attributes:
         name: Name of the algorithm, such as ``ring``.
-        collective: Purpose of the schedule.
         ranks: Number of ranks, numbered from 0.
-        chunks: Number of different chunks: ``ranks**2`` for an all-to-all, with block ``i * ranks + j`` going from i to
-            j; otherwise the parts of one rank's buffer.
+        chunks: Number of different chunks (parts of the data): ``ranks**2`` for an all-to-all, where block ``i * ranks
+            + j`` goes from i to j; otherwise the parts of one rank's buffer.
         duplex: Whether both directions of a port belong together, so that every round is a matching.
-        rounds: The rounds, in order.
 
     Raises:
         ConfigError: The schedule is inconsistent; the message names the round and the rank.
@@ -115,7 +113,7 @@ class Schedule:
 
     @cached_property
     def changes(self) -> tuple[frozenset[int], ...]:
-        """For each round: the ranks with a port whose partner has changed since the port's last use."""
+        """Ranks with a port whose partner has changed since the port's last use, for each round."""
         to: dict[int, int] = {}
         by: dict[int, int] = {}
         changes = []
@@ -170,7 +168,7 @@ def check_ranks(
     minimum: int = 2,
     maximum: int = MAX_RANKS,
 ) -> None:
-    """Raise an error if a schedule cannot have this number of ranks.
+    """Check the number of ranks.
 
     Raises:
         ConfigError: The number is too small, too large, odd, or not a power of two; the message names possible numbers.
@@ -223,7 +221,6 @@ def _check_transfers(each: ScheduleRound, chunks: int, where: str) -> None:
 
 
 def _spans(chunks: tuple[int, ...]) -> str:
-    """Return a list of numbers as text, consecutive numbers combined: ``0-3,7``."""
     spans: list[list[int]] = []
     for chunk in sorted(chunks):
         if spans and chunk == spans[-1][1] + 1:

@@ -1,15 +1,10 @@
-"""StragglAR: an all-reduce for the case that one rank arrives late (arXiv 2505.23523; own constructions).
+"""StragglAR: an all-reduce for the case that one rank is late (arXiv 2505.23523; own constructions).
 
-While the last rank is late, the others reduce-scatter among themselves, so that rank g owns the sum of chunk g. In
-round t, rank t and the late rank exchange and add chunk t, so that both own the finished chunk; all other ranks spread
-finished chunks in pairs. The last chunk is finished in round n - 2, at two ranks. At best its copies double in each
-further round, so n - 2 + ceil(log2 n) rounds are the minimum.
-
-Powers of two follow a rule that reaches this bound. Other even numbers follow a *rotation*: a list of pairs of
-positions, counted from the rank that meets the late rank, and the age in rounds of the chunk that each position sends.
-One rotation serves all rounds, because all positions move on by one rank per round. It keeps every rank busy in both
-directions, so that only the last rounds need a search. Rotations were found with the solver CP-SAT
-(benchmarks/schedules.py rotations) and are stored in ``rotations.json``.
+While one rank is late, the others reduce-scatter. In round t, rank t and the late rank exchange and add chunk t (a part
+of the data); all other ranks spread finished chunks in pairs. The minimum is n - 2 + ceil(log2 n) rounds. Powers of two
+follow a rule that reaches it. Other even numbers follow a *rotation*: a stored list of pairs, relative to the rank that
+meets the late rank, with the age in rounds of the chunk that each sends. Rotations were found with CP-SAT
+(benchmarks/schedules.py rotations).
 """
 
 from __future__ import annotations
@@ -27,25 +22,27 @@ from lumion_hw.schedules.matchings import heavy_matching
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
 
 _ROTATED_TRIES, _TRIES = 60, 4
-"""Random tries for numbers of ranks that are no power of two, with and without a stored rotation."""
+"""Number of random searches for numbers of ranks that are no power of two, with and without a stored rotation."""
 _MANY = 200
-"""Number of ranks above which a try takes seconds, so that only one try is made."""
+"""Number of ranks above which only one random search is made."""
 _NOISE = 0.3
 """Random part of a transfer's value in the search; the other part is 1 or more."""
 _LATE = 2.0
-"""Factor by which a chunk's value in the search grows with each round that the chunk still needs to reach all ranks."""
+"""Growth of a chunk's value in the search with each round that it still needs to reach all ranks."""
 _NOTHING = -1
 
 Rotation = tuple[tuple[int, int, int, int], ...]
-"""Rows ``(x, y, age of the chunk that x sends, age of the chunk that y sends)``.
-Positions x and y are relative to the rank that meets the late rank."""
+"""Rows ``(x, y, age of the chunk that x sends, age of the chunk that y sends)``; ages in rounds.
+
+Positions x and y are relative to the rank that meets the late rank.
+"""
 _Pairs = list[tuple[int, int]]
 _Transfers = dict[tuple[int, int], int]
-"""Chunk by ``(sender, receiver)``."""
+"""Chunk sent by each ``(sender, receiver)``."""
 
 
 def min_straggler_rounds(ranks: int) -> int:
-    """Return the lower bound of StragglAR's rounds, ``n - 2 + ceil(log2 n)``."""
+    """Return the smallest possible number of rounds of StragglAR, ``n - 2 + ceil(log2 n)`` for n ranks."""
     return ranks - 2 + (ranks - 1).bit_length()
 
 
@@ -53,8 +50,8 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
     """Return the rounds of StragglAR after the reduce-scatter; the late rank is the last one.
 
     Args:
-        ranks: Even, 4 or more. Powers of two and all numbers up to 64 reach :func:`min_straggler_rounds`; for others
-            a search that chooses one matching per round may need more.
+        ranks: Even, 4 or more. Powers of two and all numbers up to 64 reach :func:`min_straggler_rounds`; others may
+            need more rounds.
         seed: Random seed of the search.
         progress: Called during the search with ``"rounds"``, the rounds found and their minimum.
 
@@ -83,7 +80,6 @@ def rotations() -> dict[int, Rotation]:
 
 
 def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Transfers) -> ScheduleRound:
-    """Return a round of pairs, plus the pair with the late rank if some rank has not yet exchanged with it."""
     late, transfers = ranks - 1, [Transfer(a, b, (chunk,)) for (a, b), chunk in sorted(sent.items())]
     joined = list(pairs)
     if turn < late:
@@ -96,7 +92,6 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Trans
 
 
 def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
-    """Return StragglAR's rounds for a power-of-two number of ranks; a rank's label is its newest finished chunk."""
     log, late = ranks.bit_length() - 1, ranks - 1
     label = [_NOTHING] * ranks
     rounds = []
@@ -144,7 +139,6 @@ def _receivers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int)
 def _search_rounds(
     ranks: int, rotation: Rotation, random: np.random.Generator, progress: Progress = no_progress
 ) -> list[ScheduleRound]:
-    """Return StragglAR's rounds: first by the stored rotation, if there is one, then by matchings of high value."""
     late = ranks - 1
     held = np.zeros((ranks, late), dtype=np.bool_)
     rounds: list[ScheduleRound] = []
@@ -169,7 +163,6 @@ def _search_rounds(
 def _transfers_by_rotation(
     rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator
 ) -> _Transfers:
-    """Return the transfers of one round: chunks of the ages in the rotation, or others that the receiver lacks."""
     late = held.shape[1]
     sent: _Transfers = {}
     for x, y, x_age, y_age in rotation:
@@ -186,7 +179,6 @@ def _transfers_by_rotation(
 def _best_matching(
     held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
 ) -> tuple[_Pairs, _Transfers]:
-    """Return a matching of free ranks with about the highest value, and its transfers; rare chunks are worth more."""
     ranks = len(held)
     copies = np.maximum(held.sum(axis=0), 1)
     worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])

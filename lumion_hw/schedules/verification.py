@@ -1,4 +1,4 @@
-"""Verification of schedules by executing them with integers: only held data is sent, and every sum is exact."""
+"""Verification of schedules by executing them with integers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.schedules.schedule import Schedule
 
 _LARGEST = 2**48
-"""Largest random integer: sums over 1,024 ranks stay below 2**63, and different sums agree by chance once in 2**48."""
+"""Largest random integer; sums over 1,024 ranks stay below 2**63."""
 _MAX_NUMBERS = 2**24
-"""Limit for all ranks and chunks together: three arrays of this size fit into half a gigabyte."""
+"""Largest number of ranks times chunks; three arrays of this size fit into half a gigabyte."""
 _Array = NDArray[np.int64]
 _Mask = NDArray[np.bool_]
 
@@ -19,14 +19,12 @@ _Mask = NDArray[np.bool_]
 def verify(schedule: Schedule, *, seed: int = 0) -> None:
     """Execute a schedule with random integers and check the final content of every rank.
 
-    Within a round, all ranks send what they held before the round.
-
     Args:
         schedule: The schedule; a schedule of ``matchings`` must connect every pair of ranks exactly once.
         seed: Random seed of the integers.
 
     Raises:
-        ConfigError: The schedule does not implement its collective; the message names round, rank and chunk.
+        ConfigError: The schedule does not do what its collective requires; the message names round, rank and chunk.
         LimitError: The schedule has too many ranks and chunks to be executed.
     """
     if schedule.collective == "matchings":
@@ -48,7 +46,6 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
 
 
 def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
-    """Return whether each rank has each chunk at the start, and the chunks' values; shapes ``(ranks, chunks)``."""
     ranks, chunks = own.shape
     held = np.ones(own.shape, dtype=np.bool_)
     value = own.copy()
@@ -67,7 +64,6 @@ def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
 
 
 def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> None:
-    """Send the data of one round. The order does not matter, as every rank receives from at most one other."""
     transfers = schedule.rounds[number].transfers
     sizes = [len(transfer.chunks) for transfer in transfers]
     source, target, adds = (
@@ -111,7 +107,6 @@ def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> N
 
 
 def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
-    """Raise ``ConfigError`` if a rank has no complete sum, or if the complete sum of a chunk is on no rank."""
     for axis, what in ((0, "chunk {} is not summed on any rank"), (1, "rank {} has no summed chunk")):
         missing = np.flatnonzero(~done.any(axis=axis))
         if len(missing):
@@ -119,7 +114,6 @@ def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
 
 
 def _check_pairs(schedule: Schedule) -> None:
-    """Raise ``ConfigError`` if matchings connect a pair twice or never."""
     connected: set[tuple[int, int]] = set()
     for number, round_ in enumerate(schedule.rounds):
         if again := connected.intersection(round_.circuits):

@@ -1,7 +1,6 @@
-"""Sharing one bench between several people and programs: the owner process, the lease and the PV Access server.
+"""Sharing one bench between several people and programs: owner process, lease and PV Access server.
 
-:class:`BenchOwner` owns a bench and publishes :class:`ServedState`; :class:`PvaServer` serves it. Other programs
-connect with :meth:`lumion_hw.Bench.attach`. The modules inside are private: users import from here.
+Other programs connect with :meth:`lumion_hw.Bench.attach`. The modules of this package are private.
 """
 
 import lazy_loader

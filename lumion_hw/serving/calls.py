@@ -1,4 +1,4 @@
-"""Remote calls of device interfaces: access checks, the calls, and the streams and watches that calls open."""
+"""Remote calls of device methods: access checks, calls, streams and watches."""
 
 from __future__ import annotations
 
@@ -23,23 +23,13 @@ from lumion_hw.serving.lease import BenchLease, Caller
 _MAX_HANDLES = 16
 """Maximum number of open streams and watches per connection."""
 _MAX_READER_STREAMS = 2
-"""Maximum number of streams of one device for all clients without the lease; a controller can send four streams."""
+"""Maximum number of streams of one device for clients without the lease; a controller supports four in total."""
 _MAX_CALLS = 24
-"""Maximum number of running calls per connection; the server has 32 workers for all connections."""
+"""Maximum number of running calls per connection."""
 
 
 @dataclass(frozen=True)
 class _Handle:
-    """A stream of readings or a watch that a remote call has opened.
-
-    Attributes:
-        source: The stream or watch.
-        connection: The connection of the client that opened it.
-        device: Name of the device.
-        is_reader: Whether the client opened it without the lease.
-        reading: Lock held by the call that waits for the next reading.
-    """
-
     source: Any
     connection: str
     device: str
@@ -54,7 +44,7 @@ class Calls:
         devices: Open devices by name.
         lease: The lease, which a client needs to change a device.
         on_close: Called when a client closes a device; the device itself stays open.
-        check_change: Called with the names of device and method before a change; raises an error to forbid the change.
+        check_change: Called with device and method before a change; raises an error to forbid the change.
         change_context: Context manager around every call that may change a device.
     """
 
@@ -80,7 +70,7 @@ class Calls:
         self._under_way: Counter[str] = Counter()
 
     def describe(self) -> dict[str, tuple[str, dict[str, Any]]]:
-        """Return the interface name and the properties of every device."""
+        """Return the interface name and properties of every device."""
         return {
             name: (
                 interface,
@@ -99,10 +89,9 @@ class Calls:
         """Call a method of a device, or of an open stream or watch.
 
         Raises:
-            BusyError: The method may change the device and the caller does not hold the lease, or too many calls of
-                its connection are running.
+            BusyError: The caller needs the lease for this method, or too many calls of its connection are running.
             UnknownNameError: The device does not exist, or its interface has no such method.
-            Exception: An error of the device.
+            Exception: The error of the device.
         """
         with self._count_call(caller.connection):
             if device.startswith(HANDLE):
@@ -111,7 +100,6 @@ class Calls:
 
     @contextlib.contextmanager
     def _count_call(self, connection: str) -> Iterator[None]:
-        """Count a call while it runs. Raises ``BusyError`` if too many calls of the connection are running."""
         with self._lock:
             if self._under_way[connection] >= _MAX_CALLS:
                 raise BusyError(f"{_MAX_CALLS} calls of this connection are running", hint="Wait until a call ends.")
@@ -174,7 +162,7 @@ class Calls:
             handle.reading.release()
 
     def document(self, result: object, caller: Caller, device: str) -> dict[str, Any]:
-        """Return the reply to a call: its result, or the handle of a stream or watch, which this server keeps open."""
+        """Return the reply to a call: the result, or the handle of an opened stream or watch."""
         if isinstance(result, Iterator):
             return {"handle": self._store_handle(result, caller, device), "interface": STREAM}
         try:
@@ -201,7 +189,6 @@ class Calls:
         raise refusal
 
     def _refusal(self, caller: Caller, device: str, is_reader: bool) -> LumionError | None:
-        """Return the error that keeps a client from opening another stream or watch; ``None`` if it may open one."""
         handles = self._handles.values()
         if sum(handle.connection == caller.connection for handle in handles) >= _MAX_HANDLES:
             return ConfigError(f"this client has {_MAX_HANDLES} streams and watches open", hint="Close some of them.")
@@ -244,7 +231,7 @@ def handle_request(
     lease: BenchLease,
     others: Mapping[str, Callable[..., object]],
 ) -> dict[str, Any]:
-    """Execute a request and return the reply document; an error is returned as a reply, too.
+    """Execute a request and return the reply; an error is returned as a reply.
 
     Args:
         request: Document with ``device``, ``method``, ``arguments``, ``named`` and ``lease``.

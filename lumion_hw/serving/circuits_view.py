@@ -1,4 +1,4 @@
-"""Conversion of active circuits, their measured health and the mesh into served values."""
+"""Conversion of active circuits, their health and the mesh to served values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.serving.state import AlarmSeverity, ServedCircuit, ServedMesh, ServedPath
 
 MAX_MEASUREMENT_AGE_S = 2.0
-"""Age from which a circuit's measurement counts as missing; maintained circuits are measured every second."""
+"""Age from which a measurement of a circuit counts as missing."""
 
 
 def served_circuits(
@@ -32,9 +32,9 @@ def served_circuits(
 
     Args:
         service: The circuits.
-        health: Measured health of the circuits, as far as available.
+        health: Measured health of the circuits, if available.
         silent: Names of devices that do not answer.
-        trouble: Reason why circuits are not maintained now; empty while they are.
+        trouble: Reason why circuits are not maintained; empty while they are.
         faults: Latched faults of the mesh controller.
         wall_s: Returns the time of day, in seconds since 1970.
     """
@@ -104,13 +104,13 @@ def served_mesh(
     record: CalibrationRecord | None,
     driven_ma: NDArray[np.float64] | None,
 ) -> ServedMesh | None:
-    """Return the served mesh; ``None`` if the bench has no mesh with heater currents.
+    """Return the mesh for clients; ``None`` if the bench has no mesh with heater currents.
 
     Args:
         bench: The bench.
         service: The active circuits; ``None`` without a calibration record.
         record: The calibration record in use.
-        driven_ma: Present heater currents, indexed by 2·PUC + arm; ``None`` if unknown.
+        driven_ma: Present heater currents, index 2·PUC + arm; ``None`` if unknown.
     """
     try:
         mesh = bench.mesh
@@ -138,9 +138,9 @@ def served_mesh(
 
 
 def _paths(bench: Bench, record: CalibrationRecord | None, circuit: ActiveCircuit) -> list[ServedPath]:
-    """Return the paths of a circuit with the power along them: launch power minus calibrated losses.
+    """Return the paths of a circuit with the power along them, from launch power and calibrated losses.
 
-    The difference between measured and calibrated loss is split equally between input side and output side.
+    The difference between measured and calibrated loss is split equally between input and output.
     """
     paths = []
     inputs = {path.port: path for path in bench.wiring.inputs}

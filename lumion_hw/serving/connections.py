@@ -1,4 +1,4 @@
-"""Established TCP connections to this server, read from the tables of the operating system."""
+"""Established TCP connections to this server, from the tables of the operating system."""
 
 from __future__ import annotations
 
@@ -14,24 +14,20 @@ _ESTABLISHED = "01"
 
 
 class Connections:
-    """Established TCP connections to this server at one moment; the system tables are read at the first use.
-
-    PV Access reports only that the last client of a variable has left, but not which connection was lost. The system
-    tables show the lost connection, because a killed program has none.
+    """Established TCP connections to this server at one moment.
 
     Args:
-        ports: Ports that this server listens on. Connections to other ports do not count, because another program may
-            use the port number of an earlier client.
+        ports: Ports that this server listens on; connections to other ports do not count.
     """
 
     def __init__(self, ports: Collection[int]) -> None:
         self._ports = frozenset(f"{port:04X}" for port in ports)
 
     def __contains__(self, peer: object) -> bool:
-        """Return whether a connection from ``host:port`` is established; ``True`` if the system cannot tell.
+        """Return whether a connection from ``host:port`` is established; ``True`` if unknown.
 
         Args:
-            peer: Client as named by PV Access; a name that is no IPv4 address counts as connected.
+            peer: Name of the client in PV Access; without an IPv4 address the client counts as connected.
         """
         host, _, port = str(peer).rpartition(":")
         try:
@@ -44,7 +40,6 @@ class Connections:
 
     @cached_property
     def _established(self) -> frozenset[str]:
-        """Remote ends ``host:port`` of all connections; an IPv4 address on an IPv6 socket is given in IPv4 form."""
         remote_ends = set(self._remote_ends(_TABLES[0]))
         with contextlib.suppress(OSError):  # a system without IPv6
             length = len("0100007F:0000")

@@ -1,8 +1,4 @@
-"""The maintenance thread of a served bench. It maintains the circuits or the fabric, and runs requested jobs.
-
-All changes of circuits happen in this one thread. A requested job waits for the end of the current maintenance step,
-and maintenance waits for the end of the job.
-"""
+"""The maintenance thread of a served bench, which changes all circuits and runs requested jobs."""
 
 from __future__ import annotations
 
@@ -41,11 +37,11 @@ from lumion_hw.storage.record_files import load_record
 
 _IDLE_WAIT_S = 0.25
 _RETRY_S = 1.0
-"""Pause after a failure before the next attempt, for example while the controller is unplugged."""
+"""Pause after a failure before the next attempt."""
 _MEASURE_PERIOD_S = 1.0
-"""Period of measurements of all circuits of a fabric; circuit maintenance without a fabric uses the same period."""
+"""Period of measurements of all circuits."""
 RECORD_FOLDER = "calibrations"
-"""Folder in the state directory for the records that jobs write, so that they overwrite no other file."""
+"""Folder in the state directory for records that jobs write."""
 STOP_TIMEOUT_S = 2.0
 """Time that the current step or job may take to end when the server stops."""
 _RECORD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.json")
@@ -53,30 +49,29 @@ _DRIVING_METHODS = ("program", "sweep", "configure", "outputs_off")
 
 
 class _ServerStops(BaseException):
-    """Raised inside a job to end it early: a calibration keeps its journal, a change of circuits is rolled back."""
+    """Ends a job early when the server stops."""
 
 
 class _WorkIsWaiting(BaseException):
-    """Raised to interrupt circuit maintenance between two measurements, so that a job can run."""
+    """Interrupts circuit maintenance so that a job can run."""
 
 
 class BenchKeeper:
     """Maintains the circuits and the fabric of a bench and runs jobs, all in one thread.
 
     Args:
-        bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
-        path: File of the calibration record; if not given, the record with which the connected circuits were set up.
+        path: File of the calibration record; by default the record of the connected circuits.
         fabric: Whether to maintain the jobs of the bench file.
-        on_change: Called when the state to publish has changed.
+        on_change: Called when the published state has changed.
         wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
         service: The circuits; ``None`` without a calibration record.
         recovery: The last recovery; ``None`` before the first.
         job: The running or last job; ``None`` before the first.
-        trouble: Reason why nothing is maintained now; empty while all is well.
+        trouble: Reason why nothing is maintained; empty while all is well.
     """
 
     def __init__(
@@ -113,7 +108,6 @@ class BenchKeeper:
         self._open_journals(path)
 
     def _open_journals(self, path: AnyPath | None) -> None:
-        """Open the journal of circuits and, if a record is known, restore the connected circuits."""
         if self._bench.model.mesh is None or self._bench.model.mesh.controller in self._bench.mesh_states:
             return
         journal = CircuitJournal(self._directory, self._bench.model.name, self._bench.mesh.topology.sha256)
@@ -151,13 +145,13 @@ class BenchKeeper:
 
     @property
     def keeps(self) -> str:
-        """What this object maintains now: ``nothing``, ``circuits`` or ``fabric``."""
+        """What is maintained now: ``nothing``, ``circuits`` or ``fabric``."""
         if self._manager is not None:
             return "fabric"
         return "circuits" if self.service is not None and self.service.state.circuits else "nothing"
 
     def require_service(self) -> CircuitService:
-        """Return the circuit service. Raises ``ConfigError`` if the bench has no calibration record."""
+        """Return the circuits of the bench. Raises ``ConfigError`` if the bench has no calibration record."""
         if self.service is None:
             raise ConfigError(
                 "this bench is served without a calibration record, so it has no circuits",
@@ -166,7 +160,7 @@ class BenchKeeper:
         return self.service
 
     def check_free(self, device: str, method: str) -> None:
-        """Raise ``BusyError`` if a client's call would drive heaters that circuits or a job need."""
+        """Raise ``BusyError`` if a call would change heaters that circuits or a job need."""
         section = self._bench.model.mesh
         if section is None or device != section.controller:
             return
@@ -197,9 +191,9 @@ class BenchKeeper:
         self._thread.start()
 
     def stop(self, patience_s: float = STOP_TIMEOUT_S) -> None:
-        """Stop when the current step or job has ended, or after ``patience_s``; a second call has no effect.
+        """Stop after the current step or job, or after ``patience_s``; a second call has no effect.
 
-        A job that takes longer is abandoned; its journals show its progress, as after a power failure.
+        A job that takes longer is abandoned; its journals keep its progress.
         """
         self._stop.set()
         with self._news:
@@ -215,7 +209,7 @@ class BenchKeeper:
         self._stack.close()
 
     def switch_heaters_off(self) -> None:
-        """Switch the heaters off, unless circuits or a job need them. Raises errors of the controller."""
+        """Switch the heaters off, unless circuits or a job need them. Raises the errors of the controller."""
         job = self.job
         circuits = () if self.service is None else self.service.state.circuits
         if circuits or (job is not None and not job.is_over):
@@ -300,7 +294,6 @@ class BenchKeeper:
 
     @contextlib.contextmanager
     def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
-        """Measure all circuits every second in another thread, because the fabric manager must watch for light loss."""
         over = threading.Event()
 
         def measure() -> None:
@@ -322,7 +315,6 @@ class BenchKeeper:
         self._requests.serve(self._lock.owner, self._perform)
 
     def _perform(self, request: FabricRequest) -> None:
-        """Carry out another program's request to the fabric manager. Raises as :meth:`FabricRequest.perform`."""
         request.perform(self._require_manager())
 
     def _on_fabric_event(self, what: str, fields: Mapping[str, Any]) -> None:
@@ -372,7 +364,10 @@ class BenchKeeper:
         return self.job
 
     def wait(self, job: ServedJob, timeout_s: float | None) -> ServedJob:
-        """Wait for the end of a job, at most ``timeout_s``, and return its state. Raises the error of a failed job."""
+        """Wait for the end of a job, at most ``timeout_s``, and return the state of the job.
+
+        Raises the error of a failed job.
+        """
         with self._news:
             self._news.wait_for(lambda: self._is_over(job) or self._has_ended, timeout_s)
             if self.job is None or self.job.number != job.number:
@@ -415,7 +410,6 @@ class BenchKeeper:
         self._on_change()
 
     def _report_progress(self, stage: str, done: int = 0, total: int = 0) -> None:
-        """Publish the progress of the job. Raises ``_ServerStops`` to end the job if the server stops."""
         if self.job is not None:
             self.job = dataclasses.replace(self.job, stage=stage, done=done, total=total)
         self._on_change()
@@ -427,7 +421,6 @@ class BenchKeeper:
             self.job = dataclasses.replace(self.job, residuals={**self.job.residuals, name: value})
 
     def _require_free_circuits(self) -> CircuitService:
-        """Return the circuit service. Raises ``ConfigError`` if the jobs of the bench file control the circuits."""
         service = self.require_service()
         if self._wants_fabric:  # also while the fabric starts or fails: it would remove circuits of no job
             raise ConfigError(
@@ -437,7 +430,7 @@ class BenchKeeper:
         return service
 
     def _return_from_trip(self, service: CircuitService) -> None:
-        """Set the circuits up again if a fault has switched the heaters off; otherwise leave all heaters unchanged."""
+        """Set the circuits up again if a fault has switched the heaters off."""
         if latched_faults(self._bench) or service.journal.unfinished is not None:
             service.restore_after_shutdown()
 
@@ -519,8 +512,6 @@ class BenchKeeper:
 
 
 def _manager_job(manager: FabricManager, action: Callable[[], object]) -> Callable[[], list[str]]:
-    """Return a fabric job's function, which runs an action and then checks that all circuits are active."""
-
     def work() -> list[str]:
         action()
         manager.check_job_circuits()

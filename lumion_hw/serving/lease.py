@@ -1,9 +1,7 @@
-"""The lease of a served bench: the right of one named client to change it, with a number that grows with every lease.
+"""The lease of a served bench: the right of one client to change settings.
 
-The number is stored on disk before it is issued, so it also grows across restarts. A client that was suspended while
-another client held the lease returns with an old number and is rejected. A lease ends when its holder releases it, when
-the holder's connection is lost, or when its deadline (server's monotonic clock) passes without a request from the
-holder.
+It has a number that increases with every lease; a client with an older number is rejected. A lease ends when its holder
+releases it, loses the connection, or sends no request until the deadline.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from lumion_hw.files.writing import write_file
 from lumion_hw.serving.state import ServedLease
 
 MAX_LEASE_S = 86400.0
-"""Longest time that a lease may last without a request from its holder."""
+"""Longest time of a lease without a request from its holder."""
 _NUMBER = "lease.json"
 _MAX_NAME_LENGTH = 64
 
@@ -32,11 +30,10 @@ class Caller:
     """The client that makes a request.
 
     Attributes:
-        name: Name of the client for logs: a person, or the account that the client claims.
-        connection: Connection over which the request arrived; its loss ends a lease that the client took over it. Empty
-            without a connection.
-        account: User and host that the client claims; empty if it claims none.
-        number: Fencing number of the lease that the client believes to hold; ``None`` if it has none.
+        name: Name of the client for logs.
+        connection: Connection over which the request arrived, or empty.
+        account: User and host that the client claims, or empty.
+        number: Lease number that the client sends; ``None`` if it sends none.
     """
 
     name: str
@@ -47,7 +44,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class _ActiveLease:
-    """The present lease. ``since_s`` is a time of day; all other times are on the server's monotonic clock."""
+    """The present lease. ``since_s`` is a time of day; the other times are on the monotonic clock."""
 
     owner: str
     number: int
@@ -59,7 +56,7 @@ class _ActiveLease:
     account: str
 
     def belongs_to(self, caller: Caller) -> bool:
-        """Return whether a caller holds this lease, by number or by the connection or account that took it."""
+        """Return whether the caller holds this lease: by its number, or by the connection or account that took it."""
         if caller.number is not None:
             return caller.number == self.number
         if self.connection:
@@ -73,9 +70,9 @@ class BenchLease:
     Args:
         directory: State directory of the bench; the caller must hold the bench lock.
         wall_s: Returns the time of day, in seconds since 1970.
-        clock: Monotonic clock of the deadlines.
-        on_end: Called with a lease that ended without being released, and the reason of its end.
-        connections: Function that returns the established connections.
+        clock: Monotonic clock for the deadlines.
+        on_end: Called with a lease that ended without being released, and the reason.
+        connections: Returns the established connections.
     """
 
     def __init__(
@@ -96,18 +93,17 @@ class BenchLease:
     def take(
         self, owner: str, caller: Caller, *, lasts_s: float, instead_of: str | None = None, bound: bool = True
     ) -> ServedLease:
-        """Take the lease, or renew it under a new number.
+        """Take the lease; if the caller holds it already, renew it. The lease gets a new number.
 
         Args:
             owner: Name of the new holder.
             caller: The client.
             lasts_s: Time in seconds that the lease lasts without a request from its holder.
-            instead_of: Name of the present holder to replace; the lease is not taken from any other holder.
-            bound: Whether the lease belongs to the caller's connection and ends with it; otherwise it belongs to the
-                caller's account.
+            instead_of: Name of the present holder from which to take the lease.
+            bound: Whether the lease ends with the caller's connection; otherwise it belongs to the caller's account.
 
         Raises:
-            BusyError: Another client holds the lease; the message says who, and how to take over.
+            BusyError: Another client holds the lease; the message names it and says how to take over.
             ConfigError: The name is empty, too long or not printable, or ``instead_of`` does not hold the lease.
             LimitError: The duration is not positive or longer than a day.
         """
@@ -140,10 +136,10 @@ class BenchLease:
             return self.served()
 
     def check(self, caller: Caller) -> ServedLease:
-        """Return the lease if the caller holds it, and extend the lease.
+        """Extend and return the lease if the caller holds it.
 
         Raises:
-            BusyError: The caller does not hold the lease and must change nothing.
+            BusyError: The caller does not hold the lease and must not change anything.
         """
         with self._guard:
             active = self._active
@@ -168,7 +164,7 @@ class BenchLease:
             self._active = None
 
     def expire(self, connections: Container[str] | None = None) -> None:
-        """End the lease if its deadline has passed or its holder's connection is lost; call this periodically."""
+        """End the lease if its deadline has passed or the connection of its holder is lost; call this periodically."""
         with self._guard:
             active = self._active
             if active is None:
@@ -206,7 +202,7 @@ def _last_number(path: Path) -> int:
     """Return the last issued lease number; 0 before the first.
 
     Raises:
-        ConfigError: The file contains no valid number, so the next number could not be guaranteed to be larger.
+        ConfigError: The file contains no valid number.
     """
     try:
         document = parse_json(path.read_bytes(), "the lease number")

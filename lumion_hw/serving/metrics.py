@@ -1,7 +1,6 @@
-"""Metrics of a served bench in the Prometheus text format, for monitoring by operators.
+"""Metrics of a served bench in the Prometheus text format.
 
-Names and units of fixed quantities follow the Prometheus rules (seconds, watts). Readings and settings of devices keep
-the unit of the device, which the label ``unit`` gives. Unknown values are omitted.
+Readings and settings keep the unit of the device (label ``unit``); unknown values are omitted.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _Rows = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 class PageCounts(Protocol):
-    """Gives the number of open web pages, and the number of published states that were not sent to slow pages."""
+    """Number of open web pages, and number of published states that were not sent to slow pages."""
 
     n_pages: int
     missed: int
 
 
 class ServedBench(Protocol):
-    """The part of a bench owner that the metrics need."""
+    """The part of a bench owner that the metrics use."""
 
     @property
     def state(self) -> ServedState:
@@ -37,16 +36,15 @@ class ServedBench(Protocol):
 
 
 def dashboard_path() -> Path:
-    """Return the path of the Grafana dashboard file for these metrics."""
+    """Return the path of the Grafana dashboard for these metrics."""
     return Path(__file__).with_name("grafana.json")
 
 
 class BenchMetrics(Collector):
-    """Collector that converts the newest state to metrics on each request.
+    """Prometheus collector that converts the newest state to metrics.
 
     Args:
-        owner: The owner of the bench.
-        pages: Numbers of open web pages and missed states; ``None`` without a page server.
+        pages: Counts of the web pages; ``None`` without a page server.
     """
 
     def __init__(self, owner: ServedBench, pages: PageCounts | None = None) -> None:
@@ -56,15 +54,15 @@ class BenchMetrics(Collector):
         ProcessCollector(registry=self._registry)
 
     def text(self) -> tuple[bytes, str]:
-        """Return all metrics as text, and the content type of this text."""
+        """Return all metrics as text, and the content type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics for registration, because the names depend on the bench."""
+        """Return no metrics, because their names depend on the bench."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics of the newest bench state."""
+        """Yield all metrics of the newest state."""
         state = self._owner.state
         for name, (description, labels, rows) in _GAUGES.items():
             yield _family(GaugeMetricFamily, name, description, labels, rows(state))

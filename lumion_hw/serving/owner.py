@@ -45,19 +45,19 @@ MAX_PUBLISH_S = 0.25
 _MIN_PUBLISH_S = 0.02
 """Shortest time between two published states: at most 50 per second."""
 _STOP_TIMEOUT_S = 0.5
-"""Time that a thread may take to stop; a thread that waits longer, for a hanging device, is abandoned."""
+"""Time that a thread may take to stop; then it is abandoned."""
 _LEASE_CHECK_PERIOD_S = 0.05
 _LOCK_CHECK_PERIOD_S = 1.0
 _MARGIN_PERIOD_S = 2.0
 _MAX_EVENTS, _MAX_MARGINS = 200, 3600
 _MAX_EVENT_BYTES = 64e6
-"""Largest size of the event file and of its predecessor, so that a busy client cannot fill the disk."""
+"""Largest size of the event file and of the previous event file."""
 
 
 class Subscription:
-    """Holds the newest published state of a bench for one subscriber. Use it as a context manager.
+    """Holds the newest published state of a bench for one subscriber, as a context manager.
 
-    ``missed`` is the number of published states that the subscriber did not read.
+    ``missed`` counts the published states that the subscriber did not read.
     """
 
     def __init__(self, newest: ServedState, forget: Callable[[Subscription], None]) -> None:
@@ -68,14 +68,14 @@ class Subscription:
         self._news = threading.Condition()
 
     def publish(self, state: ServedState) -> None:
-        """Replace the held state by a newer one."""
+        """Replace the state by a newer one."""
         with self._news:
             self.missed += self._newest is not None
             self._newest = state
             self._news.notify()
 
     def wait(self, timeout_s: float) -> ServedState | None:
-        """Wait for a state that was not read yet and return it; ``None`` after the time-out or when closed."""
+        """Wait for an unread state and return it; ``None`` after the time-out or when closed."""
         with self._news:
             self._news.wait_for(lambda: self._newest is not None or self._is_over, timeout_s)
             newest, self._newest = self._newest, None
@@ -101,24 +101,22 @@ class Subscription:
 
 
 class BenchOwner:
-    """Owns a bench: reads its devices, maintains circuits and fabric, runs jobs and publishes states. Thread-safe.
+    """Owns a bench: reads the devices, maintains circuits and fabric, runs jobs and publishes states. Thread-safe.
 
     Args:
-        bench: The open bench.
         lock: The bench lock; the caller holds it.
         directory: The state directory of the bench.
-        record: Calibration record of the mesh; ``None`` if none has been made yet.
+        record: Calibration record of the mesh, if there is one.
         fabric: Whether to maintain the jobs of the bench file.
         heaters_off_on_loss: Whether to switch unused heaters off when a lease ends without being released.
-        clock: Clock that measures device silence and lease times; the wall clock if not given. On a virtual clock, use
-            only :meth:`step`, on the same clock.
+        clock: Clock for the silence of devices and the leases; by default the wall clock. On a virtual clock, use
+            :meth:`step` only.
         wall_s: Returns the time of day, in seconds since 1970.
 
     Attributes:
-        bench: The open bench.
         lease: The lease, which a client needs to change the bench.
         calls: Remote calls of the devices.
-        ports: TCP ports of the servers whose client connections hold leases.
+        ports: TCP ports of the servers of this bench.
     """
 
     def __init__(
@@ -174,16 +172,16 @@ class BenchOwner:
         fabric: bool = True,
         heaters_off_on_loss: bool = False,
     ) -> Iterator[Self]:
-        """Lock and open a bench and serve it for the duration of a ``with`` block.
+        """Lock, open and serve a bench during a ``with`` block.
 
-        At the end the bench is closed; heaters then go off, or stay on for ``leave_on_s`` of the bench file.
+        At the end the bench is closed; the heaters go off, or stay on for ``leave_on_s`` of the bench file.
 
         Args:
             open_bench: Opens the bench; called while the lock is held.
             directory: State directory of the bench: journals, events and the lease number.
-            record: Calibration record; without one the bench has no circuits until the job ``calibrate`` has run.
-            take_over: Name of the program that holds the bench and is to be replaced.
-            fabric: Whether to maintain the jobs of the bench file, if there are any and a record exists.
+            record: Calibration record; circuits need one, and the job ``calibrate`` makes one.
+            take_over: Name of the program from which the bench is taken.
+            fabric: Whether to maintain the jobs of the bench file, if a record exists.
             heaters_off_on_loss: Whether to switch unused heaters off when the holder of the lease is lost.
 
         Raises:
@@ -209,11 +207,7 @@ class BenchOwner:
             thread.start()
 
     def step(self, keep_s: float) -> None:
-        """Do one round of all work in this thread, instead of the threads of :meth:`start`.
-
-        Run the waiting job, maintain circuits or fabric for ``keep_s``, end leases of lost clients, read all devices
-        once and publish one state. On a virtual clock, days of serving take minutes.
-        """
+        """Do one round of all work in this thread, instead of :meth:`start`."""
         self._keeper.step(keep_s)
         self._end_leases()
         self._readings.update()
@@ -246,18 +240,18 @@ class BenchOwner:
             return tuple(self._margins)
 
     def points(self) -> dict[str, Point]:
-        """Return all points (readings and settings) with their present values, without waiting for the next state."""
+        """Return all points (readings and settings) with their present values."""
         return self._readings.points()
 
     def point(self, name: str) -> Point:
-        """Return one point (reading or setting) with its present value. Raises ``KeyError`` if none has this name."""
+        """Return one point (reading or setting) with its present value. Raises ``KeyError`` for an unknown name."""
         point = self._readings.point(name)
         if point is None:
             raise KeyError(name)
         return point
 
     def subscribe(self) -> Subscription:
-        """Return a subscription, which holds the newest state; a state is published at least 4 times a second."""
+        """Return a subscription to the published states, which come at least 4 times a second."""
         with self._guard:
             subscription = Subscription(self._state, self._forget)
             self._subscriptions.append(subscription)
@@ -275,7 +269,7 @@ class BenchOwner:
             self._stop.wait(_MIN_PUBLISH_S)
 
     def publish(self) -> None:
-        """Build a state from the present values and publish it."""
+        """Publish a state with the present values."""
         state = self._build_state()
         with self._guard:
             self._state = state
@@ -311,7 +305,6 @@ class BenchOwner:
         )
 
     def _on_event(self, event: Mapping[str, Any]) -> None:
-        """Publish an event of the bench. Starts and successes of value changes go to the event file only."""
         name = str(event["event"])
         if name == "set" or (name == "set ended" and event.get("outcome") == "done"):
             return
@@ -338,7 +331,6 @@ class BenchOwner:
                 self.calls.drop(connection)
 
     def _check_lock(self) -> None:
-        """Stop serving if another program has taken over the bench."""
         try:
             self._lock.check()
         except BusyError as error:
@@ -347,7 +339,7 @@ class BenchOwner:
             self.bench.events.add("lock not renewed", reason=str(error))
 
     def fail(self, error: LumionError) -> None:
-        """Reject all further changes because of ``error``; the program that opened this owner must then stop it."""
+        """Reject all further changes because of ``error``. The program must then stop this owner."""
         if self.failure is None:
             self.failure = error
             with contextlib.suppress(LumionError):
@@ -363,7 +355,6 @@ class BenchOwner:
                 self.bench.events.add("heaters not switched off", reason=str(error))
 
     def _check_not_needed(self, device: str, method: str) -> None:
-        """Raise an error if a call would disturb active circuits or a running job, or if serving has failed."""
         if self.failure is not None:
             raise self.failure
         self._keeper.check_free(device, method)
@@ -374,17 +365,17 @@ class BenchOwner:
         """Write a value to one setting.
 
         Args:
-            name: Name of the setting, which is the name of its point.
+            name: Name of the setting.
             value: The new value.
             caller: The client.
-            settled: Whether to wait until the light has settled, and then to read all light measurements again.
+            settled: Whether to wait until the light has settled, and then read all light again.
 
         Raises:
             BusyError: The caller does not hold the lease; the message names the holder.
             ConfigError: The point is read-only, or the value has the wrong type or shape.
             UnknownNameError: No point has this name.
             LimitError: The value is outside a limit; nothing was changed.
-            LinkError: The device did not answer; if it is known whether the new value is active, the message says so.
+            LinkError: The device did not answer; the message says whether the new value is active, if this is known.
             LumionError: Another error of the device.
         """
         setting = self._readings.setting(name)
@@ -421,7 +412,6 @@ class BenchOwner:
         self.bench.events.add("set ended", change=number, outcome="done")
 
     def _error_after_silence(self, setting: Setting, wanted: Any, error: LinkError) -> LinkError:
-        """Read a setting again after a failed write; return the error, with the active value if it could be read."""
         failure = self._readings.read_settings(setting.device)
         if failure is not None:
             finding = "The device still does not answer, so the value may or may not be active."
@@ -438,12 +428,11 @@ class BenchOwner:
     def call(
         self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller
     ) -> object:
-        """Call a method of a device; reading methods need no lease. Raises errors of the device."""
+        """Call a method of a device; a method that only reads needs no lease. Raises the errors of the device."""
         return self.calls.call(device, method, arguments, named, caller)
 
     @contextlib.contextmanager
     def _change_device(self, device: str, method: str, caller: Caller) -> Iterator[None]:
-        """Log a call that may change a device, and read the device's settings afterwards."""
         lease = self.lease.served()
         self._note_driven(device, lease.number)
         with self._log_change(f"{device}.{method}()", None, lease.owner or caller.name, lease.number):
@@ -458,7 +447,7 @@ class BenchOwner:
             self._driving_leases = {number}
 
     def _on_device_close(self, device: str, caller: Caller) -> None:
-        """Switch the heaters off when the client that drove them closes the controller, unless they are needed."""
+        """Switch the heaters off when the client that used them closes the controller, unless they are needed."""
         section = self.bench.model.mesh
         if section is None or device != section.controller or caller.number not in self._driving_leases:
             return
@@ -472,11 +461,11 @@ class BenchOwner:
         self._readings.read_settings(self.bench.model.mesh_section.controller)
 
     def start_job(self, what: str, arguments: Mapping[str, Any], caller: Caller) -> ServedJob:
-        """Start a job and return at once; its progress and end appear in the published state.
+        """Start a job and return at once; the published state shows its progress.
 
-        The jobs are ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
-        (``circuits``; without, all circuits), ``calibrate`` (``out``, ``seed``), ``recover``, ``fail`` (``unit``,
-        ``because``) and ``repaired`` (``unit``).
+        Jobs and arguments: ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
+        (``circuits``; by default all), ``calibrate`` (``out``, ``seed``), ``recover``, ``fail`` (``unit``,
+        ``because``), ``repaired`` (``unit``).
 
         Raises:
             BusyError: The caller does not hold the lease, or another job is running.
@@ -489,7 +478,10 @@ class BenchOwner:
         return self._keeper.start_job(what, arguments, lease.owner)
 
     def wait(self, job: ServedJob, timeout_s: float | None = None) -> ServedJob:
-        """Wait for the end of a job, at most ``timeout_s``, and return its state. Raises the error of a failed job."""
+        """Wait for the end of a job, at most ``timeout_s``, and return the state of the job.
+
+        Raises the error of a failed job.
+        """
         return self._keeper.wait(job, timeout_s)
 
     @property
@@ -507,9 +499,9 @@ class BenchOwner:
         return self._keeper.require_service().setup.plan_change((), requests)
 
     def stop_outputs(self, caller: Caller) -> None:
-        """Switch all heaters off immediately; this needs no lease, because it is always safe.
+        """Switch all heaters off immediately; needs no lease.
 
-        The controller latches the fault ESTOP, which :meth:`clear_faults` clears. Raises errors of the controller.
+        The controller latches the fault ESTOP until :meth:`clear_faults`. Raises the errors of the controller.
         """
         controller = self.bench.mesh.controller
         self.bench.events.add("stopped", by=caller.name)
@@ -520,14 +512,14 @@ class BenchOwner:
                 self._readings.read_faults()
 
     def faults(self) -> tuple[Fault, ...]:
-        """Read the latched faults of the mesh controller. Raises errors of the controller."""
+        """Read the latched faults of the mesh controller. Raises the errors of the controller."""
         self._readings.read_faults()
         return self._readings.faults
 
     def clear_faults(self, name: str, caller: Caller) -> tuple[Fault, ...]:
-        """Clear the mesh controller's latched faults that have a given name, or one fault by its id.
+        """Clear latched faults of the mesh controller by name, or one fault by id.
 
-        Maintenance then sets the active circuits up again.
+        Active circuits are then set up again.
 
         Raises:
             BusyError: The caller does not hold the lease.

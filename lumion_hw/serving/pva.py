@@ -1,7 +1,6 @@
-"""EPICS PV Access server for a bench: normative types with units, limits, alarms and time stamps, and RPC calls.
+"""EPICS PV Access server for a bench: values with units, limits, alarms and time stamps, and calls.
 
-The server takes its whole configuration from arguments, none from environment variables. By default it listens on
-loopback only; other addresses need a list of allowed clients.
+By default the server listens on loopback only; other addresses need a list of allowed clients.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect, open_listen
 from lumion_hw.serving.state import AlarmSeverity, Point, ServedState
 
 _WORKERS = 32
-"""Maximum number of parallel calls; most of them wait for a device."""
+"""Maximum number of parallel calls."""
 _PUT_LEASE_S = 600.0
-"""Duration of a lease that was taken by writing a name; such a lease usually ends earlier, with its connection."""
+"""Duration of a lease that was taken by writing a name."""
 _REFRESH_S = 5.0
-"""Period at which an unchanged value is sent again with its new time."""
+"""Period at which an unchanged value is sent again with a new time."""
 _RPC_LEASE_S = 60.0
 
 
@@ -39,12 +38,11 @@ class PvaServer:
     """Serves a bench on PV Access until it is closed.
 
     Args:
-        owner: The owner of the bench.
         port: TCP port; 0 selects any free port.
         host: Address to listen on.
         allowed: Addresses of other hosts that may connect; required if ``host`` is not loopback.
-        timeout_s: Silence in seconds after which a client counts as lost (detected up to a third later). Give at least
-            30, because clients with the default configuration may be silent for 20 s.
+        timeout_s: Silence in seconds after which a client counts as lost. Give at least 30, because clients may be
+            silent for 20 s.
 
     Attributes:
         address: Address for clients, ``pva://host:port``.
@@ -97,7 +95,7 @@ class PvaServer:
         return tuple(self._pvs)
 
     def close(self) -> None:
-        """Stop serving and abandon running calls, which may wait forever. A second call has no effect."""
+        """Stop serving and abandon running calls. A second call has no effect."""
         self._stop.set()
         self._thread.join()
         self._owner.calls.drop()
@@ -161,7 +159,6 @@ class PvaServer:
         self._add(pv_name(self._bench, HEARTBEAT), nt.NTScalar("l"), state.number)
 
     def _post(self) -> None:
-        """Send the changes of each state until closed; if sending is slow, intermediate states are skipped."""
         with self._owner.subscribe() as states:
             while not self._stop.is_set() and not states.is_over:
                 state = states.wait(2.0 * MAX_PUBLISH_S)
@@ -188,11 +185,11 @@ class PvaServer:
         return True
 
     def _post_point(self, point: Point, *, dated: bool = False) -> None:
-        """Send a point if it has changed or was not sent for a while; never send an older value after a newer one.
+        """Send a point (reading or setting) if it has changed or was not sent for a while.
 
         Args:
             point: The point.
-            dated: Whether to send the point even if only its time is new, because a client waits for a newer reading.
+            dated: Whether to send the point even if only its time is new.
         """
         pv = self._pvs.get(pv_name(self._bench, point.name))
         if pv is None:
@@ -213,7 +210,7 @@ class PvaServer:
     # -- puts ---------------------------------------------------------------------------------------------------------
 
     def answer(self, work: Callable[[], Any], operation: Any) -> None:
-        """Run work in a worker thread and send the result or error to the client."""
+        """Run work in a worker thread and send its result or error to the client."""
 
         def do() -> None:
             try:
@@ -239,7 +236,7 @@ class PvaServer:
         return write
 
     def _put_owner(self, sent: Any, caller: Caller, _waits: bool) -> None:
-        """Take the lease for the connection that writes a name; release the lease if the name is empty."""
+        """Take the lease for the connection that writes a name, or release it if the name is empty."""
         name = str(sent["value"]).strip()
         if name:
             self._owner.lease.take(name, caller, lasts_s=_PUT_LEASE_S)
@@ -248,11 +245,9 @@ class PvaServer:
         self._post_lease()
 
     def _post_lease(self) -> None:
-        """Send the holder of the lease immediately, so that a client that took the lease reads back its own name."""
         self._post_scalar(f"{LEASE}:owner", self._owner.lease.served().owner, AlarmSeverity.NONE, "", time.time())
 
     def _post_scalar(self, name: str, value: Any, severity: AlarmSeverity, alarm: str, time_s: float) -> None:
-        """Send a scalar if it has changed; never send an older value after a newer one."""
         with self._guard:
             *content, last_s = self._last.get(name, (0.0,))
             if time_s >= last_s and content != [value, severity, alarm]:
@@ -296,7 +291,7 @@ class PvaServer:
         return do
 
     def _take_lease(self, query: Mapping[str, Any], caller: Caller) -> Any:
-        """Take the lease for the client's account instead of its connection, for programs that make only one call."""
+        """Take the lease for the account of the client instead of its connection."""
         lasts_s = _number(query.get("for_s", _RPC_LEASE_S))
         instead_of = query.get("instead_of")
         lease = self._owner.lease.take(
@@ -330,7 +325,6 @@ class PvaServer:
         return self._structure({"result": json_text([str(fault) for fault in cleared])})
 
     def _structure(self, fields: Mapping[str, Any]) -> Any:
-        """Return a PV Access structure of texts and numbers, which clients can print without conversion."""
         codes = {str: "s", int: "l", float: "d"}
         spec = [(name, codes[type(value)]) for name, value in fields.items()]
         from p4p import Type, Value
@@ -365,7 +359,7 @@ def _query(sent: Any) -> dict[str, Any]:
 
 
 def _waits(operation: Any) -> bool:
-    """Return whether a put waits until all its effects are complete: option ``record[block=true]``."""
+    """Return whether a put waits until all effects are complete (option ``record[block=true]``)."""
     request = operation.pvRequest().todict()
     options = request.get("record", {}).get("_options", {})
     return str(options.get("block", "")).lower() == "true"
@@ -377,11 +371,11 @@ def _caller(operation: Any) -> Caller:
 
 
 def check_listening(host: str, port: int, allowed: Collection[str]) -> Networks:
-    """Return the networks that may connect, after opening the port briefly to check that it is free.
+    """Return the networks that may connect, after a check that the port is free.
 
     Raises:
         ConfigError: An address is invalid, or other hosts can reach ``host`` and ``allowed`` is empty.
-        InUseError: Another program uses the port; PV Access would silently select a different port.
+        InUseError: Another program uses the port.
     """
     networks = parse_networks(host, allowed, "PV Access")
     open_listener(host, port, "--pva-port").close()
@@ -389,7 +383,7 @@ def check_listening(host: str, port: int, allowed: Collection[str]) -> Networks:
 
 
 def _server_conf(host: str, port: int, timeout_s: int) -> dict[str, str]:
-    """Return the complete server configuration: no beacons, and replies to searches by TCP only."""
+    """Return the server configuration: no beacons, replies to searches over TCP only."""
     return {
         "EPICS_PVAS_INTF_ADDR_LIST": host,
         "EPICS_PVAS_SERVER_PORT": str(port),
@@ -413,7 +407,6 @@ def _index(point: Point) -> int:
 
 
 def _value_or_nan(point: Point) -> Any:
-    """Return the value to send for a point; an unknown value is NaN, ``False`` or an empty array."""
     if point.value is not None:
         return point.value
     return {"flag": False, "array": np.zeros(0)}.get(point.kind, math.nan)

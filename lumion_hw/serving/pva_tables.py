@@ -1,4 +1,4 @@
-"""PV Access tables and scalars besides readings and settings, with functions that compute them from a state."""
+"""PV Access tables and scalars other than readings and settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def _circuits(state: ServedState) -> list[tuple[Any, ...]]:
 
 
 def _alarms(state: ServedState) -> list[tuple[Any, ...]]:
-    """Return one row per alarm; faults of the mesh controller come first, because they explain other alarms."""
     faults = [("mesh controller", int(_M), f"switched off: {fault}") for fault in state.health.faults]
     points = [(point.name, int(point.severity), point.alarm) for point in state.points.values()]
     circuits = [(circuit.name, int(circuit.severity), circuit.alarm) for circuit in state.circuits]
@@ -63,7 +62,7 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
         _spans,
     ),
 }  # fmt: skip
-"""For each table, its columns with PV Access types, and a function that returns its rows."""
+"""For each table, its columns with PV Access types, and the function that returns its rows."""
 
 
 def _worst_severity(state: ServedState) -> _ScalarValue:
@@ -146,7 +145,7 @@ SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _ScalarValue]]] = {
     "health:severity": ("i", _worst_severity),
     "health:emulated": ("?", lambda state: (state.is_emulated, _N, "")),
 }
-"""For each scalar, its PV Access type, and a function that returns value, severity and alarm."""
+"""For each scalar, its PV Access type, and the function that returns value, severity and alarm."""
 
 
 def _number_or_nan(number: float | None) -> float:

@@ -1,4 +1,4 @@
-"""Allowed client addresses and the listening port, for both PV Access and the web page."""
+"""Allowed client addresses and the listening port, for PV Access and the web page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
 def parse_networks(host: str, allowed: Collection[str], what: str) -> Networks:
-    """Return ``allowed`` as the networks whose hosts may connect to the server ``what``, which listens on ``host``.
+    """Return the networks of ``allowed``, whose hosts may connect.
 
     Raises:
         ConfigError: An address is invalid, or other hosts can reach ``host`` and ``allowed`` is empty.
@@ -34,7 +34,7 @@ def parse_networks(host: str, allowed: Collection[str], what: str) -> Networks:
 
 
 def may_connect(host: str, networks: Networks) -> bool:
-    """Return whether a client may connect: its address is loopback or in an allowed network."""
+    """Return whether a client may connect: from loopback or an allowed network."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -43,7 +43,9 @@ def may_connect(host: str, networks: Networks) -> bool:
 
 
 def open_listener(host: str, port: int, option: str) -> socket.socket:
-    """Open a listening TCP socket and return it; port 0 selects any free port. ``option`` sets the port, for messages.
+    """Open a listening TCP socket; port 0 selects any free port.
+
+    ``option`` is the option that sets the port, for messages.
 
     Raises:
         InUseError: Another program uses the port.

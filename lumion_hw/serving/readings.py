@@ -1,4 +1,4 @@
-"""Periodic reading of all devices of a bench, one thread per device, so that a silent device delays no other."""
+"""Periodic reading of all devices of a bench, with one thread per device."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from lumion_hw.remote.roles import find_interface
 from lumion_hw.serving.state import AlarmSeverity, Point
 
 _READ_PERIOD_S = 0.4
-"""Reading period of a device. If reading takes longer than half of it, the pause is as long as the reading."""
+"""Reading period of a device; slow devices are read less often."""
 _SETTINGS_PERIOD_S = 5.0
-"""Period of reading all settings, because they may be changed elsewhere, for example at the front panel."""
+"""Period of reading all settings, which may be changed at the front panel."""
 _STOP_TIMEOUT_S = 1.0
 STALE_S = 0.7
-"""Silence after which the values of a device are stale; clients then see this within 1 s, publishing included."""
+"""Silence after which the values of a device are stale."""
 _SLOW_DEVICE_FACTOR = 2.5
-"""Multiple of a slow device's reading time after which its values are stale, if longer than ``STALE_S``."""
+"""Values of a slow device are stale after this multiple of its reading time, if longer than ``STALE_S``."""
 
 _ALARMS: Mapping[State, tuple[AlarmSeverity, str]] = {
     State.OK: (AlarmSeverity.NONE, ""),
@@ -46,11 +46,10 @@ class DeviceReadings:
     """Readings and settings of one device.
 
     Args:
-        bench: The open bench.
         device: Name of the device in the bench file.
         columns: Whether the device has readings.
         settings: Whether the device has settings.
-        clock: Clock that measures the silence of the device.
+        clock: Clock for the silence of the device.
         wall_s: Returns the time of day, in seconds since 1970.
     """
 
@@ -76,7 +75,7 @@ class DeviceReadings:
         self._silence_reported = False
 
     def update(self) -> float:
-        """Read the device once and return the time this took, in seconds; after a failure old values remain."""
+        """Read the device once and return the duration in seconds. After a failure the old values remain."""
         began_s = self._clock.now()
         failure = self._check_restored() if self._failure else None
         if failure is not None:
@@ -105,7 +104,7 @@ class DeviceReadings:
         return took_s
 
     def read_settings(self) -> LumionError | None:
-        """Read the settings of the device now; return the error if that failed."""
+        """Read the settings of the device; return the error if this failed."""
         settings = self.settings
         if not isinstance(settings, Settings):
             return None
@@ -120,10 +119,9 @@ class DeviceReadings:
         return failure
 
     def _check_restored(self) -> LumionError | None:
-        """Restore the set-up of a device that answers again after a failure; return the error if it does not answer.
+        """Set up a device again that has lost power; return the error if it does not answer.
 
-        If its settings differ, the device has lost power. It is then set up from the bench file, which switches nothing
-        on, before it is read again.
+        The settings of the bench file are applied, which switch nothing on.
         """
         before, failure = self._active_settings, self.read_settings()
         if failure is not None or not before:
@@ -160,10 +158,7 @@ class DeviceReadings:
         )
 
     def reopen(self) -> None:
-        """Open the device again if its link was lost; its identity is checked as at the first opening.
-
-        After noise or a late reply, do nothing: the session, which other threads use, recovers by itself.
-        """
+        """Open the device again if its link was lost, and check its identity."""
         if not isinstance(self._error, LinkLost | ConnectError):
             return
         device: Any = self._bench.devices[self._device]
@@ -182,14 +177,14 @@ class DeviceReadings:
         self._last_reply_s, self._read_time_s, self._failure, self._error = self._clock.now(), took_s, "", None
 
     def failed(self, error: Exception) -> None:
-        """Record a read error. The device counts as silent once its last values are stale."""
+        """Record a read error; the device counts as silent when its last values are stale."""
         self._error, self._failure = error, str(error) or type(error).__name__
         if self.silent is not None and not self._silence_reported:
             self._silence_reported = True
             self._bench.events.add("silent", device=self._device, reason=self._failure)
 
     def points(self) -> dict[str, Point]:
-        """Return all points (readings and settings) of the device; all are marked invalid if the device is silent."""
+        """Return all points (readings and settings) of the device, marked invalid if the device is silent."""
         with self._guard:
             if self._settings_read is not None:  # points are made here, so that a write of many heaters is not delayed
                 values, told_s = self._settings_read
@@ -209,7 +204,7 @@ class DeviceReadings:
         return point if self.silent is None else self._stale(point)
 
     def value(self, name: str) -> SettingValue:
-        """Return the last read value of a setting; ``None`` if it was never read."""
+        """Return the last value of a setting; ``None`` if it was never read."""
         with self._guard:
             values = {} if self._settings_read is None else self._settings_read[0]
             return values.get(name, self._active_settings.get(name))
@@ -221,7 +216,7 @@ class DeviceReadings:
 
     @property
     def silent(self) -> tuple[float, str] | None:
-        """Start of the device's silence in seconds since 1970, and the reason; ``None`` while the device answers."""
+        """Start of the silence in seconds since 1970, and the reason; ``None`` while the device answers."""
         silent_s = self._clock.now() - self._last_reply_s
         if silent_s <= max(STALE_S, _SLOW_DEVICE_FACTOR * self._read_time_s):
             return None
@@ -232,8 +227,7 @@ class BenchReadings:
     """Readings and settings of all devices of a bench, each device read in its own thread.
 
     Args:
-        bench: The open bench.
-        clock: Clock that measures silence; the wall clock if not given, even if the bench has a different clock.
+        clock: Clock for the silence of devices; by default the wall clock.
         wall_s: Returns the time of day, in seconds since 1970.
     """
 
@@ -262,7 +256,7 @@ class BenchReadings:
         return self._faults
 
     def read_faults(self) -> None:
-        """Read the latched faults of the mesh controller; log new faults and then read the heater currents.
+        """Read the latched faults of the mesh controller, and log new ones.
 
         Raises:
             LumionError: The controller does not answer.
@@ -303,12 +297,12 @@ class BenchReadings:
         return took_s
 
     def update(self) -> None:
-        """Read all devices once, one after the other, in this thread."""
+        """Read all devices once in this thread."""
         for device in self._devices.values():
             self._read(device)
 
     def stop(self) -> None:
-        """Stop reading within a second; the thread of a hanging device is abandoned. A second call has no effect."""
+        """Stop reading within a second. A second call has no effect."""
         self._stop.set()
         end_s = time.monotonic() + _STOP_TIMEOUT_S
         for thread in self._threads:
@@ -320,16 +314,16 @@ class BenchReadings:
         return {name: point for device in self._devices.values() for name, point in device.points().items()}
 
     def point(self, name: str) -> Point | None:
-        """Return one point (reading or setting); ``None`` if none has this name."""
+        """Return one point (reading or setting); ``None`` if the name is unknown."""
         device = self._device_of.get(name)
         return None if device is None else device.point(name)
 
     def silent(self) -> dict[str, tuple[float, str]]:
-        """Return the silent devices by name: start of the silence in seconds since 1970, and its reason."""
+        """Return the silent devices by name: start of the silence in seconds since 1970, and the reason."""
         return {name: silence for name, device in self._devices.items() if (silence := device.silent) is not None}
 
     def read_light_again(self) -> None:
-        """Read again all devices that measure light, so that no published value is older than a change."""
+        """Read all devices that measure light again."""
         bench = self._bench
         light_devices = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]
         light_devices += [bench.model.mesh.controller] if bench.model.mesh is not None else []
@@ -350,16 +344,15 @@ class BenchReadings:
         raise UnknownNameError(f"there is no reading or setting {name!r}", hint="See the list of served points.")
 
     def read_settings(self, device: str) -> LumionError | None:
-        """Read the settings of a device now, after a change; return the error if that failed."""
+        """Read the settings of a device; return the error if this failed."""
         return self._devices[device].read_settings() if device in self._devices else None
 
     def value(self, name: str) -> SettingValue:
-        """Return the last read value of a setting."""
+        """Return the last value of a setting."""
         return self._device_of[name].value(name)
 
 
 def _has_columns(bench: Bench) -> bool:
-    """Return whether the bench has any readings; a bench whose mesh only accepts PUC states may have none."""
     try:
         Reader(bench)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""The state of a served bench at one moment: immutable values, from which PV Access, page and metrics are made."""
+"""The state of a served bench at one moment, as immutable values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PointValue = float | int | bool | str | NDArray[np.float64] | None
 
 
 class AlarmSeverity(enum.IntEnum):
-    """Alarm severity of a value, with the numbers of EPICS."""
+    """Alarm severity, with the numbers of EPICS."""
 
     NONE = 0
     MINOR = 1
@@ -31,16 +31,15 @@ class Point:
     """One reading or setting of the bench.
 
     Attributes:
-        name: ``device.quantity``, with ``.channel`` if the device has several channels.
-        value: The last read value; stale if ``severity`` is ``INVALID``.
-        unit: Unit of numbers; empty for texts and booleans.
-        limits: Lowest and highest value that may be written; ``None`` for readings and unknown limits.
-        writable: Whether the point can be set.
-        taken_s: Time at which the value was read, in seconds since 1970.
-        severity: ``INVALID`` if there is no value, or if it is stale because the device is silent.
+        name: ``device.quantity`` or ``device.quantity.channel``.
+        value: The last value; out of date if ``severity`` is ``INVALID``.
+        unit: Unit of the value; empty for texts and booleans.
+        limits: Lowest and highest allowed value; ``None`` for readings and unknown limits.
+        taken_s: Time of the reading, in seconds since 1970.
+        severity: ``INVALID`` if there is no value or the device does not answer.
         alarm: Reason of the severity; empty without an alarm.
-        choices: Texts that may be written; empty unless ``kind`` is ``choice``.
-        kind: Type of the value, also before it was first read.
+        choices: Allowed texts, if ``kind`` is ``choice``.
+        kind: Type of the value.
     """
 
     name: str
@@ -60,12 +59,9 @@ class ServedPath:
     """One path of a circuit through the mesh.
 
     Attributes:
-        circuit: Name of the circuit.
-        source: Input port.
-        target: Output port.
         pucs: PUCs along the path, in order.
-        power_dbm: Power in the waveguide before the first PUC, between PUCs and after the last, so one more value than
-            ``pucs``; calculated from the calibration. ``None`` if unknown.
+        power_dbm: Calculated power before the first PUC, between PUCs and after the last: one more value than ``pucs``.
+            ``None`` if unknown.
     """
 
     circuit: str
@@ -77,14 +73,13 @@ class ServedPath:
 
 @dataclass(frozen=True)
 class ServedMesh:
-    """The mesh, with the data that ``lumion mesh show`` draws.
+    """The mesh, as drawn by ``lumion mesh show``.
 
     Attributes:
-        states: State of each PUC whose state is known, parked PUCs included.
-        heat_mw: Power of both heaters of each PUC, from the present currents, shape ``(n_pucs,)``.
+        states: Known states of PUCs, including parked (unused) PUCs.
+        heat_mw: Power of both heaters of each PUC, shape ``(n_pucs,)``.
         parked: Unused PUCs whose state diverts stray light.
-        dead: PUCs that the calibration marks as broken.
-        paths: Paths of the active circuits.
+        dead: PUCs that the calibration found broken.
     """
 
     states: Mapping[int, State]
@@ -99,19 +94,17 @@ class ServedCircuit:
     """An active circuit.
 
     Attributes:
-        name: Names of its modules, such as ``sfp-a:sfp-b``.
+        name: Names of both modules, such as ``sfp-a:sfp-b``.
         source: Device name of the transmitting module.
         target: Device name of the receiving module.
-        since_s: Time of its set-up, in seconds since 1970.
-        age_s: Time since its set-up, in seconds.
-        lease_left_s: Time until its lease ends, in seconds; ``None`` for a circuit without a lease.
-        seen_s: Time of its last measurement, in seconds since 1970; ``None`` if never measured.
-        proof: Last measured values, with units in the names (:class:`~lumion_hw.circuits.ActiveCircuit`).
-        lost_db: Increase of the loss since set-up, in dB; ``None`` without light or without a measurement.
+        lease_left_s: Time until the lease of the circuit ends; ``None`` without a lease.
+        seen_s: Time of the last measurement, in seconds since 1970; ``None`` if never measured.
+        proof: Last measured values (:class:`~lumion_hw.circuits.ActiveCircuit`).
+        lost_db: Increase of the loss since set-up; ``None`` without light or measurement.
         marks: Warnings about the circuit, such as ``degraded: ...``.
         fault: Reason why the circuit is broken; empty while it carries light.
         severity: ``MAJOR`` if broken, ``INVALID`` if unknown, ``MINOR`` with warnings.
-        unseen: Reason why the present condition is unknown and ``proof`` and ``lost_db`` are old; empty if known.
+        unseen: Reason why the present condition is unknown; empty if it is known.
     """
 
     name: str
@@ -130,12 +123,12 @@ class ServedCircuit:
 
     @property
     def margin_db(self) -> float | None:
-        """Last measured power margin over the receiver sensitivity, in dB; ``None`` while the circuit is broken."""
+        """Last measured power margin over the receiver sensitivity; ``None`` while the circuit is broken."""
         return None if self.fault else self.proof.get("margin_db")
 
     @property
     def alarm(self) -> str:
-        """Reason of the severity; empty without an alarm."""
+        """Reason for the severity; empty without an alarm."""
         return self.fault or self.unseen or "; ".join(self.marks)
 
     @property
@@ -146,7 +139,7 @@ class ServedCircuit:
 
 @dataclass(frozen=True)
 class ServedEvent:
-    """One line of the event log: its number (from 1), time in seconds since 1970, name and data."""
+    """One line of the event log: number (from 1), time in seconds since 1970, name and data."""
 
     number: int
     time_s: float
@@ -160,10 +153,10 @@ class ServedRecovery:
 
     Attributes:
         time_s: Time of the report, in seconds since 1970.
-        failed: Name of the replaced server or accelerator; empty if a path was replaced.
-        spare: Name of the spare that replaced it; empty if a path was replaced.
-        words: Reason of the recovery.
-        spans: Durations of the steps of the recovery, in order, starting with the detection.
+        failed: Name of the replaced server or accelerator, or empty.
+        spare: Name of the spare that replaced it, or empty.
+        words: Reason for the recovery.
+        spans: Durations of the steps of the recovery, in order.
     """
 
     time_s: float
@@ -175,21 +168,15 @@ class ServedRecovery:
 
 @dataclass(frozen=True)
 class ServedJob:
-    """A long task that a client has started: a connect, a calibration, a recovery.
+    """A task that a client has started, such as a calibration.
 
     Attributes:
-        number: Running number of the job.
         what: ``connect``, ``disconnect``, ``calibrate``, ``recover``, ``fail`` or ``repaired``.
-        by: Name of the client that started the job.
         begun_s: Start time, in seconds since 1970.
-        stage: Name of the current stage.
-        done: Number of completed steps of this stage.
-        total: Number of steps of this stage; 0 if unknown.
-        residuals: Fit residuals of the finished stages of a calibration, by names with units
-            (:func:`calibration.run.journaled_run.calibrate`).
-        is_over: Whether the job has ended.
+        done: Number of completed steps of the current stage.
+        total: Number of steps of the current stage; 0 if unknown.
+        residuals: Fit residuals of the completed stages of a calibration, by names with units.
         error: Reason of a failure; empty without one.
-        result: Result as a JSON value.
     """
 
     number: int
@@ -207,14 +194,13 @@ class ServedJob:
 
 @dataclass(frozen=True)
 class ServedLease:
-    """The lease: the right to change the bench.
+    """The lease: the right of one client to change the bench.
 
     Attributes:
         owner: Name of the holder; empty if no client holds the lease.
-        number: Fencing number; it only grows, also across restarts.
+        number: Number that increases with every lease, also across restarts.
         since_s: Time at which the lease was taken, in seconds since 1970.
-        age_s: Time since the lease was taken, in seconds.
-        left_s: Time until the lease ends without a request from its holder, in seconds.
+        left_s: Time in seconds until the lease ends if its holder sends no request.
     """
 
     owner: str = ""
@@ -230,11 +216,10 @@ class ServedHealth:
 
     Attributes:
         started_s: Start time of the server, in seconds since 1970.
-        silent: Silent devices by name: start of the silence in seconds since 1970, and its reason.
+        silent: Devices that do not answer: since when (seconds since 1970) and why, by name.
         keeps: What the server maintains: ``nothing``, ``circuits`` or ``fabric``.
-        trouble: Reason why circuits or fabric are not maintained now; empty while they are.
-        faults: Latched faults of the mesh controller with their measured values; with any fault all heaters are off and
-            every circuit is dark.
+        trouble: Reason why circuits or fabric are not maintained; empty while they are.
+        faults: Latched faults of the mesh controller; with any fault all heaters are off and every circuit is dark.
     """
 
     started_s: float
@@ -249,19 +234,13 @@ class ServedState:
     """The complete state of a served bench at one moment.
 
     Attributes:
-        number: Running number of the state.
         time_s: Time of day on the server, in seconds since 1970.
-        bench: Name of the bench.
         points: Readings and settings by name, in the order of the bench.
         mesh: The mesh; ``None`` if the bench has no mesh with heater currents.
-        circuits: The active circuits.
         events: The last events, oldest first.
         recovery: The last recovery; ``None`` before the first.
         job: The running or last job; ``None`` before the first.
-        lease: The lease.
-        health: Health of the server and the devices.
-        record_sha256: Content hash of the calibration record in use; empty without a record.
-        is_emulated: Whether the bench is emulated.
+        record_sha256: Hash of the calibration record; empty without a record.
     """
 
     number: int
@@ -281,11 +260,11 @@ class ServedState:
 
 @dataclass(frozen=True)
 class MarginSample:
-    """Power margins of the active circuits at one time, for curves over time.
+    """Power margins of the active circuits at one time.
 
     Attributes:
         time_s: Time, in seconds since 1970.
-        margin_db: Margin in dB by circuit name; ``None`` without light or without a measurement.
+        margin_db: Margin by circuit name; ``None`` without light or measurement.
     """
 
     time_s: float

@@ -1,6 +1,6 @@
 """Files of a bench: calibration records, their array files, and journals.
 
-Private: users import ``load_record`` and ``save_record`` from :mod:`lumion_hw`.
+Users import ``load_record`` and ``save_record`` from :mod:`lumion_hw`.
 """
 
 from lumion_hw.storage.record_files import load_record, save_record

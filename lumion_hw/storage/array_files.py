@@ -1,4 +1,4 @@
-"""Files of named arrays: HDF5 if h5py is installed, otherwise ``.npz``; never pickled."""
+"""Files of named arrays: HDF5 if h5py is installed, otherwise ``.npz``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Ove
     """Write arrays by name to an ``.h5`` or ``.npz`` file, atomically; ``what`` is the kind of file for messages.
 
     Raises:
-        ConfigError: An array is not numeric, h5py is missing for an ``.h5`` file, or an error of ``write_file``.
+        ConfigError: An array is not numeric, h5py is missing for an ``.h5`` file, or ``write_file`` raises it.
         LumionError: The disk is full or failed.
     """
     plain = {name: storable_array(name, array) for name, array in arrays.items()}
@@ -74,7 +74,6 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _read_archive(archive: zipfile.ZipFile, remaining_bytes: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an archive. A damaged archive may raise any exception."""
     arrays = {}
     for member in archive.infolist():
         if member.file_size > remaining_bytes:

@@ -1,8 +1,8 @@
-"""An append-only journal file that records operations and their outcomes.
+"""An append-only journal file that records operations and their results.
 
 Each entry is one line: eight hex digits with the CRC-32 of the JSON text, a blank, and a JSON object with the running
-number ``n``. :meth:`LineJournal.append` returns when the line is on disk. A killed process, a power failure or a full
-disk loses at most the line being written; its remains are moved to a file beside the journal when it is opened again.
+number ``n``. :meth:`LineJournal.append` returns when the line is on disk. A crash, power failure or full disk loses at
+most the line being written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lumion_hw.files.reading import MEGABYTE, parse_json, read_file
 from lumion_hw.files.writing import check_target, write_file, writing
 
 RESTART_BYTES = 4 * MEGABYTE
-"""Size in bytes above which a new journal begins with the entries still needed; the old file is kept."""
+"""Size in bytes above which a new journal is started; the old file is kept."""
 _MAX_BYTES = 64 * MEGABYTE
 OTHER_VERSION = (
     "Another version of this program wrote the journal: use that version, or move the journal away to start a new one."
@@ -36,8 +36,8 @@ class JournalLines:
     """The contents of a journal.
 
     Attributes:
-        entries: The entries in order, the header first.
-        incomplete: Bytes of an incomplete line at the end.
+        entries: The entries in order, starting with the header.
+        incomplete: Bytes of an incomplete last line.
     """
 
     entries: tuple[dict[str, Any], ...]
@@ -45,19 +45,16 @@ class JournalLines:
 
 
 class LineJournal:
-    """A journal open for writing; use it as a context manager. It takes no lock: the caller must hold `BenchLock`.
+    """A journal open for writing, as a context manager. Takes no lock: the caller must hold `BenchLock`.
 
     Args:
         path: The file; created if missing.
-        what: Kind of journal, for messages, such as ``the journal of circuits``.
-        header: First entry of a new journal; the first entry of an existing journal must have the same values.
+        what: Kind of journal, for messages.
+        header: First entry of the journal; an existing journal must have the same.
 
     Raises:
         ConfigError: The journal has another header, is damaged, or is not writable.
         LumionError: The disk is full.
-
-    Attributes:
-        path: The file.
     """
 
     def __init__(self, path: AnyPath, what: str, header: Mapping[str, Any]) -> None:
@@ -85,10 +82,7 @@ class LineJournal:
             raise
 
     def take_existing_entries(self) -> tuple[dict[str, Any], ...]:
-        """Return the entries that the journal had when it was opened, the header first.
-
-        Works only once: the entries are then released, to save memory in programs that run for days.
-        """
+        """Return the entries that the journal had when it was opened, the header first; works only once."""
         existing, self._existing = self._existing, ()
         return existing
 
@@ -116,7 +110,7 @@ class LineJournal:
         self._n += 1
 
     def restart_if_large(self, *entries: Mapping[str, Any]) -> None:
-        """Replace a large journal by a new one with its header and ``entries``; keep the old file with suffix ``.old``.
+        """Replace a large journal by a new one with the header and ``entries``; keep the old file with suffix ``.old``.
 
         Raises:
             LumionError: The disk is full or failed; the journal is unchanged.
@@ -135,7 +129,7 @@ class LineJournal:
         self._size, self._n = len(content), len(documents)
 
     def close(self) -> None:
-        """Close the file; idempotent."""
+        """Close the file; may be called twice."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
@@ -149,7 +143,7 @@ class LineJournal:
         self.close()
 
     def _save_incomplete(self, line: bytes) -> None:
-        """Append an incomplete line to the file ``.torn`` beside the journal, before removing it from the journal."""
+        """Append an incomplete line to the file ``.torn`` next to the journal."""
         path = self.path.with_name(self.path.name + ".torn")
         with writing(self._what, path), path.open("ab") as file:
             file.write(line + b"\n")
@@ -166,7 +160,7 @@ class LineJournal:
 
 
 def read_lines(path: AnyPath, what: str) -> JournalLines:
-    """Read a journal without changing it; ``what`` is the kind of journal for messages.
+    """Read a journal without changing it; ``what`` is the kind of journal, for messages.
 
     Raises:
         ConfigError: The journal cannot be read, or a complete line is damaged; the message gives the line number.
@@ -217,7 +211,6 @@ def _line(document: Mapping[str, Any]) -> bytes:
 
 
 def _entry(line: bytes, name: str) -> dict[str, Any] | None:
-    """Parse a line and return its entry, or ``None`` if the line is damaged."""
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         return None

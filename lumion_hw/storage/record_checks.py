@@ -1,4 +1,4 @@
-"""Consistency checks of calibration records: the contents can be wrong even if the hash is correct."""
+"""Consistency checks of calibration records."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 MAX_NUMBER = 1e30
-"""Upper limit of all quantities in a record: frequencies stay below 1e15 Hz, and (1e30)^6 is still a finite float."""
+"""Upper limit of all quantities in a record."""
 _MAX_CHANNELS = 2**16
 """Controller channels have 16-bit numbers (docs/protocol.md)."""
 
 
 def mismatches(record: CalibrationRecord) -> Iterator[str]:
-    """Yield the inconsistencies of a record, each as text that continues a sentence beginning with the file name.
+    """Yield the inconsistencies of a record, each as text that continues a sentence.
 
     Raises:
         CalibrationError: The record does not name its mesh.

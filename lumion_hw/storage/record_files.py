@@ -22,13 +22,12 @@ _WHAT = "the calibration record"
 def save_record(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
     """Write a calibration record to a file, atomically.
 
-    The arrays are written first, to a file in the same directory whose name is their hash (``.h5``, or ``.npz`` without
-    h5py).
+    The arrays are written to a second file in the same folder, named by its hash (``.h5``, or ``.npz`` without h5py).
 
     Args:
         record: The record.
         path: The file.
-        over: Record files that may be overwritten; array files are overwritten only if this program wrote them.
+        over: Record files that may be overwritten.
 
     Raises:
         ConfigError: The path is not writable, or the file must not be overwritten.
@@ -49,8 +48,8 @@ def load_record(path: AnyPath) -> CalibrationRecord:
     """Read a calibration record from a file; older schema versions are migrated.
 
     Raises:
-        CalibrationError: The file is not a calibration record, has an unknown schema version or other sign or phase
-            conventions, was changed after writing, or its array file is missing, damaged or belongs to another record.
+        CalibrationError: The file is not a calibration record, has an unknown schema version or other conventions, was
+            changed after writing, or its array file is missing, damaged or from another record.
         ConfigError: The array file is HDF5 and h5py is missing.
     """
     path = Path(path)
@@ -77,7 +76,6 @@ def load_record(path: AnyPath) -> CalibrationRecord:
 
 
 def _current(body: dict[str, Any], arrays_file: Any, path: Path) -> CalibrationRecord:
-    """Convert a document of the current schema version to a record."""
     if body.pop("conventions", None) != CONVENTIONS:
         raise CalibrationError(
             f"{path} uses other sign or phase conventions", hint="Its numbers have another meaning: calibrate again."
@@ -128,8 +126,7 @@ def _migrated(body: dict[str, Any], content_sha256: str, path: Path) -> dict[str
 def migrate_1(body: dict[str, Any], content_sha256: str) -> dict[str, Any]:
     """Convert the body of a record from schema version 1 to version 2.
 
-    Version 2 has all fields of version 1 with the same meaning. The list of defects is derived from the notes on PUCs
-    and heaters. Version 1 has no data on joints, couplers and covariance, so they stay unknown.
+    Version 1 has no data on joints, couplers and covariance; they stay unknown.
     """
     defects: list[dict[str, Any]] = []
     for puc, entry in enumerate(body["pucs"]):

@@ -1,1 +1,1 @@
-"""The bench file: its data models and checks, the kinds of devices it may contain, and the loader."""
+"""The bench file: data models, checks, kinds of devices, and loader."""

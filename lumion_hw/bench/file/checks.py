@@ -1,8 +1,4 @@
-"""Checks between the parts of a bench file: names exist, ports and channels are used once, servers are wired.
-
-The checks read unvalidated data, so that all mistakes of a file are reported at once. Values of a wrong type are
-skipped here, because the models report them.
-"""
+"""Checks between parts of a bench file: names exist, ports and channels are used once, servers are wired."""
 
 from __future__ import annotations
 
@@ -31,10 +27,9 @@ class Check:
     """A contradiction in a bench file.
 
     Attributes:
-        path: Path of the mistake in the file.
-        message: The expected value and the value found.
-        other: Path of the part of the file that this one contradicts, if any.
-        on_key: Whether the key itself is wrong, not its value.
+        message: The expected value and the value in the file.
+        other: Path of the contradicting part of the file, if any.
+        on_key: Whether the key is wrong, not its value.
     """
 
     path: Path
@@ -50,13 +45,13 @@ def path_text(path: Path) -> str:
 
 
 def did_you_mean(word: str, choices: Sequence[str]) -> str:
-    """Return `` Did you mean 'x'?`` for the closest choice, or an empty string."""
+    """Return `` Did you mean 'x'?`` with the closest choice, or an empty string."""
     close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
     return f". Did you mean {close[0]!r}?" if close else ""
 
 
 class CheckedKind(Protocol):
-    """The attributes and methods of :class:`lumion_hw.bench.file.kind.DeviceKind` that the checks use."""
+    """The part of :class:`lumion_hw.bench.file.kind.DeviceKind` that the checks use."""
 
     @property
     def role(self) -> Role:
@@ -68,7 +63,7 @@ class CheckedKind(Protocol):
 
     @property
     def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
-        """Check the bench-file keys that only devices of this kind have."""
+        """Check the bench-file keys that only this kind of device has."""
 
 
 class CheckedKinds(Protocol):
@@ -85,7 +80,7 @@ def cross_check(data: object, kinds: CheckedKinds) -> list[Check]:
     """Return all contradictions between parts of a bench file, in the order of its sections.
 
     Args:
-        data: The file as dictionaries and lists, which may contain other mistakes.
+        data: The file as dictionaries and lists; may contain other mistakes.
         kinds: The usable kinds of devices.
     """
     bench = BenchData(mapping(data), kinds)
@@ -93,12 +88,12 @@ def cross_check(data: object, kinds: CheckedKinds) -> list[Check]:
 
 
 def mapping(value: object) -> Mapping[Any, Any]:
-    """Return a value of a bench file if the value is a mapping, otherwise an empty mapping."""
+    """Return the value if it is a mapping, otherwise an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
 def items(value: object) -> Sequence[Any]:
-    """Return a value of a bench file if the value is a list or tuple, otherwise an empty tuple."""
+    """Return the value if it is a list or tuple, otherwise an empty tuple."""
     return value if isinstance(value, list | tuple) else ()
 
 
@@ -109,7 +104,7 @@ def is_index(value: object) -> bool:
 
 @dataclass
 class Uses:
-    """Register of resources (ports, channels) that may be used only once, with the path of their first use."""
+    """Ports and channels that may be used only once, with the path of the first use."""
 
     first: dict[object, Path] = field(default_factory=dict)
 
@@ -123,16 +118,16 @@ class Uses:
 
 @dataclass
 class PartedUses:
-    """Register of resources that several fibres may share if a switch or a hand connects one of them at a time.
+    """Ports and channels that several fibres may share if a switch or a person connects only one fibre at a time.
 
     Attributes:
-        users: For each resource, the fibres that use it and the path in the file where each does so.
+        users: For each port or channel, the fibres that use it, with their paths in the file.
     """
 
     users: dict[object, list[tuple[Path, Mapping[Any, Any]]]] = field(default_factory=dict)
 
     def claim(self, resource: object, path: Path, fibre: Mapping[Any, Any], label: str) -> Iterator[Check]:
-        """Yield a problem if another fibre already uses the resource and nothing selects between the two fibres."""
+        """Yield a problem if another fibre uses the same port or channel and nothing selects between the two fibres."""
         users = self.users.setdefault(resource, [])
         for earlier, other in users:
             if not (_are_switched(fibre, other) or (_is_by_hand(fibre) and _is_by_hand(other))):
@@ -143,7 +138,7 @@ class PartedUses:
 
 
 def _are_switched(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> bool:
-    """Return whether a switch selects between two fibres: they share one of its ports and differ in the other."""
+    """Return whether a switch selects between two fibres: they share a port on one side of the switch only."""
     switches = [
         [(d.get("device"), d.get("enters"), d.get("leaves")) for d in _inline_devices(fibre) if "leaves" in d]
         for fibre in (first, second)
@@ -152,7 +147,6 @@ def _are_switched(first: Mapping[Any, Any], second: Mapping[Any, Any]) -> bool:
 
 
 def _is_by_hand(fibre: Mapping[Any, Any]) -> bool:
-    """Return whether a fibre of the wiring, or its meter, is moved by hand."""
     return fibre.get("by_hand") is True or mapping(fibre.get("tap")).get("by_hand") is True
 
 
@@ -161,7 +155,7 @@ def _inline_devices(fibre: Mapping[Any, Any]) -> list[Mapping[Any, Any]]:
 
 
 class BenchData:
-    """View of unvalidated bench-file data, which tolerates mistakes."""
+    """Bench-file data that may contain mistakes."""
 
     def __init__(self, data: Mapping[Any, Any], kinds: CheckedKinds) -> None:
         self._kinds = kinds
@@ -190,7 +184,7 @@ class BenchData:
         return self.devices.get(name, {}) if isinstance(name, str) else {}
 
     def reference(self, path: Path, name: object, *accepted: Role | str) -> Iterator[Check]:
-        """Yield a problem if ``name`` is not a device with one of the accepted roles or kinds."""
+        """Yield a problem if ``name`` is not a device with an accepted role or kind."""
         if not isinstance(name, str):
             return
         kind_name = self.devices.get(name, {}).get("kind")
@@ -208,7 +202,7 @@ class BenchData:
         yield Check(path, f"{expected} not in devices{did_you_mean(name, fitting)}")
 
     def units(self) -> dict[str, tuple[str, ...]]:
-        """Return the modules of every server and of every accelerator, by the name of the server or accelerator."""
+        """Return the names of the modules of each server and each accelerator."""
         modules: dict[str, tuple[str, ...]] = {}
         for _, server in self.servers:
             for unit in (server, *map(mapping, items(server.get("accelerators")))):
@@ -346,7 +340,6 @@ def _ports(bench: BenchData) -> Iterator[Check]:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Return ascending numbers as text with ranges, such as ``0-21, 34-39``."""
     starts = [n for n in numbers if n - 1 not in numbers]
     ends = [n for n in numbers if n + 1 not in numbers]
     return ", ".join(f"{a}-{b}" if a < b else f"{a}" for a, b in zip(starts, ends, strict=True))
@@ -387,7 +380,6 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
 
 
 def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
-    """Check the fibres that bypass the mesh: each source is used once, and a receiver or a meter gets the light."""
     senders, receivers = Uses(), Uses()
     for uses, fibres in ((senders, bench.inputs), (receivers, bench.outputs)):
         for base, fibre in fibres:
@@ -451,11 +443,11 @@ _INLINE_KEYS: Mapping[Role, tuple[str, ...]] = {
     Role.SWITCH: ("enters", "leaves"),
     Role.AMPLIFIER: (),
 }
-"""Wiring keys of the devices in light paths, by role of the device."""
+"""Keys of the devices in light paths in the wiring section, by role of the device."""
 
 
 def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
-    """Check that the source of a fibre is either a module or a laser, and that a laser has no key ``tributary``."""
+    """Check that the source of a fibre is either a module or a laser; a laser must not have the key ``tributary``."""
     if "laser" not in fibre and "transponder" not in fibre:
         yield Check(base, "expected one of the keys transponder, laser; found neither")
     if "laser" not in fibre:
@@ -491,7 +483,6 @@ def _taps(bench: BenchData) -> Iterator[Check]:
 
 
 def _by_hand(bench: BenchData) -> Iterator[Check]:
-    """Check the fibres that are moved by hand: all inputs of a laser or none, and nothing else in such a fibre."""
     for base, fibre in bench.inputs:
         if fibre.get("by_hand") is True:
             yield from _alone_in_fibre(base, fibre, ("transponder", "polarization", "polarimeter", "through"))
@@ -630,7 +621,6 @@ def _equal_nic_counts(path: Path, ends: Sequence[object], units: Mapping[str, Se
 def _topology(
     base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
 ) -> Iterator[Check]:
-    """Check the members of a job (servers or accelerators) and its links against the job's topology."""
     shape, links = job.get("topology", "pair"), items(job.get("links"))
     if shape == "pair":
         if len(members) != 2:

@@ -1,4 +1,4 @@
-"""Base classes of the entries under ``devices`` in a bench file; the kinds are in :mod:`lumion_hw.bench.kinds`."""
+"""Base classes of the entries under ``devices`` in a bench file."""
 
 from __future__ import annotations
 
@@ -42,34 +42,33 @@ class DeviceModel(StrictModel):
 
     @property
     def inside(self) -> str | None:
-        """Name of the mainframe that contains this device and whose address is used; ``None`` without a mainframe."""
+        """Name of the mainframe that contains this device; ``None`` without a mainframe."""
         return None
 
     @property
     def optics(self) -> ModuleOptics | None:
-        """Optical data for circuit planning, if the device is a module; otherwise ``None``."""
+        """Optical data for circuit planning; ``None`` if the device is not a module."""
         return None
 
     def emulated_serial(self, name: str) -> str:
-        """Return the serial number that the emulated device reports: from the bench file, or derived from its name."""
+        """Return the serial number of the emulated device: from the bench file, or derived from ``name``."""
         return getattr(self, "serial", None) or f"EMU-{name}"[:16]
 
     def open_device(self, device: DriverT) -> DriverT:
-        """Open a device with its driver, apply :meth:`set_up`, and return the device."""
+        """Open a device with its driver, apply the settings of the bench file, and return the device."""
         device.open()
         return cast(DriverT, self.set_up(device))
 
     def set_up(self, device: Any) -> Any:
-        """Apply the settings of the bench-file entry to an open device and return the device; close it on an error.
+        """Apply the settings of the bench file to an open device and return the device; close it on an error.
 
-        This runs when the device is opened, and in a served bench when the device reconnects with other settings. It
-        must not switch light or heaters on.
+        Must not switch light or heaters on.
         """
         return device
 
 
 class HeaterDriverModel(DeviceModel):
-    """Base class of bench-file entries for controllers of heater currents."""
+    """Base class of bench-file entries for heater controllers."""
 
     heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
     heater_ohm: Number = Field(
@@ -86,11 +85,11 @@ class HeaterDriverModel(DeviceModel):
 
     @property
     def photodiodes_a_per_w(self) -> float | None:
-        """Nominal responsivity of the photodiodes at the ports; ``None`` if the controller has none."""
+        """Nominal responsivity of the photodiodes at the ports, in A/W; ``None`` without photodiodes."""
         return None
 
     def limits(self, n_heaters: int, watchdog_s: float = 0.0) -> ControllerLimits:
-        """Return the heater limits in the bench file, which are the same for every heater."""
+        """Return the heater limits of the bench file, which are equal for all heaters."""
         import numpy as np
 
         from lumion_hw.interfaces import ControllerLimits
@@ -104,13 +103,17 @@ class HeaterDriverModel(DeviceModel):
 
 
 class MeterModel(DeviceModel):
-    """Base class of bench-file entries for power meters; each kind has its own limits and defaults."""
+    """Base class of bench-file entries for power meters."""
 
     averaging_s: Number
     wavelength_nm: Number
 
     def set_up(self, device: MeterT) -> MeterT:
-        """Set every channel of the meter to automatic range and to the wavelength and averaging time in the file."""
+        """Set every channel to automatic range and to the wavelength and averaging time of the bench file.
+
+        Returns:
+            The meter.
+        """
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):
@@ -139,6 +142,6 @@ class TriggeredMeterModel(MeterModel):
 
 
 class PartModel(DeviceModel):
-    """Base class of bench-file entries for devices in the light path; each kind has a default insertion loss."""
+    """Base class of bench-file entries for devices in the light path."""
 
     insertion_loss_db: Number

@@ -1,7 +1,6 @@
-"""Section ``emulation`` of a bench file: the physics of the emulated bench, which is unknown on a real bench.
+"""Section ``emulation`` of a bench file: the physics of the emulated bench.
 
-Only the emulator uses it, never a driver or a calibration. docs/sources.md#figures-of-the-mesh lists the sources of
-the values and the assumptions.
+Sources of the values: docs/sources.md#figures-of-the-mesh.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from lumion_hw.emulator.optics.physics_parameters import EMULATION_KEYS, Emulati
 
 
 class HeaterEfficiencyModel(StrictModel):
-    """Heater power for a phase of π, in mW: varies between ``min`` and ``max`` around ``typical``."""
+    """Heater power in mW for a phase shift of π: between ``min`` and ``max``, mostly near ``typical``."""
 
     min: Number = Field(PhysicsParameters.p_pi_min_mw, gt=0.0, le=1000.0, description="Minimum of all heaters, mW.")
     typical: Number = Field(PhysicsParameters.p_pi_typical_mw, gt=0.0, le=1000.0, description="Typical value, mW.")
@@ -40,10 +39,9 @@ def _model_field(key: EmulationKey) -> tuple[Any, Any]:
 if TYPE_CHECKING:
 
     class EffectsModel(StrictModel):
-        """Sizes of single physical effects, which replace the defaults of key `physics`; 0 disables an effect."""
+        """Sizes of physical effects, which replace the defaults of key `physics`; 0 disables an effect."""
 
-    class _PhysicsKeys(StrictModel):
-        """The keys of section ``emulation`` that ``EMULATION_KEYS`` lists."""
+    class _PhysicsKeys(StrictModel): ...
 
 else:
     _SIZES: dict[str, Any] = {
@@ -58,7 +56,10 @@ else:
 
 
 class EmulationModel(_PhysicsKeys):
-    """Manufacturing spread, noise and drift of the emulated bench. The seed of the run determines all random values."""
+    """Manufacturing spread, noise and drift of the emulated bench.
+
+    All random values follow from the seed of the run.
+    """
 
     physics: Physics = Field(
         "ideal",
@@ -76,11 +77,11 @@ class EmulationModel(_PhysicsKeys):
     )
 
     def effect_sizes(self) -> EffectSizes:
-        """Return the size of every physical effect: the value in the file, or the default of `physics`."""
+        """Return the size of every physical effect, from the file or from the default of `physics`."""
         return EffectSizes.for_chip(self.physics, self.effects.model_dump(exclude_none=True))
 
     def heater_efficiency(self, p_pi_range_mw: tuple[float, float]) -> HeaterEfficiencyModel:
-        """Return the spread of heater powers for a phase of π: from the file, or by default the given range in mW."""
+        """Return the heater powers for a phase shift of π: from the file, or by default the given range in mW."""
         low_mw, high_mw = p_pi_range_mw
         default = HeaterEfficiencyModel()
         if "p_pi_mw" in self.model_fields_set or (low_mw, high_mw) == (default.min, default.max):
@@ -99,7 +100,8 @@ class EmulationModel(_PhysicsKeys):
             puc_loss_db: Mean insertion loss of a PUC.
             access_loss_db: Mean loss between a fibre and the chip, per port.
             heater_ohm: Mean cold heater resistance.
-            p_pi_range_mw: Smallest and largest heater power for a phase of π, if this section does not give them.
+            p_pi_range_mw: Smallest and largest heater power for a phase shift of π; used if the file does not give
+                them.
         """
         p_pi_mw = self.heater_efficiency(p_pi_range_mw)
         keys = {name: getattr(self, name) for name in EMULATION_KEYS}

@@ -1,4 +1,4 @@
-"""Writes messages for mistakes in a bench file: path in the file, expected value, value found, valid spelling."""
+"""Writes messages for mistakes in a bench file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _YES_NO = {"yes", "no", "on", "off", "y", "n"}
 Location = tuple[int | str, ...]
 """Location of an error, as reported by pydantic."""
 SchemaLookup = Callable[[Location], tuple[Mapping[str, Any], Location]]
-"""Returns the JSON Schema of the model that contains a location, and the location relative to this model."""
+"""Returns the JSON Schema of the model that contains a location, and the location inside this model."""
 
 
 def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
@@ -46,7 +46,7 @@ def explain(error: ErrorDetails, find_schema: SchemaLookup) -> Check:
 
     Args:
         error: The error.
-        find_schema: Returns the JSON Schema for a location; the schema lists the valid keys.
+        find_schema: Returns the JSON Schema for a location.
     """
     path, on_key = file_path(error["loc"])
     if error["type"] in {"union_tag_invalid", "union_tag_not_found", "unusable_kind"}:
@@ -106,7 +106,7 @@ def valid_keys(schema: Mapping[str, Any], loc: Location) -> list[str]:
 
 
 def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Resolve the references of a JSON Schema; for an optional value, return the branch that is not null."""
+    """Resolve the references of a JSON Schema; for an optional value, return the schema of the value."""
     while True:
         if "$ref" in node:
             node = schema["$defs"][str(node["$ref"]).rsplit("/", 1)[-1]]

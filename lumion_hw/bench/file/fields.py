@@ -1,4 +1,4 @@
-"""Field types of bench files: unknown keys, implicit conversions and non-finite numbers are rejected."""
+"""Field types of bench files. Unknown keys, implicit conversions and non-finite numbers are rejected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_SHOWN_CHARS = 60
 
 
 class StrictModel(BaseModel):
-    """Base class of all parts of a bench file: immutable, without unknown keys, NaN or infinity."""
+    """Base class of all parts of a bench file: immutable; rejects unknown keys, NaN and infinity."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -39,7 +39,7 @@ def checked_version(version: object) -> object:
     """Check the version of a bench file, and return the version unchanged.
 
     Raises:
-        ValueError: The version is not the integer 1. Values true and 1.0, which equal 1 in Python, are rejected too.
+        ValueError: The version is not the integer 1; true and 1.0 are rejected too.
     """
     if type(version) is not int or version != 1:
         raise ValueError(f"expected 1, found {describe(version)}")
@@ -66,8 +66,8 @@ def checked_serial(serial: str) -> str:
     """Check a serial number, and return the number unchanged.
 
     Raises:
-        ValueError: The serial number is longer than the 16 ASCII characters of mesh controllers and SFP+ modules (HELLO
-            reply, byte 72; SFF-8472, A0h bytes 68-83, padded with spaces), or contains other characters.
+        ValueError: The serial number has more than 16 characters (HELLO reply, byte 72; SFF-8472, A0h bytes 68-83) or
+            contains characters other than ASCII.
     """
     if not (0 < len(serial) <= 16 and serial.isascii() and serial.isprintable() and serial == serial.strip()):
         raise ValueError(f"expected a serial number of 1 to 16 ASCII characters, found {serial!r}")
@@ -78,7 +78,7 @@ def checked_module(module: str) -> str:
     """Check the identity of a Qontrol module, and return the identity unchanged.
 
     Raises:
-        ValueError: Not an output module such as ``Q8iv-0001``; ``Q8iv-****`` stands for a module without a number.
+        ValueError: Not an output module such as ``Q8iv-0001``, or ``Q8iv-****`` for a module without a number.
     """
     if re.fullmatch(r"Q[1-9][0-9]{0,2}[a-z]*-([0-9A-F]{4}|\*{4})", module) is None:
         raise ValueError(f"expected a Qontrol output module such as Q8iv-0001 or Q8iv-****, found {module!r}")
@@ -100,13 +100,13 @@ Flag = Annotated[bool, Field(strict=True)]
 """true or false; text such as yes is rejected."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
-"""A name that other parts of the file refer to: a letter, then letters, digits, ``_``, ``.`` or ``-``."""
+"""A name: a letter, then letters, digits, ``_``, ``.`` or ``-``."""
 
 Serial = Annotated[str, AfterValidator(checked_serial)]
-"""A serial number of at most 16 ASCII characters, which is the space in a device."""
+"""A serial number of at most 16 ASCII characters."""
 
 Pin = Annotated[str, Field(pattern=r"^[0-9]{1,8}$")]
-"""Code of digits that unlocks an instrument; text, because a leading zero matters."""
+"""Code of digits that unlocks an instrument, as text because of leading zeros."""
 
 QontrolModule = Annotated[str, AfterValidator(checked_module)]
 """Type and hexadecimal number of a Qontrol output module."""

@@ -1,4 +1,4 @@
-"""Checks that a controller of heater currents fits the mesh that it drives."""
+"""Checks that a heater controller fits its mesh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.file.model import BenchModel
 
 _MIN_PHASE_PI = 0.25
-"""Smallest phase range of a heater, in units of π: smaller changes cannot be told apart from drift and noise."""
+"""Smallest useful phase range of a heater, in units of π."""
 
 
 def heater_check(bench: BenchData, name: str) -> Iterator[Check]:
@@ -53,7 +53,7 @@ def compliance_check(bench: BenchData, name: str) -> Iterator[Check]:
 
 
 def reach_note(model: BenchModel) -> str | None:
-    """Return a warning if the largest heater current cannot reach a phase of 2π in every heater; otherwise ``None``."""
+    """Return a warning if the largest current gives less than 2π of phase shift in some heater, otherwise ``None``."""
     if model.mesh is None:
         return None
     name = model.mesh.controller
@@ -74,7 +74,7 @@ def reach_note(model: BenchModel) -> str | None:
 
 
 def heat_note(model: BenchModel, needed_mw: float) -> str | None:
-    """Return a warning if the limit of the total power is below ``needed_mw``, the largest heat in a calibration."""
+    """Return a warning if the limit of the total power is below ``needed_mw``, otherwise ``None``."""
     device = model.devices[model.mesh_section.controller]
     if not isinstance(device, HeaterDriverModel) or needed_mw <= device.total_power_mw:
         return None
@@ -86,13 +86,12 @@ def heat_note(model: BenchModel, needed_mw: float) -> str | None:
 
 
 def _number(data: Mapping[Any, Any], model: type[BaseModel], key: str) -> float:
-    """Return a number from the bench file, or its default; 0 if the value is not a number."""
     value = data.get(key, model.model_fields[key].default)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def channel_check(bench: BenchData, name: str, max_channels: int, driver: str) -> Iterator[Check]:
-    """Check that the mesh needs at most ``max_channels`` drive channels; ``driver`` names the controller in errors."""
+    """Check that the mesh needs at most ``max_channels`` drive channels. ``driver`` is the name in the message."""
     needed = bench.channels_needed() if bench.mesh.get("controller") == name else 0
     if needed > max_channels:
         message = f"expected a mesh with at most {max_channels} drive channels, the limit of {driver}, found {needed}"

@@ -1,7 +1,6 @@
-"""Declaration of a kind of device: its driver, its emulator, its bench-file entry and its discovery.
+"""Declaration of a kind of device: driver, emulator, bench-file entry and discovery.
 
-A kind is declared in a module of :mod:`lumion_hw.bench.kinds` or of another package, and registered as an entry point
-of the group ``lumion_hw.kinds`` (:mod:`lumion_hw.bench.file.known_kinds`, docs/decisions/0011-device-kinds.md).
+Kinds are registered as entry points of the group ``lumion_hw.kinds`` (docs/decisions/0011-device-kinds.md).
 """
 
 from __future__ import annotations
@@ -26,14 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiscoveryQuery:
-    """A harmless query that ``lumion discover`` sends, and the interpretation of its reply.
+    """A harmless query that ``lumion discover`` sends, and the function that interprets the reply.
 
     Attributes:
-        name: Name of the query, for logs.
         bauds: Baud rates to try on a serial line.
         request: Bytes to send.
-        identify: Returns the identity of the instrument and further keys of its bench-file entry, both from a reply;
-            ``None`` if the bytes are not a reply to this query.
+        identify: Returns the identity of the instrument and further bench-file keys; ``None`` if the bytes do not
+            answer this query.
     """
 
     name: str
@@ -49,7 +47,7 @@ class ScpiIdentity:
     Attributes:
         vendor: Regular expression to find in the vendor, ignoring case.
         model: Regular expression for the beginning of the model, ignoring case.
-        names_model: Whether the bench-file entry has a key ``model``, to be filled with the reported model.
+        names_model: Whether the bench-file entry has a key ``model``.
     """
 
     vendor: str
@@ -57,7 +55,7 @@ class ScpiIdentity:
     names_model: bool
 
     def fits(self, vendor: str, model: str) -> bool:
-        """Return whether an instrument with this vendor and model belongs to the kind."""
+        """Return whether an instrument with this vendor and model is of this kind."""
         match = re.search(self.vendor, vendor, re.IGNORECASE) and re.match(self.model, model, re.IGNORECASE)
         return match is not None
 
@@ -68,24 +66,23 @@ def _no_items(*_: Any) -> tuple[()]:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceKind:
-    """A kind of device. Its functions import the driver or the emulator only when a device is opened or emulated.
+    """A kind of device.
 
     Attributes:
         title: Description, for the table in the documentation.
-        role: Role of the device on a bench.
-        model: Model of the bench-file entry: keys, units, limits; ``kind: Literal["..."]`` is the name of the kind.
-        open: Opens, identifies and sets up a device: ``open(name, model, link, clock)``. The link is not yet open.
-        module_connections: Whether ``open`` also accepts, instead of a link, a connection to a pluggable module.
+        model: Model of the bench-file entry; ``kind: Literal["..."]`` is the name of the kind.
+        open: Opens, identifies and sets up a device: ``open(name, model, link, clock)``. The link is not open before.
+        module_connections: Whether ``open`` also accepts a connection to a pluggable module instead of a link.
         emulate: Makes an emulated device: ``emulate(bench, name, model)``; ``None`` if there is no emulator.
-        baud: Factory setting of the baud rate, for addresses that give none.
+        baud: Default baud rate.
         wire: Wire on which ``lumion emulate`` serves the device.
         hislip: Whether ``lumion emulate`` also serves the device by HiSLIP.
         scpi: The reply to ``*IDN?``; ``None`` for other devices.
         queries: Returns discovery queries other than ``*IDN?``.
-        faults: Returns the scripted faults of this kind, in addition to the supply and cable faults of every device.
-        channels: For a power meter or an attenuator: returns the number of channels that a bench-file entry has, and
-            the model name for messages; ``None`` if the entry does not give it. The entry may contain mistakes.
-        check: Yields contradictions between the device entry of a given name and the rest of the bench file.
+        faults: Returns the scripted faults that only this kind has.
+        channels: For a power meter or attenuator: returns the number of channels of a bench-file entry, and the model
+            name for messages; ``None`` if the entry does not give them. The entry may contain mistakes.
+        check: Yields contradictions between the entry of a device and the rest of the bench file.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The registered kinds of devices: entry points of the group ``lumion_hw.kinds``, imported on first use."""
+"""The registered kinds of devices: entry points of the group ``lumion_hw.kinds``."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lumion_hw.bench.file.roles import Role
 from lumion_hw.errors import ConfigError
 
 GROUP = "lumion_hw.kinds"
-"""Group of the Python entry points; each has the name of a kind of device and refers to a ``DeviceKind``."""
+"""Group of the entry points; each is named like a kind of device and refers to a ``DeviceKind``."""
 
 
 class UnusableKindError(ConfigError):
-    """A kind of device is registered but cannot be imported or is invalid."""
+    """A registered kind of device that cannot be imported or is invalid."""
 
 
 def kind_names() -> list[str]:
@@ -40,7 +40,7 @@ def kind_named(name: str) -> DeviceKind | None:
 
 
 def all_kinds() -> tuple[list[DeviceKind], list[UnusableKindError]]:
-    """Return all usable kinds of devices, sorted by role and name, and the errors of kinds that cannot be used."""
+    """Return all usable kinds of devices, sorted by role and name, and the errors of the unusable kinds."""
     usable, failures = [], []
     for name in kind_names():
         try:
@@ -77,7 +77,6 @@ class KindRegistry:
 
 @lru_cache(maxsize=256)
 def _load(source: Registration) -> DeviceKind:
-    """Import a kind of device. Raises ``UnusableKindError`` with the package and the entry point."""
     try:
         kind = source.entry.load()
         reason = None if isinstance(kind, DeviceKind) else f"it is a {type(kind).__name__} and not a DeviceKind"

@@ -23,7 +23,7 @@ _NAMED = tuple(word for word, layout in LAYOUTS.items() if layout.key is None)
 
 @dataclass(frozen=True)
 class LayoutProblem:
-    """A mistake in ``key``, one of the keys that select the mesh, and the key that contradicts it, if any."""
+    """A mistake in ``key`` of section ``mesh``, and the key that contradicts it, if any."""
 
     key: str
     message: str
@@ -31,7 +31,7 @@ class LayoutProblem:
 
 
 def layout_fields() -> dict[str, Any]:
-    """Return the bench-file fields that select the mesh, as arguments of ``pydantic.create_model``."""
+    """Return the bench-file fields that select the mesh, for ``pydantic.create_model``."""
     fields: dict[str, Any] = {
         "topology": (Literal[tuple(TOPOLOGIES)], Field(_FIRST, description="Kind of mesh.")),
         "layout": (
@@ -79,7 +79,7 @@ def topology_of(section: Mapping[str, Any]) -> MeshTopology:
 
 
 def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
-    """Yield the mistakes in the keys that select the mesh; values of a wrong type are reported by the data model."""
+    """Yield the mistakes in the keys that select the mesh, except values of a wrong type."""
     kind = _kind(section)
     if kind is None:
         return
@@ -107,7 +107,7 @@ def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
 
 
 def default_heater_channels(mesh: MeshTopology) -> list[tuple[int | None, int | None]]:
-    """Return the drive channels (upper, lower) of every PUC: its heaters in order from channel 0, without gaps."""
+    """Return the default drive channels (upper, lower) of every PUC: the heaters in order, without gaps, from 0."""
     numbers = itertools.count()
     channels = [next(numbers) if has_heater else None for has_heater in mesh.has_heater.tolist()]
     return list(zip(channels[0::2], channels[1::2], strict=True))
@@ -128,7 +128,6 @@ def _netlist_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
 
 
 def _has_netlist_types(section: Mapping[str, Any]) -> bool:
-    """Return whether the netlist keys have values of the right types; the data model reports wrong types."""
     cells = section.get("cells") or {}
     top = section.get("netlist_top")
     return (
@@ -152,18 +151,16 @@ def _key(layout: MeshLayout) -> str:
 
 
 def _kind(section: Mapping[str, Any]) -> TopologyKind | None:
-    """Return the kind of topology in section ``mesh``, by default the first kind; ``None`` if its name is unknown."""
+    """Return the kind of topology in section ``mesh`` (by default the first), or ``None`` if its name is unknown."""
     name = section.get("topology", _FIRST)
     return TOPOLOGIES.get(name) if isinstance(name, str) else None
 
 
 def _sized(section: Mapping[str, Any], kind: TopologyKind) -> bool:
-    """Return whether section ``mesh`` has a size key of this topology, even if its value has a wrong type."""
     return any(section.get(_key(layout)) is not None for layout in kind.layouts.values())
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts that the keys of section ``mesh`` select, with their sizes, whatever the topology."""
     given: dict[str, tuple[int, ...]] = {}
     for word, layout in LAYOUTS.items():
         value = section.get(_key(layout))
@@ -176,7 +173,6 @@ def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _chosen(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Return the layouts that the keys select for the chosen topology, with sizes; by default that without size."""
     kind = _kind(section)
     if kind is None:
         return {}

@@ -1,4 +1,4 @@
-"""Reads bench files. All mistakes are reported at once, with position, expected value and value found."""
+"""Reads bench files. All mistakes are reported at once, with their positions."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ _BUILTIN = pathlib.Path(__file__).parents[1] / "builtin"
 class Problem:
     """One mistake in a bench file, with its position.
 
-    ``file`` is the path of the file, or the name given to its text; ``line`` and ``column`` count from 1. ``path`` is
-    the position inside the file, such as ``wiring.inputs[2].port``; ``message`` gives the expected value and the value
-    found, and ``source`` is the text of the line.
+    ``line`` and ``column`` count from 1. ``path`` is the position inside the file, such as ``wiring.inputs[2].port``;
+    ``source`` is the text of the line.
     """
 
     file: str
@@ -45,7 +44,6 @@ class Problem:
     source: str
 
     def __str__(self) -> str:
-        """Return ``file:line:column: path: message``, followed by the line and a caret."""
         head = f"{self.file}:{self.line}:{self.column}: {self.path}: {self.message}"
         if not self.source.strip():
             return head
@@ -103,11 +101,11 @@ def read_bench_file(source: str | os.PathLike[str]) -> BenchFile:
 
 
 def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> BenchModel:
-    """Read and check a bench file; needs no hardware.
+    """Read and check a bench file without using hardware.
 
     Args:
         source: Path of the file, or the name of a built-in bench.
-        text: The contents, if they do not come from a file; ``source`` is then only a name for messages.
+        text: The contents, if they are not read from a file; ``source`` is then only a name for messages.
 
     Raises:
         ConfigError: The file cannot be read, or contains mistakes; the message lists all of them.
@@ -134,18 +132,18 @@ def problems_in(file: str, text: str, document: Document, checks: Iterable[Check
 
 
 def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> tuple[Problem, ...]:
-    """Return all mistakes in a bench file, in the order of their lines; the arguments are those of :func:`load_bench`.
+    """Return all mistakes in a bench file, in the order of their lines; arguments as for :func:`load_bench`.
 
     Raises:
-        ConfigError: The file cannot be read at all.
+        ConfigError: The file cannot be read.
     """
     return _read(source, text)[1]
 
 
 def indistinguishable_devices(model: BenchModel) -> dict[str, list[str]]:
-    """Return, by kind, the real devices that cannot report a serial number, for kinds with two or more such devices.
+    """Return the names of devices of equal kind that cannot report a serial number, by kind, if there are two or more.
 
-    Opening the bench cannot detect that two such devices are swapped.
+    If two such devices are swapped, opening the bench does not detect this.
     """
     by_kind: dict[str, list[str]] = {}
     for name, device in model.devices.items():
@@ -155,12 +153,12 @@ def indistinguishable_devices(model: BenchModel) -> dict[str, list[str]]:
 
 
 def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
-    """Return the JSON Schema of bench files, for editors and other validators.
+    """Return the JSON Schema of bench files.
 
-    The schema does not contain the rules between parts of the file (names that exist, ports used only once).
+    The schema does not contain rules between parts of the file, such as ports used only once.
 
     Args:
-        kinds: At least two kinds of devices; if not given, all usable kinds, including those of other packages.
+        kinds: At least two kinds of devices; by default all usable kinds.
     """
     from typing import Annotated, Union
 
@@ -198,11 +196,6 @@ def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel 
 
 
 def _add_netlist(data: object, folder: pathlib.Path) -> list[Check]:
-    """Add the text of the netlist that a bench file names, so that its model is complete without the file.
-
-    Returns:
-        The mistake, if the netlist cannot be read.
-    """
     from lumion_hw.bench.file.checks import Check
     from lumion_hw.mesh.layout.netlist import NETLIST_NAME
 
@@ -232,7 +225,6 @@ def _too_large(name: str) -> ConfigError:
 
 
 def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
-    """Return the model of a bench file, or ``None`` and all mistakes; mistakes in single values come first."""
     from pydantic import ValidationError
 
     from lumion_hw.bench.file.checks import Check, cross_check
@@ -253,7 +245,6 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
 
 
 def _find_schema(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
-    """Return the JSON Schema of the device or bench that contains a location, and the location relative to it."""
     from lumion_hw.bench.file.known_kinds import KindRegistry
     from lumion_hw.bench.file.model import BenchModel
 
@@ -265,12 +256,10 @@ def _find_schema(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], L
 
 @cache
 def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of a model. Cached, because every wrong key needs the schema, which takes 30 ms."""
     return model.model_json_schema()
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
-    """Return path, position and message of a mistake; the message gives the line of the other key involved, if any."""
     message = check.message
     if check.other is not None:
         message += f" (line {document.place(check.other).line})"

@@ -1,7 +1,6 @@
 """The model of a bench file: devices, mesh, wiring, servers, fabric and emulation.
 
-Read a file with :func:`lumion_hw.bench.file.loader.load_bench`, which reports every mistake with its line and column. A
-model built from Python data is checked in the same way.
+Use :func:`lumion_hw.bench.file.loader.load_bench` to read a file.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ Device = Annotated[SerializeAsAny[DeviceModel], BeforeValidator(_validate_device
 
 
 class TypicalMeshModel(StrictModel):
-    """Typical values of a mesh, assumed by planning and calibration before a measurement (Sánchez-Jácome 2025)."""
+    """Typical values of a mesh, used before a measurement (Sánchez-Jácome 2025)."""
 
     puc_loss_db: Number = Field(0.5, ge=0.0, le=20.0, description="Loss per PUC.")
     access_loss_db: Number = Field(6.85, ge=0.0, le=40.0, description="Loss of facet and on-chip routing, per port.")
@@ -75,7 +74,7 @@ else:
 
 
 class MeshSection(MeshLayoutKeys):
-    """The mesh chip and the wiring of its controller."""
+    """The mesh and the channels of its controller."""
 
     controller: Name = Field(
         description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
@@ -112,7 +111,7 @@ class MeshSection(MeshLayoutKeys):
         return topology_of(self.model_dump(exclude_unset=True))
 
     def channels(self) -> tuple[int, ...]:
-        """Return the drive channel of every heater, upper and lower arm of PUC 0 first; ``NO_CHANNEL`` without one."""
+        """Return the drive channel of every heater, by 2·PUC + arm (upper arm first); ``NO_CHANNEL`` without heater."""
         mesh = self.laid_out()
         pairs = (self.heater_channels.get(puc, default) for puc, default in enumerate(default_heater_channels(mesh)))
         return tuple(NO_CHANNEL if channel is None else channel for pair in pairs for channel in pair)
@@ -135,7 +134,7 @@ _THROUGH = "Attenuators, switches and amplifiers in the path, in the order of th
 
 
 class InputModel(StrictModel):
-    """The path from a module or a tunable laser into a mesh port."""
+    """The fibre from a module or a tunable laser to a mesh port."""
 
     transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
     laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
@@ -190,7 +189,7 @@ class FurtherTapModel(StrictModel):
 
 
 class OutputModel(StrictModel):
-    """The path from a mesh port into the receiver of a module, or directly into a power meter."""
+    """The fibre from a mesh port to the receiver of a module or to a power meter."""
 
     port: Whole = Field(description="Mesh port at which the light leaves.")
     transponder: Name | None = Field(
@@ -208,7 +207,7 @@ class OutputModel(StrictModel):
 
 
 class FibreModel(StrictModel):
-    """A fibre that bypasses the mesh: from a module or laser to a module (possibly itself) or to meters."""
+    """A fibre around the mesh: from a module or laser to a module (possibly the same) or to meters."""
 
     transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
     laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
@@ -245,7 +244,7 @@ class WiringModel(StrictModel):
 
 
 class AcceleratorModel(StrictModel):
-    """An accelerator with its own network ports, so that it can be replaced without replacing its server."""
+    """An accelerator with its own network ports."""
 
     name: Name = Field(description="Name of the accelerator.")
     nics: tuple[Name, ...] = Field(
@@ -254,7 +253,7 @@ class AcceleratorModel(StrictModel):
 
 
 class ServerModel(StrictModel):
-    """A server and the modules of its network ports."""
+    """A server and the modules in its network ports."""
 
     name: Name = Field(description="Name of the server.")
     nics: tuple[Name, ...] = Field(min_length=1, description="Modules of the network ports; NIC 0 first.")
@@ -265,12 +264,12 @@ class ServerModel(StrictModel):
 
     @property
     def risks(self) -> frozenset[str]:
-        """Names of the risk groups of the server: servers in one group can fail together."""
+        """Names of the risk groups of the server; servers in one group can fail together."""
         return frozenset(self.risk_groups) | ({self.risk_group} if self.risk_group is not None else frozenset())
 
 
 class JobModel(StrictModel):
-    """A job on servers or accelerators, and the topology of the links between them."""
+    """A job on servers or accelerators, and the topology of its links."""
 
     name: Name = Field(description="Name of the job.")
     members: tuple[Name, ...] = Field(min_length=2, description="Servers or accelerators, in rank order.")
@@ -339,7 +338,6 @@ class BenchModel(StrictModel):
     emulation: EmulationModel = Field(default_factory=EmulationModel, description="Physics of the emulated chip.")
 
     def __repr__(self) -> str:
-        """Return the bench's name, number of devices and mesh as one line."""
         mesh = "without a mesh" if self.mesh is None else f"on a mesh '{self.topology().label}'"
         return f"<BenchModel {self.name}: {len(self.devices)} devices {mesh}>"
 
@@ -371,7 +369,7 @@ class BenchModel(StrictModel):
         return self.topology().fibre_ports if self.mesh.monitor_ports is None else self.mesh.monitor_ports
 
     def to_wiring(self) -> Wiring:
-        """Convert the wiring section to the form that circuit set-up, link budgets and the emulator use."""
+        """Convert section ``wiring`` to the form that circuits, link budgets and the emulator use."""
         return Wiring(
             inputs=tuple(
                 InputPath(

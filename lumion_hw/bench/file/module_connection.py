@@ -31,11 +31,11 @@ _OPTIONS: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "mcp2221": {"read_bytes": (1, 128), "clock_khz": (47, 400)},
     "optoe": {},
 }
-"""Ranges of the options after ``?`` in an address, by scheme: bytes per read transaction, and bus speed."""
+"""Allowed options after ``?`` in an address, by scheme: bytes per read transaction, and bus speed."""
 PIN_SCHEMES = ("ftdi", "mcp2221")
-"""Schemes of adapters that have pins for the low-speed signals of a module's socket."""
+"""Schemes of adapters that have pins for the low-speed signals of a module."""
 _RETRY_S = 0.1
-"""Time limit for retries, in seconds: after a write a module may be silent for up to 80 ms (SFF-8472)."""
+"""Time limit for retries, in seconds; a module may be silent for 80 ms after a write (SFF-8472)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ModuleConnection:
     def device(
         self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
     ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-        """Return the unopened connection for a CMIS driver, and the adapter if socket signals are wired to it."""
+        """Return the unopened connection for a CMIS driver, and the adapter if low-speed signals are wired to it."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearPages
 
@@ -100,10 +100,10 @@ class ModuleConnection:
 
 
 def module_connection(address: str) -> ModuleConnection | None:
-    """Return the connection for a module address; ``None`` for an address of a byte stream (TCP, serial line, VISA).
+    """Return the connection for a module address; ``None`` for other addresses (TCP, serial line, VISA).
 
     Raises:
-        ConfigError: The address has the scheme of a module, but is not valid.
+        ConfigError: The address has the scheme of a module but is not valid.
     """
     scheme, _, rest = address.partition("://")
     if scheme not in _OPTIONS:
@@ -146,7 +146,7 @@ def checked_module_address(address: str) -> str:
 
 
 class PluggableModel(DeviceModel):
-    """A pluggable module, connected by an SC18IM700 serial-to-I2C bridge, an I2C adapter or a memory file."""
+    """A pluggable module behind a serial-to-I2C bridge, an I2C adapter or a memory file."""
 
     address: Annotated[str, AfterValidator(checked_module_address)] | None = Field(
         None,
@@ -156,12 +156,12 @@ class PluggableModel(DeviceModel):
 
     @property
     def nominal_nm(self) -> float | None:
-        """Wavelength in the bench file; ``None`` if it has none."""
+        """Wavelength in the bench file in nm; ``None`` if not given."""
         return None
 
 
 def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> RegisterAccess:
-    """Return the unopened connection for an SFP+ driver. A link is taken to lead to a serial-to-I2C bridge."""
+    """Return the unopened connection for an SFP+ driver. A link must lead to a serial-to-I2C bridge."""
     if isinstance(link, ModuleConnection):
         return link.registers(clock, name)
     from lumion_hw.sessions.module.sc18im700 import Sc18im700
@@ -172,7 +172,7 @@ def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> 
 def module_device(
     link: Link | ModuleConnection, clock: Clock, name: str, pins: Mapping[str, int] | None
 ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
-    """Return the unopened connection for a CMIS driver, and the adapter if socket signals are wired to it."""
+    """Return the unopened connection for a CMIS driver, and the adapter if low-speed signals are wired to it."""
     if isinstance(link, ModuleConnection):
         return link.device(clock, name, pins)
     from lumion_hw.sessions.module.paged_i2c import BridgedI2c

@@ -1,7 +1,4 @@
-"""Optical data of pluggable modules for circuit planning.
-
-Every kind of module provides these data as ``optics`` of its bench-file model, so planning works for all kinds.
-"""
+"""Optical data of pluggable modules for circuit planning."""
 
 from __future__ import annotations
 
@@ -14,10 +11,8 @@ class ModuleFormat:
     """A line format of a module.
 
     Attributes:
-        name: Name of the format; both ends of a circuit must use the same format.
-        rate_gbps: Line rate in Gb/s.
-        required_osnr_db: Required OSNR in 0.1 nm at a power of ``ample_dbm`` or more, in dB; ``None`` for no limit.
-        media_id: Media interface code (SFF-8024) that selects the format of a CMIS module; otherwise ``None``.
+        required_osnr_db: Required OSNR in dB in 0.1 nm at a power of ``ample_dbm`` or more; ``None`` for no limit.
+        media_id: Media interface code (SFF-8024) of the format; ``None`` except for CMIS modules.
     """
 
     name: str
@@ -33,17 +28,14 @@ class ModuleOptics:
     Attributes:
         formats: Supported line formats, the preferred one first.
         polarizations: Number of polarizations of the signal: 2 for a coherent module.
-        emits_nm: Wavelength of the transmitter, in nm.
-        receives_nm: Shortest and longest wavelength of the receiver, in nm. A coherent receiver must also be tuned.
-        launch_dbm: Transmitter power in dBm, summed over polarizations.
-        sensitivity_dbm: Smallest receiver power, in dBm.
-        overload_dbm: Largest receiver power, in dBm.
-        launch_osnr_db: OSNR in 0.1 nm at the transmitter, in dB.
-        ample_dbm: Receiver power above which the OSNR ``required_osnr_db`` of the format suffices, in dBm.
-        clean_osnr_db: Required OSNR in 0.1 nm at ``sensitivity_dbm``, in dB. At powers between ``sensitivity_dbm`` and
-            ``ample_dbm`` the required OSNR is interpolated linearly.
-        max_pdl_db: Largest allowed polarization-dependent loss, in dB; ``None`` for no limit.
-        max_dgd_ps: Largest allowed differential group delay, in ps; ``None`` for no limit.
+        emits_nm: Wavelength of the transmitter.
+        receives_nm: Shortest and longest wavelength of the receiver.
+        launch_dbm: Transmitter power, summed over polarizations.
+        launch_osnr_db: OSNR in 0.1 nm at the transmitter.
+        ample_dbm: Receiver power above which the required OSNR is ``required_osnr_db`` of the format.
+        clean_osnr_db: Required OSNR in 0.1 nm at ``sensitivity_dbm``; linear interpolation up to ``ample_dbm``.
+        max_pdl_db: Largest allowed polarization-dependent loss; ``None`` for no limit.
+        max_dgd_ps: Largest allowed differential group delay; ``None`` for no limit.
     """
 
     formats: tuple[ModuleFormat, ...]
@@ -60,7 +52,7 @@ class ModuleOptics:
     max_dgd_ps: float | None = None
 
     def required_osnr_db(self, used: ModuleFormat, received_dbm: float) -> float | None:
-        """Return the OSNR in 0.1 nm that the receiver needs at ``received_dbm``; ``None`` if noise is no limit."""
+        """Return the OSNR in dB in 0.1 nm that the receiver needs at this power; ``None`` if there is no limit."""
         ample_osnr_db = used.required_osnr_db
         if ample_osnr_db is None or self.ample_dbm is None or self.clean_osnr_db is None:
             return ample_osnr_db

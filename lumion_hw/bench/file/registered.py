@@ -1,7 +1,6 @@
-"""Finds the Python entry points that this and other packages register: kinds of devices and failure detectors.
+"""Finds registered Python entry points: kinds of devices and failure detectors, of this and other packages.
 
-This package registers its entry points like any other. In a checkout they are read from ``pyproject.toml`` instead of
-the installed metadata, which may be out of date in an editable installation.
+In a checkout, those of this package are read from ``pyproject.toml``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _CHECKOUT = Path(__file__).parents[3] / "pyproject.toml"
 
 @dataclass(frozen=True)
 class Registration:
-    """A Python entry point, with the name of the package that registers it."""
+    """A Python entry point and the name of its package."""
 
     package: str
     entry: EntryPoint
@@ -36,7 +35,7 @@ def registrations(group: str) -> dict[str, list[Registration]]:
     """Return the entry points of a group by name; several packages may register the same name.
 
     Raises:
-        ConfigError: This package has no entry point in the group, so its installation is damaged.
+        ConfigError: This package has no entry point in the group; the installation is damaged.
     """
     return _sources(group, tuple(sys.path))
 
@@ -53,7 +52,6 @@ def _sources(group: str, _path: tuple[str, ...]) -> dict[str, list[Registration]
 
 
 def _checkout_entries(group: str) -> Iterator[Registration]:
-    """Yield the entry points in ``pyproject.toml`` of a checkout; nothing in an ordinary installation."""
     head = f'[project.entry-points."{group}"]\n'
     text = _CHECKOUT.read_text(encoding="utf-8") if _CHECKOUT.is_file() else ""
     if f'name = "{OWN}"' in text:
@@ -63,7 +61,6 @@ def _checkout_entries(group: str) -> Iterator[Registration]:
 
 
 def _installed(group: str, excluded: str | None) -> Iterator[Registration]:
-    """Yield the entry points of installed packages; if a package is installed twice, only those of its first copy."""
     seen = {excluded}
     for distribution in distributions():
         text = distribution.read_text("entry_points.txt")

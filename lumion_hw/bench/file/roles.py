@@ -9,8 +9,7 @@ class Role(enum.Enum):
     """Role of a device on a bench, such as power meter or laser.
 
     Attributes:
-        attribute: Attribute of :class:`lumion_hw.bench.bench.Bench` that holds the devices of this role.
-        label: Name of the role in messages.
+        attribute: Attribute of :class:`lumion_hw.bench.bench.Bench` that contains the devices of this role.
     """
 
     MESH = "mesh", "mesh controller"

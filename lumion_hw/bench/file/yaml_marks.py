@@ -1,8 +1,7 @@
-"""Strict YAML reader: returns plain data, the position of every key and value, and a list of rejected contents.
+"""Strict YAML reader that keeps the position of every key and value.
 
 Scalars follow the core schema of YAML 1.2: ``no`` and ``12:30`` are text, ``017`` is 17 and ``1e-3`` is a number.
-Duplicate keys, merge keys, aliases, tags, several documents and deep nesting are rejected, so that each value has one
-position and a small file cannot expand to a large one.
+Duplicate keys, merge keys, aliases, tags, several documents and deep nesting are rejected.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from lumion_hw.bench.file.checks import Path
 MAX_DEPTH = 20
 MAX_KEYS = 10_000
 MAX_VALUES = 40_000
-"""Largest number of values in a file, to limit processing time; the file of the largest mesh has far fewer."""
+"""Largest number of values in a file, to limit the processing time."""
 _PREFIX = "tag:yaml.org,2002:"
 
 
@@ -32,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Marks:
-    """Position of a value and of its key (``None`` for list entries and the document)."""
+    """Positions of a value and of its key (``None`` for list entries and the whole document)."""
 
     key: Place | None
     value: Place
@@ -40,7 +39,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class YamlFault:
-    """Content that a bench file must not have, and the path of the mapping or value that contains it."""
+    """Content that a bench file must not have, and its path."""
 
     path: Path
     place: Place
@@ -52,7 +51,7 @@ class Document:
     """A YAML document as plain data.
 
     Attributes:
-        data: Dictionaries, lists, text, numbers, booleans and ``None``; for duplicate keys the first value.
+        data: Dictionaries, lists, text, numbers, booleans and ``None``.
         marks: Positions by path.
         faults: Rejected contents; ``data`` has everything else.
     """
@@ -62,7 +61,7 @@ class Document:
     faults: list[YamlFault] = field(default_factory=list)
 
     def place(self, path: Path, *, key: bool = False) -> Place:
-        """Return the position of a value or its key. For a path not in the file, take the nearest enclosing value."""
+        """Return the position of a value or key; if the path is not in the file, that of the enclosing value."""
         for length in range(len(path), -1, -1):
             marks = self.marks.get(path[:length])
             if marks is not None:
@@ -71,7 +70,7 @@ class Document:
 
 
 class _CoreLoader(yaml.SafeLoader):
-    """YAML loader with the scalar types of YAML 1.2 and with limits on depth and size."""
+    """YAML loader with the scalar types of YAML 1.2, and with limits on depth and size."""
 
     # A class attribute, because PyYAML looks resolvers up there and must not use the YAML 1.1 ones of SafeLoader.
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
@@ -81,7 +80,6 @@ class _CoreLoader(yaml.SafeLoader):
         self._depth = self._keys = self._values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
-        """Compose one node. Raise an error for aliases, deep nesting and too many values."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if self.check_event(yaml.AliasEvent):
             message = f"aliases (*{event.anchor}) are not allowed in bench files: write the value out"
@@ -118,7 +116,7 @@ for _tag, _pattern, _first in (
 
 
 def read_yaml(text: str) -> Document:
-    """Read one YAML document. If the text is not valid YAML, the document has no data and one fault."""
+    """Read one YAML document. Text that is not valid YAML gives a document without data and with one fault."""
     document = Document()
     try:
         loader = _CoreLoader(text)
@@ -169,7 +167,6 @@ def _refuse_tag(document: Document, node: yaml.Node, path: Path, expected: str) 
 
 
 def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[object, object]:
-    """Return a mapping. Merge keys, keys that are not scalars, and repeated keys become faults."""
     data: dict[object, object] = {}
     key_places: dict[object, Place] = {}
     for key_node, value_node in node.value:

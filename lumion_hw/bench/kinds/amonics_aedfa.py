@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class FibreAmplifierModel(DeviceModel):
-    """Amonics AEDFA: erbium-doped fibre amplifier with constant current or power (SCPI-like text, 19200 baud).
+    """Amonics AEDFA: erbium-doped fibre amplifier with constant current or power (text commands, 19200 baud).
 
-    The amplifier reports its operating modes and limits. Opening switches nothing on or off.
+    Opening switches nothing on or off.
     """
 
     kind: Literal["amonics-aedfa"]

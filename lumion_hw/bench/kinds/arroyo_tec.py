@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 class TemperatureControllerModel(DeviceModel):
     """Arroyo TECSource 5200, 5300 or 5400 series (text over USB or serial, 38400 baud; TCP port 10001).
 
-    Opening sets only the tolerance, not the temperature or the output, so that starting a program does not heat or
-    cool the chip.
+    Opening sets only the tolerance, not the temperature or the output.
     """
 
     kind: Literal["arroyo-tec"]
@@ -42,7 +41,7 @@ class TemperatureControllerModel(DeviceModel):
     )
 
     def set_up(self, device: ArroyoTec) -> ArroyoTec:
-        """Set the tolerance from the bench file, but not the temperature or the output. Return the controller."""
+        """Set the tolerance from the bench file, but not the temperature or the output; return the controller."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):

@@ -52,15 +52,14 @@ _OPTICS: Mapping[str, ModuleOptics] = {
 }
 """Optical data for the planning of circuits, by profile of the module.
 
-400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR; above -12 dBm, 26 dB OSNR suffice. The full penalty
-is reached at a PDL of 2.5 dB or a PMD of 10 ps; at a DGD of 20 ps the receiver loses its lock. ZR+: 24 dB OSNR
-(OpenROADM, 400G). DR4: IEEE 802.3 clause 124, per lane; two paths combined at a receiver may differ by a tenth of a
-symbol at 53.1 GBd.
+400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR; 26 dB OSNR are sufficient above -12 dBm. Limits of
+PDL 2.5 dB and DGD 20 ps. ZR+: 24 dB OSNR (OpenROADM, 400G). DR4: IEEE 802.3 clause 124, per lane; paths combined at a
+receiver may differ by a tenth of a symbol at 53.1 GBd.
 """
 
 
 class PinsModel(StrictModel):
-    """Adapter pins that are wired to the low-speed signals of a module's socket."""
+    """Adapter pins that are connected to the low-speed signals of a module."""
 
     reset_l: Whole | None = Field(None, ge=0, le=15, description="Pin wired to ResetL, which reset() pulls low.")
     lp_mode: Whole | None = Field(
@@ -72,7 +71,7 @@ class PinsModel(StrictModel):
     )
 
     def wired(self) -> dict[str, int]:
-        """Return the wired pins by signal name."""
+        """Return the connected pins by signal name."""
         return {signal: pin for signal, pin in self if pin is not None}
 
     @model_validator(mode="after")
@@ -141,7 +140,7 @@ class CmisModel(PluggableModel):
 
     @property
     def optics(self) -> ModuleOptics:
-        """Optical data for planning: those of the profile, overridden by keys of the bench file."""
+        """Optical data for planning, from the profile and the bench file."""
         base = _OPTICS[self.profile]
         overrides = {
             "launch_dbm": self.tx_power_dbm,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class ItlaModel(DeviceModel):
     """Integrable tunable laser according to OIF-ITLA-MSA.
 
-    The serial line has 9600 baud unless the laser was set to another rate.
+    The serial line has 9600 baud unless the laser is set to another rate.
     """
 
     kind: Literal["itla-laser"]

@@ -1,6 +1,6 @@
 """``keysight-816x`` and ``keysight-laser``: power sensors and lasers of Keysight mainframes, and the N7776C laser.
 
-A mainframe with sensors and a laser is one instrument but two devices in the bench file, so this file declares both.
+Sensors and laser of one mainframe are two devices in the bench file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ MAINFRAME_SLOTS = {
     "8166A": range(1, 18),
     "8166B": range(1, 18),
 }
-"""Slots of Keysight mainframes. Slot 0 takes only a tunable laser, the other slots only power sensors."""
+"""Slots of Keysight mainframes. Slot 0 holds a tunable laser, the other slots hold power sensors."""
 SENSOR_CHANNELS = {"81630B": 1, "81634B": 1, "81635A": 2, "81636B": 1}
-"""Number of channels of each power sensor that the emulator supports."""
+"""Number of channels of each power sensor."""
 DEFAULT_SENSORS = {1: "81635A", 2: "81635A"}
 DEFAULT_LASER: Literal["81600B-200"] = "81600B-200"
 _DEFAULT_MAINFRAME = "8164B"
@@ -72,8 +72,8 @@ def check_modules(modules: MainframeModules, model: str) -> None:
 class MainframeMeterModel(TriggeredMeterModel):
     """Power sensors such as the 81635A in a Keysight 8163, 8164 or 8166 mainframe (SCPI).
 
-    Channels are numbered from 1 in the order in which the mainframe lists its sensor heads. A laser in slot 0 is a
-    separate device of kind keysight-laser.
+    Channels are numbered from 1 in the order of the mainframe's list. A laser in slot 0 is a separate device of kind
+    keysight-laser.
     """
 
     kind: Literal["keysight-816x"]
@@ -120,7 +120,7 @@ class KeysightLaserModel(DeviceModel):
 
     @property
     def inside(self) -> str | None:
-        """Name of the mainframe that holds this laser."""
+        """Name of the mainframe that contains this laser."""
         return self.mainframe
 
     @model_validator(mode="after")
@@ -227,7 +227,6 @@ def _mainframe(
     modules: Mapping[int, str],
     laser: str,
 ) -> EmulatedKeysight816x:
-    """Return an emulated mainframe; its channels count from 1 by slot and input, and its laser is named ``laser``."""
     from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x, sensor_ports
 
     channels = {port: number for number, port in enumerate(sensor_ports(modules), start=1)}

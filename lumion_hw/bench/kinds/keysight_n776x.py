@@ -47,7 +47,7 @@ class AttenuatorModel(PartModel):
         return _CHANNELS[self.model]
 
     def set_up(self, device: KeysightN776x) -> KeysightN776x:
-        """Set the wavelength of every channel as in the bench file, and nothing else. Return the attenuator."""
+        """Set the wavelength of every channel as in the bench file, and nothing else; return the attenuator."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):

@@ -1,4 +1,4 @@
-"""``keysight-n7785c``: the Keysight N7785C polarization stabilizer, which optimizes a feedback signal autonomously."""
+"""``keysight-n7785c``: the Keysight N7785C polarization stabilizer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StabilizerModel(DeviceModel):
-    """Keysight N7785C polarization stabilizer with an external feedback signal (SCPI)."""
+    """Keysight N7785C polarization stabilizer (SCPI), which optimizes the polarization by a feedback signal."""
 
     kind: Literal["keysight-n7785c"]
     serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")

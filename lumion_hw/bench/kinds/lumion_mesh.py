@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _MAX_FRAME_BYTES = 4096
 _MAX_CHANNELS = 2000
-"""Largest number of drive channels in the protocol (docs/protocol.md, section 1)."""
+"""Largest number of drive channels (docs/protocol.md, section 1)."""
 
 
 class MeshControllerModel(HeaterDriverModel):
-    """The LUMION mesh controller, which drives the heaters and uses the protocol of ``firmware_protocol``."""
+    """The LUMION mesh controller, which drives the heaters."""
 
     kind: Literal["lumion-mesh"]
     serial: Serial | None = Field(None, description="Expected serial number; opening fails if it differs.")
@@ -53,7 +53,7 @@ class MeshControllerModel(HeaterDriverModel):
 
     @property
     def photodiodes_a_per_w(self) -> float:
-        """Nominal responsivity of the photodiodes at the ports."""
+        """Nominal responsivity of the photodiodes at the ports, in A/W."""
         return self.monitor_responsivity_a_per_w
 
 

@@ -46,7 +46,7 @@ class PolarimeterModel(DeviceModel):
     )
 
     def set_up(self, device: NovoptelPm1000) -> NovoptelPm1000:
-        """Set the averaging time and frequency from the bench file. Return the polarimeter."""
+        """Set the averaging time and frequency from the bench file; return the polarimeter."""
         from lumion_hw.drivers.life_cycle import close_on_error
 
         with close_on_error(device.close):
@@ -66,7 +66,6 @@ def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polar
 
 
 def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000:
-    """Return an emulated polarimeter. The fibre in front of it adds a fixed, random polarization rotation."""
     import numpy as np
 
     from lumion_hw.emulator.optics.polarization import rotation_of_stokes

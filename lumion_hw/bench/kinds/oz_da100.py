@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class MotorAttenuatorModel(PartModel):
     """OZ Optics DA-100 or DD-100 motor-driven attenuator with a text protocol on a serial line.
 
-    The attenuator reports neither its range nor its wavelength, which is fixed by its calibration.
+    The attenuator reports neither its range nor its wavelength.
     """
 
     kind: Literal["oz-da100"]

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 class PolarizationControllerModel(DeviceModel):
-    """OZ Optics EPC04 polarization controller: four fibre squeezers on a serial line.
-
-    There is no key for an expected serial number, because the format in which it is reported is not published.
-    """
+    """OZ Optics EPC04 polarization controller: four fibre squeezers on a serial line."""
 
     kind: Literal["oz-epc04"]
     settle_s: Number = Field(0.001, ge=0.0, le=10.0, description="Settling time of the light after a change.")

@@ -53,7 +53,6 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
     from lumion_hw.emulator.switches.polatis import EmulatedPolatis
 
     def power_w(port: int) -> float:
-        """Return the power in watts at a port of the switch: the light that enters plus the light that leaves."""
         partner = switch.connections().get(port)
         outgoing_w = 0.0 if partner is None else bench.world.part_w(name, partner)[1]
         return bench.world.part_w(name, port)[0] + outgoing_w
@@ -72,7 +71,6 @@ def _emulate(bench: EmulatedBench, name: str, model: MatrixSwitchModel) -> Emula
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that light enters and leaves the switch at ports of opposite sides, and that these ports exist."""
     sides = [bench.devices[name].get(key, 16) for key in ("n_inputs", "n_outputs")]
     if not all(is_index(side) for side in sides):
         return

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class QontrolModel(HeaterDriverModel):
     """A chain of Qontrol current sources (Q8iv family) on one serial line, 115 200 baud.
 
-    Currents change one by one and no watchdog switches them off, so connect the supply to an interlock. The sources
-    have no photodiodes; a calibration needs power meters at the taps of the mesh outputs.
+    Currents change one by one, and no watchdog switches them off, so connect the supply to an interlock. Without
+    photodiodes, a calibration needs power meters at the mesh outputs.
     """
 
     kind: Literal["qontrol-q8"]
@@ -61,12 +61,12 @@ class QontrolModel(HeaterDriverModel):
 
     @property
     def n_channels(self) -> int | None:
-        """Number of channels of the expected modules; ``None`` if the bench file names no modules."""
+        """Number of channels of the modules in the bench file; ``None`` if the file names no modules."""
         return None if self.modules is None else sum(map(channels_of_module, self.modules))
 
 
 def channels_of_module(module: str) -> int:
-    """Return the number of channels of a Qontrol module, from the digit in its type name."""
+    """Return the number of channels of a Qontrol module, which is the digit in its type name."""
     digits = re.search(r"[0-9]+", module.partition("-")[0])
     return int(digits[0]) if digits else 0
 
@@ -130,7 +130,6 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
     truth = bench.world.truth
 
     def heater_loads() -> dict[int, HeaterLoad]:
-        """Return the present load of every channel with a heater."""
         wired = enumerate(bench.spec.heater_channels) if name == bench.spec.controller else ()
         return {
             channel: HeaterLoad(float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater]))

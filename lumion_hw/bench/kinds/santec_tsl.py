@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class SantecLaserModel(DeviceModel):
-    """Santec TSL-510, TSL-550, TSL-570 or TSL-710 tunable laser. All except the TSL-570 need the wavelength keys."""
+    """Santec TSL-510, TSL-550, TSL-570 or TSL-710 tunable laser.
+
+    All except the TSL-570 need the wavelength keys in the bench file.
+    """
 
     kind: Literal["santec-tsl"]
     model: Literal["TSL-510", "TSL-550", "TSL-570", "TSL-710"] | None = Field(None, description="Expected model.")

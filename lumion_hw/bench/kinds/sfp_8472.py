@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 _WINDOWS_NM = ((840.0, 860.0), (1260.0, 1355.0), (1530.0, 1565.0))
-"""Wavelength ranges of receivers for 10GBASE-SR, -LR and -ER (IEEE 802.3, clause 52)."""
+"""Receiver wavelength ranges of 10GBASE-SR, -LR and -ER (IEEE 802.3, clause 52)."""
 _WINDOW_NM = 10.0
-"""Half width of the receiver's wavelength range for modules at wavelengths outside ``_WINDOWS_NM`` (assumed)."""
+"""Half width of the receiver range for modules at other wavelengths (assumed)."""
 _MAX_SKEW_PS = 20.0
 """Largest delay in ps between two paths combined at a receiver: a fifth of a bit at 10 Gb/s (assumed)."""
 
@@ -95,7 +95,7 @@ class SfpModel(PluggableModel):
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
     """Check that both tributaries of a polarization splitter-rotator or combiner are wired.
 
-    The light of a module has a single but arbitrary polarization, so part of it would be lost with one tributary only.
+    The light of a module has an unknown polarization; with one tributary, part of it would be lost.
     """
     for side, fibres in (("inputs", bench.inputs), ("outputs", bench.outputs)):
         bases = {fibre.get("tributary"): base for base, fibre in fibres if fibre.get("transponder") == name}

@@ -1,4 +1,4 @@
-"""``smartlight-line-server``: the control server of the SmartLight prototype."""
+"""``smartlight-line-server``: the control server of the SmartLight prototype (text lines over TCP)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _N_PUCS = 72
 
 
 class LineServerModel(DeviceModel):
-    """The line-oriented control server of the SmartLight prototype, which sets states of PUCs, not heater currents.
+    """The control server of the SmartLight prototype (text lines), which sets the states of PUCs.
 
-    Its mesh can be set, but it cannot be calibrated or used for circuits. The server has no identity query.
+    The mesh can be set, but not calibrated or used for circuits.
     """
 
     kind: Literal["smartlight-line-server"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class PaddlesModel(DeviceModel):
     """Thorlabs MPC220 or MPC320: two or three motorised fibre paddles, on a serial line with 115 200 baud.
 
-    Paddles that were not homed since power-up are homed before their first move.
+    Paddles are homed before their first move after power-up.
     """
 
     kind: Literal["thorlabs-mpc"]

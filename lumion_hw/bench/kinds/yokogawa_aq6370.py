@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class SpectrumAnalyzerModel(DeviceModel):
     """Yokogawa AQ6370, AQ6370B, AQ6370C, AQ6370D or AQ6370E (SCPI; TCP port 10001 with its login, GPIB, VISA).
 
-    The login is sent if the address is tcp://. Opening does not change the sweep settings.
+    Opening does not change the sweep settings.
     """
 
     kind: Literal["yokogawa-aq6370"]

@@ -1,4 +1,4 @@
-"""Link budgets: expected power at the end of a circuit, its uncertainty, and the light it leaks to others."""
+"""Link budgets: expected power at the end of a circuit, its uncertainty, and light leaking to other receivers."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from lumion_hw.bench.file.module_optics import ModuleFormat
 from lumion_hw.circuits.plan.request import CircuitRequest
 
 DARK_DB = -200.0
-"""Lowest reported level: weaker light is reported as this, because zero power has no decibels."""
+"""Lowest light level that is reported."""
 MAX_CROSSTALK_DB = -20.0
 """Limit for the light of other circuits at a circuit's end, relative to the circuit's own light (assumed)."""
 MAX_EXCLUSIVE_CROSSTALK_DB = -30.0
 """Limit for the light of other circuits at the end of an exclusive circuit."""
 MAX_IDLE_LIGHT_DB = -25.0
-"""Limit for a circuit's light at a receiver without a circuit, relative to the light at its own end."""
+"""Limit for a circuit's light at a receiver without a circuit, relative to the light at the circuit's end."""
 MAX_IMBALANCE_DB = 0.5
-"""Limit for the loss of one arm relative to the other."""
+"""Limit for the loss of one arm (path of one polarization) relative to the other."""
 _PDL_PENALTY = (0.8, 2.5)
 """Penalty of 0.8 dB at 2.5 dB of polarization-dependent loss, growing with its square (product page 02313LHH)."""
 _DGD_PENALTY = (0.5, 10.0)
-"""Penalty of 0.5 dB at 10 ps of delay between the polarizations, growing with its square (02313LHH as well)."""
+"""Penalty of 0.5 dB at 10 ps of delay between the polarizations, growing with its square (product page 02313LHH)."""
 
 
 @dataclass(frozen=True)
 class Leakage:
-    """Light of a circuit at a receiver that it is not meant for.
+    """Light of a circuit at a receiver that is not the circuit's own.
 
     Attributes:
         receiver: Device name of the module.
         port: Mesh port in front of the module.
-        level_db: Power there relative to the circuit's power at its own end, both in the fibre behind the mesh.
+        level_db: Power there relative to the power at the circuit's own end, both in the fibre behind the mesh.
         is_idle: Whether no circuit ends at this receiver.
     """
 
@@ -48,15 +48,14 @@ class LinkBudget:
     Attributes:
         launch_dbm: Launch power that the bench file states for the module.
         gain_db: Gain of the booster amplifier.
-        fixed_loss_db: Loss of fibres, controller and connectors on both sides, and of the tap.
-        mesh_loss_db: Loss of the mesh from fibre to fibre, predicted from the calibration, trims included.
+        fixed_loss_db: Loss of fibres, polarization controller, connectors and tap.
+        mesh_loss_db: Predicted loss of the mesh from fibre to fibre.
         received_dbm: Power at the receiver.
         sensitivity_dbm: Lowest received power at which the receiver works.
         overload_dbm: Highest received power at which the receiver works.
-        loss_sigma_db: Standard error of ``mesh_loss_db``, from the standard errors of the record.
+        loss_sigma_db: Standard error of ``mesh_loss_db``.
         format: Line format of both modules.
-        osnr_db: OSNR in 0.1 nm, from the transmitter, the booster and the light of other circuits; ``None`` where no
-            source of noise is known.
+        osnr_db: OSNR in 0.1 nm; ``None`` if no source of noise is known.
         required_osnr_db: OSNR that the receiver needs at this power; ``None`` if it needs none.
         imbalance_db: Loss of one arm relative to the other; 0 with one arm.
         imbalance_sigma_db: Standard error of the imbalance.
@@ -102,12 +101,16 @@ class LinkBudget:
         return self.overload_dbm - self.received_dbm
 
     def idle_leaks_above(self, level_db: float) -> tuple[Leakage, ...]:
-        """Return the idle receivers where this circuit's light, relative to its own receiver, exceeds a limit in dB."""
+        """Return the receivers without a circuit where this circuit's light exceeds a limit.
+
+        Args:
+            level_db: The limit, relative to the light at this circuit's end, in dB.
+        """
         return tuple(leak for leak in self.leakage if leak.is_idle and leak.level_db > level_db)
 
     @property
     def darkness_db(self) -> float:
-        """Strongest misplaced light in dB: other circuits' light at this end, or this circuit's at an idle receiver."""
+        """Strongest misplaced light in dB: others' light at this end, or this circuit's at an unused receiver."""
         return max((self.crosstalk_db, *(leak.level_db for leak in self.leakage if leak.is_idle)))
 
     @property
@@ -131,9 +134,7 @@ class BudgetViolation:
 
     Attributes:
         what: Description of the value.
-        found: The value.
         limit: The largest or smallest allowed value.
-        unit: Unit of value and limit.
         is_ceiling: Whether ``limit`` is the largest allowed value; otherwise it is the smallest.
         field: Field of the request that sets the limit, if any.
         is_of_length: Whether a shorter path would help.

@@ -1,4 +1,4 @@
-"""Ends of circuits: modules that fit each other, their fibres, and how the polarization reaches the mesh."""
+"""Ends of circuits: modules that fit each other, their fibres, and the polarization of the light."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 _SAME_CARRIER_NM = 0.029
-"""A coherent receiver finds a carrier within 3.6 GHz of its own frequency (400ZR)."""
+"""Largest wavelength difference between a carrier and a coherent receiver, 3.6 GHz (400ZR)."""
 
 
 @dataclass(frozen=True)
 class CircuitEnds:
-    """Both ends of a circuit, checked to be compatible.
+    """Both ends of a circuit.
 
     Attributes:
         entries: Fibres from the transmitter to the mesh, one per arm.
@@ -42,11 +42,11 @@ class CircuitEnds:
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Input and output port of each arm."""
+        """Input and output port of each arm (path of one polarization)."""
         return tuple((entry.port, out.port) for entry, out in zip(self.entries, self.exits, strict=True))
 
     def can_match(self, mesh: MeshTopology) -> bool:
-        """Return whether the arms can have equally many PUCs (parity, docs/mesh.md#routes); true with one arm."""
+        """Return whether paths of both polarizations can have equally many PUCs (docs/mesh.md#routes)."""
         return len({mesh.port_parity(*pair) for pair in self.pairs} - {None}) < 2
 
 
@@ -100,7 +100,6 @@ def _difference_error(request: CircuitRequest, field: str, sends: str, receives:
 
 
 def _common_format(request: CircuitRequest, sender: ModuleOptics, receiver: ModuleOptics) -> ModuleFormat:
-    """Return the first line format that both modules support, with the properties stated by the receiver."""
     for sent in sender.formats:
         for received in receiver.formats:
             if (sent.name, sent.rate_gbps) == (received.name, received.rate_gbps):
@@ -153,7 +152,6 @@ def _arms(
     entries: tuple[InputPath, ...],
     exits: tuple[OutputPath, ...],
 ) -> _Arms:
-    """Return the fibres of each arm of a circuit, and how the wiring allows its polarization to be handled."""
     split = len(entries) == 2
     if (split or sender.polarizations == 2) and (len(entries), len(exits)) != (2, 2):
         side = "inputs" if len(entries) != 2 else "outputs"
@@ -196,7 +194,6 @@ _REASONS: dict[Strategy, str] = {
 def _paired(
     mesh: MeshTopology, entries: tuple[InputPath, ...], exits: tuple[OutputPath, ...]
 ) -> tuple[tuple[InputPath, ...], tuple[OutputPath, ...]]:
-    """Pair inputs and outputs of two arms so that the longer path is as short as possible; x polarization first."""
     first = tuple(sorted(entries, key=lambda entry: entry.tributary or ""))
     straight = tuple(sorted(exits, key=lambda out: out.tributary or ""))
     # Exchanging the tributaries is a rotation like any other, which the receiver compensates.
@@ -210,7 +207,7 @@ def _paired(
 
 
 def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]:
-    """Yield variants of the circuit ends: unchanged, then with the two outputs of two-arm circuits exchanged."""
+    """Yield the circuit ends unchanged, then with the outputs of the two polarizations exchanged."""
     yield ends
     for index, circuit in enumerate(ends):
         if len(circuit.exits) == 2:

@@ -1,4 +1,4 @@
-"""Text that explains a circuit plan: for each circuit its path, its polarization strategy, and its link budget."""
+"""Text that explains a circuit plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ class BudgetLine:
     Attributes:
         what: Description of the value.
         value: The value; ``None`` if there is none.
-        unit: Unit of the value.
         limit: Limit of the value as text; empty without a limit.
     """
 

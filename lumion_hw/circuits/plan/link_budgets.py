@@ -1,4 +1,4 @@
-"""Link budgets from the solved field of the whole mesh: the light of every circuit at every port."""
+"""Link budgets, calculated from the optical field of the whole mesh."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ from lumion_hw.quantities import OSNR_OF_0_DBM_DB, combined_osnr_db
 Real = NDArray[np.float64]
 
 _IN_BAND_NM = 0.5
-"""Light of other circuits counts within this wavelength distance; farther away, the receiver filters it out."""
+"""Largest wavelength distance at which light of other circuits disturbs a receiver."""
 _DARKEST = 10.0 ** (DARK_DB / 10.0)
 
 
 @dataclass(frozen=True)
 class RoutedCircuit:
-    """A circuit with its paths, before its budget is calculated.
+    """A circuit with its paths, without a link budget.
 
     Attributes:
         ends: Modules and fibres at both ends.
-        paths: Path of each arm.
-        trims: Trim (added loss) of each arm, or ``None``.
+        trims: Loss added to each arm, or ``None``.
     """
 
     ends: CircuitEnds
@@ -44,7 +43,7 @@ class RoutedCircuit:
 def with_budgets(
     model: BenchModel, wiring: Wiring, planning: PlanningMesh, routed: Sequence[RoutedCircuit], currents_ma: Real
 ) -> tuple[PlannedCircuit, ...]:
-    """Return routed circuits with their link budgets, calculated at the given heater currents."""
+    """Return circuits with their link budgets at the given heater currents."""
     return LinkBudgetSolver(model, wiring, planning, routed, currents_ma).circuits()
 
 
@@ -52,10 +51,6 @@ class LinkBudgetSolver:
     """Calculates the light of several circuits in one setting of the mesh.
 
     Args:
-        model: The bench.
-        wiring: Fibres of the bench.
-        planning: Planning data of the mesh.
-        routed: The circuits.
         currents_ma: Heater currents of the setting, shape ``(2 n_pucs,)``.
     """
 
@@ -96,7 +91,6 @@ class LinkBudgetSolver:
         return tuple(self._circuit(index) for index in range(len(self._routed)))
 
     def _fibre_power_mw(self, sender: ModuleOptics, entries: Sequence[InputPath]) -> Real:
-        """Return the power in mW that one module sends into each receiver's fibre, shape ``(n_receivers,)``."""
         power_mw = np.zeros(len(self._column))
         for entry in entries:
             into_db, _ = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
@@ -161,7 +155,6 @@ class LinkBudgetSolver:
         )
 
     def _pdl_db(self, arms: tuple[CircuitArm, ...]) -> float:
-        """Return the loss of the weakest polarization relative to the strongest, with light that leaks between arms."""
         if len(arms) < 2:
             return 0.0
         exits = [arm.path.target for arm in arms]
@@ -187,7 +180,6 @@ class LinkBudgetSolver:
         return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:
-        """Return all other light at a circuit's receiver relative to its own, in dB; light of idle modules counts."""
         wavelength_nm = self._routed[index].ends.sender.emits_nm
         others = [(circuit.ends.sender, seen_mw) for circuit, seen_mw in zip(self._routed, self._seen_mw, strict=True)]
         del others[index]
@@ -197,7 +189,6 @@ class LinkBudgetSolver:
         return _db(float(np.sum(in_band) / self._seen_mw[index, places].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
-        """Return a circuit's light at every other receiver, relative to its light at its own receiver."""
         own = {port for _, port in self._routed[index].ends.pairs}
         used_ports = {port for circuit in self._routed for _, port in circuit.ends.pairs}
         level = self._seen_mw[index] / self._seen_mw[index, self._receiver_columns(index)].sum()
@@ -208,7 +199,6 @@ class LinkBudgetSolver:
         )
 
     def _osnr_db(self, ends: CircuitEnds, crosstalk_db: float) -> float | None:
-        """Return the OSNR of a circuit at its receiver, in 0.1 nm; ``None`` if no source of noise is known."""
         sent_db, launch_dbm = ends.sender.launch_osnr_db, ends.sender.launch_dbm
         # OSNR of a booster: 58 dB + input power - noise figure. Later losses weaken signal and noise alike.
         boosters = [

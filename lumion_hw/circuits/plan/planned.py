@@ -1,4 +1,4 @@
-"""Planned circuits: their paths through the mesh, budgets, PUC states and heater currents."""
+"""Planned circuits: paths through the mesh, budgets, PUC states and heater currents."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from lumion_hw.mesh.layout.topology import State
 from lumion_hw.mesh.routing import Path, Routing
 
 Strategy = Literal["controller", "diversity", "none", "dual"]
-"""How the light reaches the mesh as TE. ``controller``: a polarization controller at the input turns it. ``diversity``:
-a splitter-rotator divides the light into two parts, each with its own path. ``none``: there is no such device.
-``dual``: the signal has two polarizations, each with its own path."""
+"""How the light reaches the mesh as TE.
+
+``controller``: a polarization controller at the input. ``diversity``: a splitter-rotator divides the light into two
+parts, each with its own path. ``none``: no such device. ``dual``: the signal has two polarizations, each with its own
+path.
+"""
 
 
 @dataclass(frozen=True)
 class ArmTrim:
-    """A trim: one PUC on an arm couples only part of the light, so that the arm loses its excess power.
+    """Loss added to an arm (path of one polarization): one PUC couples only part of the light.
 
     Attributes:
         puc: The PUC; no other arm uses it.
-        coupling: Power coupling it is set to: 0 bar, 1 cross.
-        loss_db: Loss that the trim adds to the arm.
+        coupling: Power coupling of the PUC: 0 bar, 1 cross.
         stray_port: Port where the diverted light leaves the mesh; ``None`` if it circulates inside.
     """
 
@@ -41,16 +43,15 @@ class ArmTrim:
 
 @dataclass(frozen=True)
 class CircuitArm:
-    """One path through the mesh; a circuit has one, or two for separate polarizations.
+    """One path of a circuit through the mesh; a circuit has two if its polarizations are separate.
 
     Attributes:
         entry: Fibre from the transmitter to the mesh.
         exit: Fibre from the mesh to the receiver.
-        path: The PUCs of the arm.
-        loss_db: Predicted loss of the mesh from fibre to fibre, trims included.
+        loss_db: Predicted loss of the mesh from fibre to fibre, including ``trim``.
         loss_sigma_db: Standard error of this loss.
-        trim: Trim (added loss) of the arm, or ``None``.
-        shortest_hops: Number of PUCs on the shortest path between its ports in an empty mesh.
+        trim: Loss added to the arm, or ``None``.
+        shortest_hops: Number of PUCs on the shortest path between these ports in an empty mesh.
     """
 
     entry: InputPath
@@ -63,7 +64,7 @@ class CircuitArm:
 
     @property
     def fixed_loss_db(self) -> float:
-        """Loss outside the mesh: fibres, connectors, and the part of the light that the tap diverts."""
+        """Loss outside the mesh: fibres, connectors and tap."""
         return self.entry.loss_db + self.exit.loss_db - 10.0 * math.log10(self.exit.receiver_fraction)
 
     @property
@@ -77,7 +78,7 @@ class PlannedCircuit:
     """One circuit of a plan.
 
     Attributes:
-        arms: Paths of the circuit through the mesh; if there are two, that of x polarization first.
+        arms: Paths of the circuit through the mesh; with two, that of x polarization first.
         budget: The expected power and signal quality.
         strategy: How the polarization is handled.
         reason: Reason for this strategy, as a sentence.
@@ -90,7 +91,7 @@ class PlannedCircuit:
     reason: str
 
     def __repr__(self) -> str:
-        """Return the planned circuit, its length and its loss in one line."""
+        """Return a one-line summary of the planned circuit."""
         budget = self.budget
         ends = self.request.name
         return (
@@ -98,7 +99,7 @@ class PlannedCircuit:
         )
 
     def with_arms(self, arms: Sequence[CircuitArm]) -> PlannedCircuit:
-        """Return the circuit with changed arms; its loss and received power follow from the sum of all arms."""
+        """Return the circuit with changed arms."""
         # The budget is that of all arms together; a constant share of power per arm cancels in the difference.
         before, after = (
             10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in arm_group))
@@ -143,9 +144,8 @@ class CircuitPlan:
 
     Attributes:
         circuits: One circuit per request, in order.
-        routing: States of the PUCs used, and how far the cost may be from that of the best routing.
-        states: State of every PUC that can be set, including unused PUCs, which are parked; for a PUC that couples
-            partly, the nearer of bar and cross.
+        routing: Paths and PUC states of all circuits, and how close their cost is to the optimum.
+        states: State of every PUC that can be set; for a PUC that couples partly, the nearer of bar and cross.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         active: Circuits that were active before and keep their paths; their budgets include the new circuits.
         heat_mw: Heat of all heaters together.
@@ -159,12 +159,11 @@ class CircuitPlan:
     heat_mw: float = 0.0
 
     def __repr__(self) -> str:
-        """Return the planned circuits and their heat in one line."""
+        """Return a one-line summary of the plan."""
         ends = ", ".join(circuit.request.name for circuit in self.everything)
         return f"<CircuitPlan of {len(self.everything)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
 
     def _repr_html_(self) -> str:
-        """Return the circuits as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         rows = [
@@ -182,7 +181,7 @@ class CircuitPlan:
 
     @property
     def everything(self) -> tuple[PlannedCircuit, ...]:
-        """All circuits of the mesh setting: first circuits that were active before, then the planned circuits."""
+        """All circuits: those that were active before, then the planned ones."""
         return (*self.active, *self.circuits)
 
     @property

@@ -30,24 +30,23 @@ from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
 _TRIM_ABOVE_DB = 0.5 * MAX_IMBALANCE_DB
-"""Arms that differ by less than this are not trimmed; the other half of the limit covers prediction errors."""
+"""Two paths of a circuit that differ by less than this are not equalized; the rest of the limit covers errors."""
 _BELOW_OVERLOAD_DB = 1.0
-"""Light that would overload a receiver is trimmed to this far below the receiver's overload level."""
+"""Light that would overload a receiver is attenuated to this far below the overload level."""
 _MAX_TRIMS = 5
-"""Maximum number of PUCs of an arm tried for a trim; the search stops earlier at ``_DARK_ENOUGH_DB``."""
+"""Largest number of PUCs of a path tried for adding loss."""
 _DARK_ENOUGH_DB = -35.0
-"""Stray light at receivers in dB, relative to the arm, up to which a trim is accepted without trying further PUCs."""
+"""Stray light at receivers in dB, relative to the attenuated path, up to which no other PUC is tried."""
 _EXPLAIN_S = 10.0
-"""Time to find the few conflicting circuits if there are no routes for all."""
+"""Time to find out which circuits conflict if there are no routes for all."""
 _ALTERNATIVES_S = 60.0
 """Time limit for trying other pairings of inputs and outputs, and other path lengths."""
 _ROUNDS = 4
-"""Maximum number of routings tried until every circuit keeps its hop limit."""
+"""Largest number of routings tried until every circuit keeps its hop limit."""
 _DARKER_ROUNDS = 3
-"""Maximum number of routings tried to reduce the light at idle receivers."""
+"""Largest number of routings tried to reduce the light at receivers without a circuit."""
 _DARKER_DB = MAX_IDLE_LIGHT_DB - 2.0
-"""Target for light at idle receivers: 2 dB below the limit, to allow for errors of a milliradian in the record's phases
-and coupler angles."""
+"""Target for light at receivers without a circuit: 2 dB below the limit, for errors in the calibration record."""
 
 
 def plan_circuits(
@@ -60,22 +59,20 @@ def plan_circuits(
     improve_s: float = 0.0,
     progress: Progress = no_progress,
 ) -> CircuitPlan:
-    """Plan circuits on a calibrated bench without changing it; only devices in the fibres are read.
+    """Plan circuits on a calibrated bench without changing it.
 
-    Routes have the lowest loss. PUCs that no circuit uses are parked in the cross state, or in bar if that opens a
-    closed ring. A state that a PUC's heaters cannot reach is not used. The stronger of two arms is attenuated (trimmed)
-    to the power of the weaker one, and so is light that would overload a receiver.
+    Routes have the lowest loss. Unused PUCs are parked (set to guide stray light out of the mesh). The stronger of two
+    arms is attenuated to the power of the weaker one, and so is light that would overload a receiver.
 
     Args:
-        bench: The bench, or its checked file for a plan without any device. An open bench includes the present settings
-            of attenuators, switches and amplifiers in the fibres; a file counts them as lossless.
+        bench: The bench, or its checked file. An open bench includes the present settings of attenuators, switches and
+            amplifiers in the fibres; a file counts them as lossless.
         record: Calibration of the bench's mesh.
-        requests: The circuits, planned together; those of higher priority choose their routes first.
-        fixed: PUC states that must stay. A circuit all of whose PUCs are fixed keeps its path.
-        active: Active circuits of an earlier plan; they keep their paths, and light that leaks into them counts.
+        requests: The circuits; those of higher priority choose their routes first.
+        fixed: PUC states that must stay.
+        active: Active circuits of an earlier plan; they keep their paths.
         improve_s: Time to search for better routes than the first ones found, in seconds.
-        progress: Called with the current task, the steps done and the maximum of steps, if routes are not found at
-            once.
+        progress: Called with the current task, the steps done and the maximum of steps, in long searches.
 
     Raises:
         CircuitError: A module is not wired to the mesh, or two modules cannot work together.
@@ -98,7 +95,6 @@ def _effort(improve_s: float, progress: Progress) -> PlanningEffort:
 
 
 def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
-    """Return the mesh of a bench; raise ``CalibrationError`` if the calibration record belongs to another mesh."""
     if isinstance(bench, BenchModel):
         mesh, section = bench.topology(), bench.mesh_section
         serial = getattr(bench.devices[section.controller], "serial", None) or record.device_serial
@@ -111,8 +107,6 @@ def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshT
 
 
 class _Planner:
-    """Makes one plan of circuits, for the arguments of :func:`plan_circuits`."""
-
     def __init__(
         self,
         model: BenchModel,
@@ -143,11 +137,6 @@ class _Planner:
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
 
     def plan(self) -> CircuitPlan:
-        """Return the plan of all requested circuits.
-
-        Raises:
-            LumionError: As :func:`plan_circuits`.
-        """
         hop_limits = self._hop_limits()
         try:
             plan = self._plan_once(hop_limits)
@@ -179,11 +168,6 @@ class _Planner:
         return self._with_less_idle_light(plan, hop_limits)
 
     def _with_less_idle_light(self, plan: CircuitPlan, hop_limits: HopLimits) -> CircuitPlan:
-        """Return a plan with less light at idle receivers, if other routes reduce it without drawbacks.
-
-        This light comes from imperfect couplers. The PUC at the idle port is parked in the other state; if circuits use
-        it, they avoid it instead. If that is not enough, circuits avoid the PUC that leaks most.
-        """
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
             lit = [
@@ -212,7 +196,7 @@ class _Planner:
         return best
 
     def _plan_without_hop_limits(self, error: RoutingError) -> CircuitPlan:
-        """Return a plan made without hop limits if its link budgets hold; else raise an error that lists the excess."""
+        """Return a plan made without hop limits if it meets its link budgets; otherwise raise an error."""
         try:
             plan = self._plan_once([None] * len(self._ends))
         except RoutingError:
@@ -229,7 +213,7 @@ class _Planner:
         return budget_error(circuit, failing[index])
 
     def _violations_by_circuit(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
-        """Return the violated budget limits by circuit number; active circuits have the numbers -1, -2, and so on."""
+        """Return the violated budget limits by circuit number; active circuits have the numbers -1, -2, …."""
         result = {
             index: list(violations(circuit.request, circuit.budget, circuit.hops))
             for index, circuit in enumerate(plan.circuits)
@@ -241,7 +225,6 @@ class _Planner:
         return {index: own for index, own in result.items() if own}
 
     def _hop_limits(self) -> list[int | None]:
-        """Return for each circuit the largest number of PUCs that its loss limit allows."""
         typical_db = self._model.mesh_section.typical.access_loss_db
         # With the loss of the best PUC no possible path is excluded.
         least_db = float(self._planning.puc_loss_db.min())
@@ -265,13 +248,6 @@ class _Planner:
     def _plan_once(
         self, hop_limits: HopLimits, avoided: Collection[int] = (), turned: Collection[int] = ()
     ) -> CircuitPlan:
-        """Return a plan within hop limits, without a check of its link budgets.
-
-        Args:
-            hop_limits: Largest number of PUCs of each circuit.
-            avoided: PUCs that circuits go around unless the detour is too long.
-            turned: PUCs that are parked in the opposite of their usual state.
-        """
         ends, paths, routing = self._route(hop_limits, avoided)
         parked = dict(park_unused_pucs(self._mesh, routing.states, unusable=self._planning.unusable).states)
         for puc in parked.keys() & set(turned) - routing.states.keys():
@@ -288,7 +264,6 @@ class _Planner:
     def _route(
         self, hop_limits: HopLimits, avoided: Collection[int]
     ) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
-        """Try the pairings of inputs and outputs in turn; return the routes of the first one that can be routed."""
         refusal: RoutingError | None = None
         for finder in self._finders:
             try:
@@ -302,7 +277,6 @@ class _Planner:
     def _program(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Calculate heater currents for routed circuits; return all circuits with link budgets, active ones first."""
         everything = [*self._active, *routed]
         couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
@@ -319,7 +293,6 @@ class _Planner:
     def _with_trims(
         self, routed: list[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Return circuits and heater currents after adding loss to arms whose power is too high, one by one."""
         circuits, currents = self._program(routed, states)
         own = circuits[len(self._active) :]
         todo = [
@@ -362,7 +335,6 @@ def _idle_light_db(plan: CircuitPlan) -> float:
 
 
 def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
-    """Return the loss in dB to add to each arm for equal arms, and for a received power below overload."""
     budget = circuit.budget
     losses = [arm.total_loss_db for arm in circuit.arms]
     excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)

@@ -1,4 +1,4 @@
-"""Data that planning derives from a calibration record, calculated once for each record."""
+"""Data that planning derives from a calibration record."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 Real = NDArray[np.float64]
 
 _MIN_LOSS_DB = 0.01
-"""Smallest loss of a PUC in planning: a fitted loss may be 0 or negative, which would make detours free."""
+"""Smallest loss of a PUC in planning; a fitted loss may be 0 or negative."""
 _TYPICAL_SIGMA_DB = 1.0
-"""Spread of access losses between ports, for ports that were not measured (docs/sources.md)."""
+"""Spread of losses between fibre and mesh at ports that were not measured (docs/sources.md)."""
 _CACHE_SIZE = 4
 
 _known: list[PlanningMesh] = []
 
 
 def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
-    """Return the planning data of a calibration record; data of the last few records are cached."""
+    """Return the planning data of a calibration record; cached."""
     # Records are immutable, so comparing identities suffices.
     match = next((mesh for mesh in _known if mesh.known.record is record), None)
     mesh = PlanningMesh(record) if match is None else match
@@ -72,9 +72,6 @@ class PlanningMesh:
 
     def input_loss_db(self, wiring: Wiring, entry: InputPath, typical_db: float) -> tuple[float, float]:
         """Return the loss of one polarization from the fibre into the mesh at an input, and its standard error.
-
-        If one module fed two ports during calibration, the record contains only the first port's loss. The other port's
-        loss follows from the ratio of the powers that entered the mesh.
 
         Args:
             wiring: All fibres of the bench.
@@ -131,12 +128,9 @@ class PlanningMesh:
     def fields(self, currents_ma: Real, sources: Mapping[int, float]) -> Mapping[int, NDArray[np.complex128]]:
         """Return the output field at every port for unit light at each source, each of shape ``(n_ports,)``.
 
-        The field is that of the whole mesh with calibrated couplers and phases, stray light and detours included.
-
         Args:
             currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-            sources: Wavelength in nm of the light at each port. It is used only if the record models dispersion and its
-                range includes the wavelength, because the wavelength in a bench file may be a mere default.
+            sources: Wavelength in nm of the light at each port; ignored if the record is not valid there.
         """
         by_wavelength: dict[float | None, list[int]] = {}
         for port, sent_nm in sources.items():
@@ -156,16 +150,16 @@ class PlanningMesh:
         return record.dispersion is not None and low <= wavelength_nm <= high
 
     def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
-        """Return the fraction of power from each PUC port to each mesh port, shape ``(4 n_pucs, len(ports))``.
+        """Return the fraction of power that travels from each PUC-port to each mesh port.
 
-        The fraction is calculated by reciprocity, from unit light that enters at the mesh port and travels backwards.
+        Shape ``(4 n_pucs, len(ports))``.
         """
         cells = self.known.cells(currents_ma)
         power: Real = np.abs(self.solver.waves(cells, cells.reference_hz, list(ports))) ** 2
         return power
 
     def leaking_puc(self, currents_ma: Real, path: Path, port: int) -> int:
-        """Return the PUC on a path that sends more stray light to a given port than any other PUC on this path."""
+        """Return the PUC on a path that sends most stray light to a port."""
         cells = self.known.cells(currents_ma)
         share = np.abs(cells.transfer(cells.reference_hz)) ** 2
         way = to_wave_path(self.known.mesh, path)
@@ -186,7 +180,6 @@ def _loss_or_typical(typical_db: float, loss_db: float | None, sigma_db: float |
 
 
 def _can_reach(record: CalibrationRecord, puc: int, state: State) -> bool:
-    """Return whether a PUC's heaters can reach a state; true for a stuck PUC whose passive phase is unknown."""
     entry = record.pucs[puc]
     if entry.passive_phase_rad is None:
         return True

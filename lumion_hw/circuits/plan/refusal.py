@@ -1,4 +1,4 @@
-"""Errors for circuits whose link budget fails, with the relaxed limits that would make them possible."""
+"""Errors for circuits that violate limits of their link budget."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class BudgetError(CircuitError):
 
     Args:
         message: Name of the circuit and the violated limits.
-        violations: All values that fail.
-        nearest: The request with limits that the best plan found would meet; ``None`` if other limits do not help.
+        violations: All values out of their limits.
+        nearest: The request with limits that the best plan would meet; ``None`` if other limits do not help.
         hint: Recommended action.
     """
 
@@ -46,11 +46,11 @@ _REMEDIES = {
     "light of other circuits": "Plan it with fewer other circuits, or without exclusive",
     "signal to noise": "Raise the power before the booster, or use a booster with a lower noise_figure_db",
 }
-"""Remedies for values that no field of a request controls, by the beginning of the value's description."""
+"""Recommended actions for values that no field of a request controls, by the beginning of the value's description."""
 
 
 def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -> BudgetError:
-    """Return the error for a circuit whose link budget fails, given the plan that came closest to its limits."""
+    """Return the error for a circuit that violates limits of its link budget."""
     request, budget = circuit.request, circuit.budget
     relaxed = {
         violation.field: _relaxed_limit(violation, request) for violation in problems if violation.field is not None
@@ -89,7 +89,6 @@ def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
 
 
 def _relaxed_limit(violation: BudgetViolation, request: CircuitRequest) -> float:
-    """Return the value to which a limit of a request must be relaxed so that the plan meets it."""
     # Rounded towards the easier value, so that a request with this limit succeeds.
     if violation.field == "min_margin_db":
         short = abs(violation.found - violation.limit)

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from lumion_hw.errors import ConfigError
 
 Polarizations = Literal["auto", "single", "dual"]
-"""Polarizations of a circuit's signal: as the modules have it, one, or two (coherent modules)."""
+"""Number of polarizations of a circuit's signal; ``"auto"`` uses that of the modules."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class CircuitRequest:
         max_loss_db: Largest predicted loss of the mesh from fibre to fibre; ``None`` without a limit.
         max_hops: Largest number of PUCs on the path; ``None`` without a limit.
         priority: Circuits of higher priority choose their paths first.
-        exclusive: If true, no other circuit may share a PUC with this circuit, and other circuits' light at its end
-            stays 30 dB below its own light.
+        exclusive: If true, no other circuit may share a PUC with this circuit, and other light at its end must stay 30
+            dB below its own.
         lease_s: Duration after which the circuit is disconnected; ``None`` without a limit.
     """
 
@@ -74,7 +74,7 @@ class CircuitRequest:
         return f"{self.source} to {self.target}"
 
     def reverse(self) -> CircuitRequest:
-        """Return the request for the return circuit: the two directions of a link are two circuits."""
+        """Return the request for the opposite direction of the link."""
         return replace(self, source=self.target, target=self.source)
 
 

@@ -1,4 +1,4 @@
-"""Find routes of circuits: higher priority first, two arms of a circuit equally long, no PUCs of exclusive circuits."""
+"""Find routes of circuits in order of their priority."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from lumion_hw.mesh.routing.lengths import first_choices
 from lumion_hw.mesh.routing.request import Progress
 
 HopLimits = list[int | None]
-"""Largest number of PUCs on the longest arm of each circuit; ``None`` without a limit."""
+"""Largest number of PUCs on the longest path of each circuit; ``None`` without a limit."""
 
 _RESCUE_S = 2.0
-"""Time for the exact search after the fast search has failed; short, as a waiting recovery can try other spares."""
+"""Time limit of the exact search, which runs after the fast search has failed."""
 _RESERVED_DB = 1000.0
-"""Surcharge of a PUC that is reserved for another circuit, in dB of loss; more than any route can save."""
+"""Surcharge of a PUC that is reserved for another circuit, in dB of loss."""
 _AVOIDED_DB = 2.0
-"""Surcharge of a discouraged PUC, in dB of loss: worth a detour of four PUCs."""
+"""Surcharge of a PUC to avoid, in dB of loss: worth a detour of four PUCs."""
 _MAX_MISMATCHES = 24
-"""Maximum number of unequal length pairs tried for two arms whose parity forbids equal lengths."""
+"""Largest number of unequal lengths tried for two paths of a circuit that cannot be equally long."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PlanningEffort:
 
     Attributes:
         improve_s: Time to search for better routes than the first ones found.
-        explain_s: Time to find which few circuits conflict if there are no routes.
+        explain_s: Time to find out which circuits conflict if there are no routes.
         is_over: Returns whether it is too late to try another alternative.
         progress: Called with the progress, as described in :class:`~lumion_hw.mesh.routing.RouteRequest`.
     """
@@ -50,11 +50,10 @@ class RouteFinder:
     """Finds routes for new circuits next to existing ones.
 
     Args:
-        planning: Data that planning derives from the calibration record.
         ends: Ends of each new circuit.
         fixed: PUC states that must stay.
         active: Paths of active circuits.
-        exclusive: Active circuits whose PUCs no other circuit is allowed to use.
+        exclusive: Active circuits whose PUCs no other circuit may use.
         trimmed: PUCs that couple only part of the light, by the path that uses them.
         effort: Time limits of the search.
     """
@@ -80,7 +79,7 @@ class RouteFinder:
 
         Args:
             hop_limits: Largest number of PUCs of each circuit.
-            avoided: PUCs that are used only if a way around them is much longer.
+            avoided: PUCs that are used only if the way around them is much longer.
 
         Raises:
             RoutingError: As :func:`lumion_hw.mesh.routing.route`.
@@ -103,7 +102,6 @@ class RouteFinder:
     def _route_groups(
         self, groups: Sequence[Sequence[int]], hop_limits: HopLimits, avoided: Collection[int], explain_s: float
     ) -> tuple[list[tuple[Path, ...]], Routing]:
-        """Route groups of circuits in order of priority, each around the paths of the groups before."""
         paths_of: dict[int, tuple[Path, ...]] = {}
         routings = []
         reserved = set(self._reserved)
@@ -180,7 +178,6 @@ class RouteFinder:
     def _mismatches(
         self, pairs: Sequence[tuple[int, int]], unequal: Sequence[tuple[int, ...]]
     ) -> Iterator[dict[int, int]]:
-        """Yield unequal length pairs in PUCs for arms with different parity; least difference first, then shortest."""
         options = []
         for first, second in unequal:
             shortest = [int(self._mesh.shortest_hops[pairs[arm]]) for arm in (first, second)]
@@ -207,11 +204,6 @@ class RouteFinder:
         reserved: Collection[int],
         own: Mapping[int, tuple[Path, ...]],
     ) -> None:
-        """Raise an error if a route uses PUCs that are reserved for another circuit.
-
-        Raises:
-            NoPathError: A route uses such PUCs; the message names the circuit and the PUCs.
-        """
         for index, paths in own.items():
             pucs = {puc for path in paths for puc in path.pucs}
             foreign = {
@@ -233,7 +225,6 @@ class RouteFinder:
                 )
 
     def _joint_routing(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool) -> Routing:
-        """Merge the routings of all groups of circuits into one; its cost excludes the surcharges for PUCs to avoid."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
             return route(self._mesh, RouteRequest([], active=self._active))

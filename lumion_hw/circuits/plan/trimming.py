@@ -1,4 +1,4 @@
-"""Trimming of circuit arms: one PUC couples only part of the light, so that excess light leaves by another port."""
+"""Attenuation of a path: one PUC couples only part of the light; the rest leaves by another port."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ from lumion_hw.mesh.routing.request import STATES, opposite_state
 from lumion_hw.mesh.routing.result import to_wave_path
 
 MAX_TRIM_DB = 15.0
-"""Largest trim; above it, imperfections of the couplers would dominate."""
+"""Largest loss to add; above it, imperfections of the couplers would dominate."""
 _HARMLESS_DB = -40.0
-"""Stray light below this level at receivers, relative to the trimmed arm, counts as equally harmless."""
+"""Stray light at receivers below this level, relative to the attenuated arm, is harmless."""
 
 
 @dataclass(frozen=True)
 class Trimmer:
-    """Chooses PUCs that trim arms, so that the diverted light does least harm.
+    """Chooses PUCs that add loss to a path with the least stray light.
 
     Attributes:
-        planning: Data that planning derives from the calibration record.
         wiring: Fibres at the ports.
         states: State of every PUC.
         currents_ma: Heater currents for these states.
-        paths: Paths of all arms.
+        paths: All paths.
     """
 
     mesh: MeshTopology
@@ -40,7 +39,7 @@ class Trimmer:
     paths: Sequence[Path]
 
     def options(self, path: Path, loss_db: float) -> list[ArmTrim]:
-        """Return the trims that add a given loss to a path; those with the least stray light at receivers first."""
+        """Return the PUC settings that add a given loss to a path, those with the least stray light first."""
         if not 0.0 < loss_db <= MAX_TRIM_DB:
             return []
         power_share = 10.0 ** (-loss_db / 10.0)
@@ -61,7 +60,7 @@ class Trimmer:
         return [trim for _, trim in sorted(candidates, key=lambda item: item[0])]
 
     def unshared_passes(self, path: Path) -> Iterator[tuple[int, State]]:
-        """Yield entry port and state of each PUC that a path passes only once and that no other path passes."""
+        """Yield entry PUC-port and state of each PUC that a path passes once and no other path uses."""
         shared = {puc for other in self.paths if other is not path for puc in other.pucs}
         way = to_wave_path(self.mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
@@ -69,14 +68,12 @@ class Trimmer:
                 yield wave, state
 
     def _harm_rank(self, harm: float, port: int | None) -> tuple[float, int]:
-        """Return a sort key for harm by stray light: power at receivers, then if it circulates or enters a source."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}
         # Harmless trims tie, so that of these a trim into a free port precedes one into a source or into a ring.
         return max(harm_db, _HARMLESS_DB), 2 if port is None else int(port in sources)
 
     def _stray_port(self, wave: int, state: State) -> int | None:
-        """Return the port where light diverted at a PUC leaves the mesh; ``None`` if the light circulates."""
         node = int(self.mesh.successors[wave, STATES.index(state)])
         # The mesh has this many directed waves; light that passes more has come back to one of them and circulates.
         for _ in range(4 * self.mesh.n_pucs):

@@ -1,4 +1,4 @@
-"""Definition of the command group ``lumion-calibrate`` and of its command ``verify``."""
+"""The command group ``lumion-calibrate`` and its command ``verify``."""
 
 from __future__ import annotations
 

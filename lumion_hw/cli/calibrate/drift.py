@@ -1,4 +1,4 @@
-"""``lumion-calibrate drift``: check whether a calibration record is still valid, and mend what has changed."""
+"""``lumion-calibrate drift``: check whether a calibration record is still valid, and correct what has changed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ policy_option = click.option(
 
 
 def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check whether a calibration record may be used on a bench, and print warnings. Raises as ``check_use`` does."""
+    """Check whether a calibration record may be used on a bench, and print warnings. Raises as ``check_use``."""
     from lumion_hw.bench.record_use import check_use
     from lumion_hw.mesh.record.validity import CalibrationWarning
 
@@ -67,7 +67,7 @@ def aged_s(days: float, emulate: bool) -> float:
 
 
 def next_name(record: Path) -> Path:
-    """Return the first unused file name for a renewed record: ``NAME.drift-1.json`` or a higher number."""
+    """Return the first unused file name for a renewed record, such as ``NAME.drift-1.json``."""
     stem = re.sub(r"\.drift-\d+$", "", record.name.removesuffix(".json"))
     number = 1
     while (path := record.with_name(f"{stem}.drift-{number}.json")).exists():
@@ -156,7 +156,7 @@ def drift(
 
 
 def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
-    """Write a renewed record atomically, and its readings to a second file in the same directory.
+    """Write a renewed record atomically, and its readings to a second file in the same folder.
 
     Raises:
         ConfigError: The path is not writable.
@@ -189,7 +189,7 @@ def health_text(health: Health) -> str:
 
 
 def changes_text(changes: Sequence[Change]) -> str:
-    """Return what has changed and what has not as text, one line for each kind of element."""
+    """Return the changed and unchanged elements as text, one line for each kind."""
     lines = []
     for kind, (title, element, unit, factor) in _KINDS.items():
         of_kind = [change for change in changes if change.kind == kind]
@@ -211,7 +211,7 @@ def changes_text(changes: Sequence[Change]) -> str:
 
 
 def digits(sigma: float) -> int:
-    """Return the number of decimal places at which a value with this standard error is printed."""
+    """Return the number of decimal places for a value with this standard error."""
     return max(0, 1 - math.floor(math.log10(sigma))) if 0.0 < sigma < 10.0 else 0
 
 
@@ -233,7 +233,7 @@ _KINDS: Mapping[Kind, tuple[str, Callable[[int], str], str, float]] = {
 
 
 def result_text(after: Health, run: DriftRun) -> str:
-    """Return the check of the renewed record and the effort as text."""
+    """Return the check of the renewed record, and the effort, as text."""
     effort = run.logbook.effort
     return (
         f"Renewed record: χ² {after.chi2_per_reading:.3g} per reading on settings not used in the renewal\n"
@@ -257,7 +257,6 @@ def _invalid_record_error(health: Health, path: Path) -> LumionError | None:
 
 
 def _large_change_error(renewal: MendedFit, after: Health, target: Path) -> CalibrationError | None:
-    """Return an error if the mesh has changed too much for a renewal, otherwise ``None``."""
     if renewal.holds and after.holds:
         return None
     pucs = ", ".join(map(str, renewal.worst_pucs))

@@ -1,4 +1,4 @@
-"""Options of ``lumion-calibrate`` for the target accuracy and the limits of time and settings."""
+"""Options of ``lumion-calibrate`` for the target accuracy and for limits of time and settings."""
 
 from __future__ import annotations
 

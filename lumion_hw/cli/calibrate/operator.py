@@ -1,4 +1,4 @@
-"""Who moves the fibres that the bench file marks with ``by_hand``: the operator at the terminal, or the emulator."""
+"""Moves the fibres that are marked ``by_hand`` in the bench file: asks the operator, or does it on the emulator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def operator_of(bench: Bench, emulate: bool) -> OnPlug | None:
-    """Return the function that has fibres moved by hand; ``None`` if nobody is there to move them.
+    """Return the function that has fibres moved by hand; ``None`` if no operator is at the terminal.
 
     Args:
         bench: The open bench.
-        emulate: Whether this program emulates the bench and therefore plays the operator.
+        emulate: Whether the bench is emulated, so that this program moves the fibres.
     """
     wiring = bench.wiring
     if not any(path.by_hand for path in wiring.inputs) and not any(path.by_hand for path in wiring.outputs):

@@ -1,4 +1,4 @@
-"""Output of the commands of ``lumion-calibrate``: the result, and an error if the result is not acceptable."""
+"""Output of ``lumion-calibrate``: the result, and an error if the result is not acceptable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lumion_hw.errors import LumionError
 def conclude(document: dict[str, Any], text: str, failure: LumionError | None, as_json: bool) -> int:
     """Print the result of a command, and an error if the result is not acceptable; return the exit code.
 
-    With ``--json`` result and error are printed as one document.
+    With ``--json``, result and error are one document.
     """
     if as_json:
         echo_json(document if failure is None else document | error_document(failure, failure.exit_code))

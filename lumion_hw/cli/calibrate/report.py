@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def report_option(function: Any) -> Any:
-    """Add ``--report FILE`` to a command that writes a calibration record, as the parameter ``report_file``."""
+    """Add ``--report FILE`` to a command that writes a calibration record."""
     text = "Report to write as well: FILE.html, or FILE.md with a folder of figures."
     return out_option(text, "--report", "report_file")(function)
 

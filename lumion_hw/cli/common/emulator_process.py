@@ -26,8 +26,7 @@ class EmulatorProcess:
     """A running process of ``lumion emulate``.
 
     Attributes:
-        process: The process.
-        endpoints: File with the addresses of the devices; exists once the devices are served.
+        endpoints: File with the addresses of the devices; exists when the devices are ready.
         output: File with the error output of the process.
     """
 
@@ -71,9 +70,7 @@ class EmulatorProcess:
 def emulator_process(file: str, seed: int) -> Iterator[EmulatorProcess]:
     """Run ``lumion emulate`` in a separate process while the ``with`` block runs.
 
-    The emulator runs on its own core, so it does not slow down this process. It ends when its standard input closes:
-    a pipe of this process, which the system closes even when this process is killed. Ctrl-C at the terminal does not
-    reach the emulator, so that this process can first switch the heaters off.
+    The emulator ends with this process, even if this process is killed.
 
     Args:
         file: Path of a bench file, or the name of a built-in bench.

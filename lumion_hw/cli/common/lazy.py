@@ -1,4 +1,4 @@
-"""Command groups that import a command only when it is called, so that the program starts fast."""
+"""Command groups that import a command only when it is called."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lumion_hw.errors import name_hint
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """One command in the table of a command group, imported on first use.
+    """One command of a command group, imported on first use.
 
     Attributes:
         name: Name that the user types.
         target: ``module:attribute`` of the click command.
-        short_help: Line in the group's help, stored here so that the help imports no command.
+        short_help: Line in the help of the group.
     """
 
     name: str
@@ -39,15 +39,15 @@ class LazyCommand:
 
 
 class NamedGroup(click.Group):
-    """A command group whose error for an unknown command suggests similar commands."""
+    """A command group that suggests similar commands after a mistyped command."""
 
     other_programs: Sequence[str] = ()
-    """Other programs of this package to suggest if a command does not exist."""
+    """Other programs of this package to suggest."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the subcommand whose name is the first argument.
+        """Return the subcommand named by the first argument.
 
         Raises:
             UsageError: The command does not exist; the message suggests similar commands.
@@ -63,8 +63,7 @@ class LazyGroup(NamedGroup):
     """Command group defined by a table of :class:`LazyCommand`.
 
     Args:
-        table: The commands.
-        other_programs: Programs of this package that a user may look for among the commands.
+        other_programs: Other programs of this package to suggest.
     """
 
     def __init__(
@@ -75,15 +74,15 @@ class LazyGroup(NamedGroup):
         self.other_programs = tuple(other_programs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the command names in the order of the command table."""
+        """Return the command names in the order of the table."""
         return [*self.table, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command, or return ``None`` if no command has this name."""
+        """Import and return a command; ``None`` if it does not exist."""
         row = self.table.get(cmd_name)
         return row.load() if row else super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the command list of ``--help`` from the table of commands, without importing the command modules."""
+        """Write the command list of ``--help`` without importing the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(row.name, row.short_help) for row in self.table.values()])

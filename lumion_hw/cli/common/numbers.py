@@ -1,4 +1,4 @@
-"""Parameter types for numbers on the command line: finite, in a range, with their unit in help and errors."""
+"""Parameter types for numbers on the command line, with range and unit."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ PORT = click.IntRange(0, 10**6)
 MAX_COUNT = 10**6
 """Largest accepted value of options that count something."""
 PERIOD = Number("s", 0.05, 86_400.0)
-"""Parameter type: time between two readings of a device, in s."""
+"""Parameter type: time between two readings of a device, in seconds."""
 TOLERANCE_DB = Number("dB", 0.0, 100.0)
 """Parameter type: largest accepted error, in dB."""
 

@@ -57,15 +57,15 @@ def open_bench(
     aged_s: float = 0.0,
     leave_on_s: float | None = None,
 ) -> Bench:
-    """Open a bench as the options of a command say.
+    """Open a bench with the options of a command.
 
     Args:
         file: Path of a bench file, or the name of a built-in bench.
         emulate: Whether to emulate the bench in this process.
         seed: Random seed of the emulation.
         endpoints: File with the addresses of the devices, written by ``lumion emulate``.
-        only: Names of the devices to open; all if not given. Other programs may use the remaining devices.
-        aged_s: Simulated age of the emulated chip, in seconds; its slow drift starts at age 0.
+        only: Names of the devices to open; by default all. Other programs may use the others.
+        aged_s: Age of the emulated chip in seconds; its slow drift starts at age 0.
         leave_on_s: Longest time that heaters stay on after the bench is closed; ignored with ``emulate``.
 
     Raises:
@@ -82,7 +82,7 @@ def open_bench(
 
 
 def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:
-    """Return the names of the devices that may have the given channels; without channels ``None``, for all devices.
+    """Return the names of the devices that may have the given channels, or ``None`` (all devices) without channels.
 
     Raises:
         ConfigError: A channel belongs to no device; the message suggests similar names.

@@ -1,4 +1,4 @@
-"""Output of the commands: tables or one JSON document on stdout, everything else on stderr."""
+"""Output of the commands: tables or JSON on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def json_option(function: _Command) -> _Command:
 def echo_json(document: Mapping[str, Any], *, single_line: bool = False) -> None:
     """Print a JSON document on stdout, as a single line if it is part of a series of documents.
 
-    JSON has no NaN and no infinity: both are printed as ``null``.
+    NaN and infinity are printed as ``null``.
     """
     click.echo(json_text(document, indent=None if single_line else 2, default=_as_json_value))
 
@@ -43,12 +43,12 @@ def _as_json_value(value: object) -> object:
 
 
 def echo_text(text: str) -> None:
-    """Print text on stdout; control characters, which may come from a file, are shown as escapes."""
+    """Print text on stdout, with control characters escaped."""
     click.echo(lines(text))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table as text: aligned columns, numbers to the right, ``-`` for ``None``, control characters escaped."""
+    """Return a table as text; ``None`` is shown as ``-``."""
     cells = [["-" if cell is None else one_line(cell) for cell in row] for row in rows]
     columns = list(zip(headers, *cells, strict=True))
     widths = [max(len(cell) for cell in column) for column in columns]
@@ -69,23 +69,23 @@ def _is_numeric(column: Sequence[object]) -> bool:
 
 
 def echo_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table with its title and an empty line after it; print nothing if it has no rows."""
+    """Print a table with a title; print nothing if it has no rows."""
     if rows:
         echo_text(f"{title}\n{table(headers, rows)}\n")
 
 
 def note(text: str) -> None:
-    """Print a progress message or a remark on stderr, escaped as by :func:`echo_text`."""
+    """Print a remark on stderr, with control characters escaped."""
     click.echo(lines(text), err=True)
 
 
 def progress(length: int, label: str) -> AbstractContextManager[ProgressBar[int]]:
-    """Return a progress bar on stderr, advanced by ``update(n)``; it is visible only on a terminal."""
+    """Return a progress bar on stderr, which is visible only on a terminal; ``update(n)`` advances it."""
     return click.progressbar(length=length, label=label, file=sys.stderr, hidden=not sys.stderr.isatty())
 
 
 def paragraph(error: BaseException) -> str:
-    """Return the text of an error as one paragraph; for an exception group, one line per exception."""
+    """Return the text of an error as one paragraph, or for an exception group one line per exception."""
     if isinstance(error, BaseExceptionGroup):
         members = "\n".join(f"- {paragraph(member)}" for member in error.exceptions)
         return f"{error.message}:\n{members}"
@@ -99,7 +99,7 @@ def paragraph(error: BaseException) -> str:
 
 
 def error_document(error: BaseException, code: int) -> dict[str, Any]:
-    """Build the JSON document that ``--json`` prints when a command fails."""
+    """Return the JSON document of an error."""
     document: dict[str, Any] = {"type": type(error).__name__, "message": paragraph(error), "exit_code": code}
     if isinstance(error, LumionError):
         details = {"device": error.device, "address": error.address, "hint": error.hint}
@@ -128,7 +128,6 @@ def report_failure(error: BaseException, code: int, as_json: bool) -> int:
 
 
 def _is_expected(error: BaseException) -> bool:
-    """Return whether an error needs no traceback; any other error is a bug and is printed with its traceback."""
     if isinstance(error, BaseExceptionGroup):
         return all(_is_expected(member) for member in error.exceptions)
     return isinstance(error, LumionError | click.ClickException | click.Abort | KeyboardInterrupt)

@@ -1,8 +1,4 @@
-"""Imports commands so that ``calibration`` means this installation's package, even if a local file has that name.
-
-A lab may have its own ``calibration.py``. Python searches the directory of a script and ``PYTHONPATH`` before the
-installed packages, so it would import the lab's file.
-"""
+"""Imports commands with the ``calibration`` package of this installation, even if a local file has the same name."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from lumion_hw.errors import ConfigError
 _INSTALLED_IN = Path(__file__).resolve().parents[3]
 _NAME = "calibration"
 _NEEDED_BY = (_NAME, "lumion_hw.cli.calibrate", "lumion_hw.cli.demo")
-"""Modules whose commands import the package ``calibration``, some of them only when they run."""
+"""Modules whose commands import the package ``calibration``."""
 
 
 def import_target(target: str) -> Any:
@@ -33,7 +29,6 @@ def import_target(target: str) -> Any:
 
 
 def _prefer_installed() -> None:
-    """If another module hides ``calibration``, put this installation first in ``sys.path``; workers inherit it."""
     spec = importlib.util.find_spec(_NAME)
     origin = spec and spec.origin
     if origin and Path(origin).resolve().parent.parent == _INSTALLED_IN:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
 
     class ParameterType(click.ParamType):
-        """Click parameter type that can be subscripted with its value type, as click itself allows from 8.4 on."""
+        """Click parameter type that can be subscripted with the type of its value."""
 
         def __class_getitem__(cls, item: object) -> type:
             """Return the class itself; the value type is only for type checkers."""

@@ -1,4 +1,4 @@
-"""Progress of a calibration run with remaining time: a bar per stage on a terminal, otherwise a line of text."""
+"""Progress of a calibration run: a bar on a terminal, otherwise lines of text."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _TYPICAL_S: dict[str, tuple[float, float]] = {
     "fibres": (2.5, 0.3),
     "verification": (3.0, 1.0),
 }
-"""Stages in order, each with its typical hardware time and processor time in seconds, for 72 PUCs.
+"""Stages in order, with typical hardware and processor time in seconds for 72 PUCs.
 
-Only ratios between stages matter, because the speed of the current run is measured.
+Only the ratios between stages are used.
 """
 _OTHER_S = (3.0, 3.0)
 _REDRAW_PERIOD_S = 1.0
 
 
 class Forecast:
-    """Estimates the remaining time of a run from typical times of its stages and from its speed so far.
+    """Estimates the remaining time of a run from typical times and from the speed so far.
 
     Args:
-        emulated: Whether the hardware is emulated, so that its time is virtual.
+        emulated: Whether the hardware is emulated and its time virtual.
         now: Clock, in seconds.
     """
 
@@ -72,9 +72,7 @@ class Forecast:
 
 
 class RunProgress:
-    """Progress callback of a run; use it as a context manager.
-
-    On a terminal it draws a bar per stage and redraws it every second, so that the clock runs during long steps.
+    """Progress callback of a calibration run, as a context manager.
 
     Args:
         emulated: Whether the bench is emulated; ``None`` to estimate no remaining time.
@@ -94,7 +92,7 @@ class RunProgress:
         self._beat: threading.Thread | None = None
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Update the progress bar of a stage; a new stage ends the previous stage."""
+        """Update the progress of a stage; a new stage ends the previous one."""
         with self._drawing:
             if stage != self.stage:
                 self._end(finished=True)
@@ -114,7 +112,7 @@ class RunProgress:
             bar.render_progress()
 
     def between(self) -> None:
-        """Close the progress bar of the current stage, so that other text can be printed."""
+        """Close the progress bar, so that other text can be printed."""
         with self._drawing:
             self._end(finished=True)
             self.stage = ""
@@ -127,7 +125,6 @@ class RunProgress:
         return "" if remaining_s is None else f"{_duration(remaining_s)} left"
 
     def _end(self, *, finished: bool) -> None:
-        """End the current stage: close its bar or print its line, as complete even if some steps were not needed."""
         hidden = self._bar is None or self._bar.hidden
         if finished and not hidden:
             self.total = max(self.done, 1)
@@ -142,7 +139,7 @@ class RunProgress:
             note(f"{self.stage}: {steps} in {took}{f', about {left}' if left else ''}")
 
     def where(self) -> str:
-        """Return the current stage and step of the run as text."""
+        """Return the current stage and step as text."""
         return f"{self.stage}, {self.done} of {self.total}" if self.stage else "nothing measured"
 
     def _keep_drawing(self) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lumion_hw.cli.common.progress import RunProgress
 
 SIGMA_MRAD = 3.0
-"""Target accuracy of the demo in mrad: sufficient for circuits, and saves 14 s of CPU time against 1 mrad."""
+"""Target accuracy of the demo in mrad, sufficient for circuits."""
 
 
 def new_run_directory(out: str | None) -> Path:
@@ -49,8 +49,8 @@ def new_run_directory(out: str | None) -> Path:
 def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, as_json: bool) -> None:
     """Calibrate, connect, break and recover an emulated bench.
 
-    The demo needs no hardware: the devices are emulated in this process, on virtual time. The drivers and the bytes
-    that they exchange are the same as with real devices.
+    The demo needs no hardware: the devices are emulated in this process, on virtual time. Drivers and bytes on the wire
+    are the same as with real devices.
     """
     from calibration.run.planning import Goal
     from lumion_hw.bench.bench import Bench
@@ -87,7 +87,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
 
 
 def omissions(sigma_mrad: float, missing_in_report: Sequence[str]) -> list[str]:
-    """Return the parts that the demo left out to save time or for lack of a package, with the command to add each."""
+    """Return the omitted parts of the demo, with the command to add each."""
     from calibration.run.planning import Goal
     from lumion_hw.mesh.waves.engines import compiled_available
 
@@ -134,13 +134,10 @@ def _show_bench(bench: Bench) -> None:
 
 
 class _ResultPrinter:
-    """Prints each result of the demo as soon as it is available, after closing the bar of the current stage."""
-
     def __init__(self, bars: RunProgress) -> None:
         self._bars = bars
 
     def print_result(self, step: str, result: object) -> None:
-        """Print the result of a step of the demo."""
         self._bars.between()
         from calibration.report.summary import calibration_text
         from lumion_hw.cli.demo import report as page

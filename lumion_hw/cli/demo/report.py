@@ -1,4 +1,4 @@
-"""The results and files of a demo run, its Markdown report, and the documents that ``--json`` prints."""
+"""The results of a demo run, its files, Markdown report and JSON documents."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ class Artifacts:
     """The files that a run writes.
 
     Attributes:
-        calibration: Calibration record.
         events: Event log, JSON lines.
-        picture_before: Figure of the mesh with the paths before a spare replaced the server.
-        picture: Figure of the mesh with the paths after the replacement.
+        picture_before: Figure of the mesh with the paths before the server was replaced.
+        picture: Figure of the mesh with the paths after the server was replaced.
         timeline: Figure of the steps of the replacement.
-        report: Markdown report of the run.
         calibration_report: Report of the calibration, with maps of the mesh.
     """
 
@@ -51,7 +49,7 @@ class Artifacts:
 
     @classmethod
     def in_directory(cls, directory: Path) -> Artifacts:
-        """Return the paths inside a run directory."""
+        """Return the paths of the files in a run directory."""
         return cls(
             directory / "calibration.json",
             directory / "events.jsonl",
@@ -68,12 +66,10 @@ class DemoRun:
     """The results of a demo run.
 
     Attributes:
-        record: Calibration record.
-        before: Measured results of all circuits before the fault.
-        crosstalk_db: Ratio of the signal to all other light at the output of each circuit before the fault, in dB.
+        before: Measured circuits before the fault.
+        crosstalk_db: Signal over all other light at the output of each circuit before the fault.
         recovery: Replacement of the failed server by a spare.
-        artifacts: The files written.
-        left_out: Parts that are missing in the report because of an option or a missing package.
+        left_out: Parts missing in the report because of an option or a missing package.
     """
 
     record: CalibrationRecord
@@ -168,7 +164,7 @@ def circuit_document(proof: CircuitProof) -> dict[str, Any]:
 
 
 def recovery_document(recovery: Recovery) -> dict[str, Any]:
-    """Return a server replacement as a JSON document, with time on the bench's clock and CPU time for each step."""
+    """Return the replacement of a server as a JSON document, with bench time and CPU time of each step."""
     return {
         "failed": recovery.failed,
         "spare": recovery.spare,
@@ -253,7 +249,7 @@ def _details(title: str, text: str) -> str:
 
 
 def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
-    """Return the report of a demo run: result, map, key figures and missed goals, then folded details."""
+    """Return the report of a demo run as Markdown."""
     recovery, calibration_page = demo_run.recovery, demo_run.artifacts.calibration_report.name
     budgets = (
         "Losses are measured from fibre to fibre over the mesh. The received power is calculated from the meter on the "

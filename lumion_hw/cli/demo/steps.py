@@ -1,7 +1,4 @@
-"""The steps of the demo: calibrate, connect, lose a server, replace it by a spare, and write the files.
-
-Each step is a single call, which scripts can also use.
-"""
+"""The steps of the demo: calibrate, connect, lose a server, replace it by a spare, write the files."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ DETECT_TIMEOUT_S = 10.0
 
 @contextlib.contextmanager
 def managed(bench: Bench, record_path: Path, record: CalibrationRecord, aligner: Aligner) -> Iterator[FabricManager]:
-    """Yield the fabric manager of a calibrated bench; its journals are in the folder ``state`` beside the record."""
+    """Yield the fabric manager of a calibrated bench; its journals are in the folder ``state`` next to the record."""
     directory = record_path.with_name("state")
     with (
         BenchLock(directory, "lumion demo") as lock,
@@ -88,12 +85,12 @@ def run_demo(
 
     Args:
         bench: An emulated bench.
-        seed: Random seed of the calibration's settings.
+        seed: Random seed of the calibration.
         directory: Directory for the output files.
         progress: Called after each step.
         on_result: Called with each result: ``calibration``, ``before``, ``crosstalk``, ``recovery``.
-        goal: Target accuracy of the calibration; the default goal if not given.
-        plots: Whether the calibration report has plots, which take three seconds and need matplotlib.
+        goal: Target accuracy of the calibration; by default the usual one.
+        plots: Whether the calibration report has plots (needs matplotlib).
 
     Raises:
         ConfigError: The bench file has no jobs, or the directory is not writable.

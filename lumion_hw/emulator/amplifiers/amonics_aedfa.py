@@ -1,20 +1,17 @@
 """Emulated Amonics AEDFA benchtop erbium-doped fibre amplifier on a serial line (19200 baud, CR LF).
 
 Commands, replies, units (mA and mW) and channel states follow two public drivers and their findings about real units:
-the AmonicsEDFA of keckogeco and the driver from which it was ported (tested on an AEDFA-PA-30-B-FA). The queries that a
-third driver (``amonics_edfa``, written from the programming manual) sends on connecting are answered too. Mode names
-are separated by blanks, and readings look like ``7.180000e+02``. Unsupported commands, and queries of the settings of
-an inactive mode, get no reply. A channel state is 0 off, 1 on, 2 busy, 4 locked. Switching the channel off ends the
-master activation.
+the AmonicsEDFA of keckogeco and the driver from which it was ported (tested on an AEDFA-PA-30-B-FA). Unsupported
+commands, and queries of the settings of an inactive mode, get no reply. A channel state is 0 off, 1 on, 2 busy, 4
+locked.
 
-Choices of this emulator (unverified): a set point beyond the limits, a change of mode during emission, and an
-activation of a channel that is off are silently ignored. The amplifier is busy for 0.5 s after switching on. Set points
-have steps of 0.1 and start at 0. Powers have a resolution of 0.1 µW.
+Unverified choices: a set point beyond the limits, a change of mode during emission, and an activation of a channel that
+is off are silently ignored. The amplifier is busy for 0.5 s after switching on. Set points have steps of 0.1 and start
+at 0.
 
-Optics: at the input power P_in, the gain is G = 1 / (1/G0 + (P_in + P_0)/P_sat). G0 is the weak-signal gain of 30 dB,
-P_sat the saturation power, which the pump current sets, and P_0 the C-band noise referred to the input. In
-constant-power mode the output power, including noise, is constant. The noise figure is 5 dB, and without pump the fibre
-absorbs 40 dB (all assumed).
+At the input power P_in the gain is G = 1 / (1/G0 + (P_in + P_0)/P_sat). G0 is the weak-signal gain of 30 dB, P_sat the
+saturation power, which the pump current sets, and P_0 the C-band noise referred to the input. The noise figure is 5 dB,
+and without pump the fibre absorbs 40 dB (all assumed).
 """
 
 from __future__ import annotations
@@ -30,7 +27,6 @@ from lumion_hw.quantities import w_from_dbm
 NOISE_FIGURE_DB = 5.0
 SMALL_SIGNAL_GAIN = 1e3
 _UNPUMPED = Amplification(1e-4, -100.0)
-"""Unpumped erbium absorbs and adds no noise."""
 _MAX_MA = 1000.0
 _THRESHOLD_MA = 50.0
 _BUSY_S = 0.5
@@ -39,14 +35,11 @@ _OFF, _ON, _BUSY, _LOCKED = "0", "1", "2", "4"
 
 
 class EmulatedAedfa(TextDevice):
-    """Emulated Amonics AEDFA fibre amplifier, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Amonics AEDFA fibre amplifier.
 
     Args:
-        name: Device name in the bench file.
         model: Model name, whose first number is the largest output power in dBm.
-        serial: Serial number.
         passing_w: Returns the power before and after the amplifier in watts; no light by default.
-        changed: Called when the amplification changes.
         silent: Prefixes (in capitals) of the commands that this unit does not support.
     """
 
@@ -75,7 +68,7 @@ class EmulatedAedfa(TextDevice):
         self._ready_s = clock.now()
 
     def amplification(self, input_w: float) -> Amplification:
-        """Return the amplifier's present gain and noise figure at a total input power."""
+        """Return the gain and the noise figure at a total input power in watts."""
         if not self._emits:
             return _UNPUMPED
         noise_w = Amplification(1.0, NOISE_FIGURE_DB).noise_w_per_hz * AMPLIFIED_BAND_HZ
@@ -91,7 +84,7 @@ class EmulatedAedfa(TextDevice):
         return Amplification(gain, NOISE_FIGURE_DB)
 
     def set_interlock(self, opened: bool) -> None:
-        """Open or close the interlock. Opening switches the output off; closing does not switch it on again."""
+        """Open or close the interlock. Opening switches the output off; closing leaves it off."""
         self.advance()
         self._interlocked = opened
         if opened:
@@ -159,7 +152,6 @@ class EmulatedAedfa(TextDevice):
             self._switch(digit == "1")
 
     def _current_ma(self) -> float:
-        """Return the pump current in mA. In constant-power mode it is the current for the set output power."""
         if not self._emits:
             return 0.0
         if self._mode == "ACC":

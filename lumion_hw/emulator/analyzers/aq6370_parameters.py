@@ -1,7 +1,7 @@
-"""AQ6370 settings that are stored and replied but do not affect the emulation: display, corrections, kinds of sweep.
+"""AQ6370 settings that the emulated analyser only stores and replies: display, corrections, types of sweep.
 
-Headers, values and units are those of the public QCoDeS driver of AQ637x analysers, for the AQ6370 models. Limits and
-values after ``*RST`` are choices of this emulator (unverified).
+Headers, values and units are those of the public QCoDeS driver of AQ637x analysers. Limits and values after ``*RST``
+are unverified.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import RATIO_DB, Suffixes
 
 Stored = MutableMapping[str, float | str]
-"""Values of the settings, by command header. A setting that is not listed has its value after ``*RST``."""
+"""Setting values by command header. A missing header means the value after ``*RST``."""
 _DISPLAY = ":DISPlay[:WINDow]"
 _Y1, _Y2 = f"{_DISPLAY}:TRACe:Y1[:SCALe]", f"{_DISPLAY}:TRACe:Y2[:SCALe]"
 _SETTING = ":SENSe:SETTing"
@@ -41,13 +41,13 @@ _ANY_DB: Suffixes = {**RATIO_DB, "DB/KM": 0}
 
 @dataclass(frozen=True)
 class CodedWord:
-    """SCPI parameter that accepts a word from a list or the word's number; the parsed value is the number."""
+    """SCPI parameter that accepts a word from a list, or the number of that word."""
 
     keywords: Mapping[str, int]
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the number of the received word, or the received number itself."""
+        """Return the number of the received word or the received number."""
         if token.kind is TokenKind.WORD:
             for word, number in self.keywords.items():
                 if token.text.upper() in forms(word):
@@ -98,10 +98,10 @@ _FLAGS_BEFORE_D = {":SENSe:SWEep:TLSSync": False}
 
 
 def stored_commands(stored: Callable[[], Stored], *, before_d: bool) -> Iterable[ScpiCommand]:
-    """Yield the commands for settings that are only stored and replied.
+    """Yield the commands of the settings that have no effect.
 
     Args:
-        stored: Returns the dictionary of the present setting values, by command header.
+        stored: Returns the present setting values, by command header.
         before_d: Whether the model is an AQ6370C or earlier.
     """
     for header, on in (_FLAGS | (_FLAGS_BEFORE_D if before_d else {})).items():

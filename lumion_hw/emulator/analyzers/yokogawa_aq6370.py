@@ -1,21 +1,20 @@
 """Emulated Yokogawa AQ6370 optical spectrum analyser: SCPI over TCP port 10001 with a login.
 
-Command language: AQ6370 series Remote Control User's Manual (IM AQ6370C-17EN; its page on timeouts and the automatic
-offset at easymanua.ls), as used by PyMeasure's AQ6370 classes and InstrumentKit's Yokogawa6370. ``OPEN "user"`` is
-answered by ``AUTHENTICATE CRAM-MD5.``. Then the host sends a password in clear text, or ``AUTHENTICATE CRAM-MD5 OK``
-for a challenge and the MD5 sum of challenge and password; the reply is ``READY`` (``ready`` for models up to the
-AQ6370C). Lengths are in metres, floats have three digits of exponent, binary traces are little-endian. Bit 0 of
-``STATus:OPERation`` is set at the end of a sweep. A point without measurable light reads -210 dBm. Display and
-correction commands are those of the public QCoDeS driver of AQ637x.
+Sources: AQ6370 series Remote Control User's Manual (IM AQ6370C-17EN; its page on timeouts and the automatic offset at
+easymanua.ls); PyMeasure's AQ6370 classes; InstrumentKit's Yokogawa6370; the public QCoDeS driver of AQ637x for display
+and correction commands.
 
-Choices of this emulator (unverified): messages before the login get no reply. A wrong login gets ``ERROR`` and may be
-repeated. Each connection has its own login. A sweep records the light at its end. Sweep times for 100 nm and 1001
-points are those of the AQ6370C's data sheet (0.2 s NORM AUTO to 75 s HIGH3), scaled by span, points and averages. The
-noise floor is -60 to -90 dBm, depending on the sensitivity, and falls with averaging. The resolution filter is a
-Gaussian whose full width is the set resolution, with stray light 63 dB below the total. Trace levels are in the
-display's level unit (W on a linear scale). Trace wavelengths are always in metres. Every ten minutes a sweep begins
-with an automatic offset correction of 30 s (``CALibration:ZERO``). Display settings have no effect. Not implemented:
-analysis (``CALCulate`` beyond the peak marker), sweeps in frequency, sweeps between markers, and files.
+Login: ``OPEN "user"`` is answered by ``AUTHENTICATE CRAM-MD5.``. The host then sends a password in clear text, or
+``AUTHENTICATE CRAM-MD5 OK``. After the latter it receives a challenge and sends the MD5 sum of challenge and password.
+The final reply is ``READY`` (``ready`` up to the AQ6370C). Lengths are in metres; binary traces are little-endian. A
+point without measurable light reads -210 dBm.
+
+Unverified choices: messages before the login get no reply; a wrong login gets ``ERROR`` and may be repeated. A sweep
+records the light at its end. Sweep times for 100 nm and 1001 points are those of the AQ6370C's data sheet (0.2 s NORM
+AUTO to 75 s HIGH3), scaled by span, points and averages. The noise floor is -60 to -90 dBm, depending on the
+sensitivity. The resolution filter is a Gaussian of the set full width, with stray light 63 dB below the total. Every
+ten minutes a sweep begins with an automatic offset correction of 30 s (``CALibration:ZERO``). Not implemented: analysis
+(``CALCulate`` beyond the peak marker), sweeps in frequency, sweeps between markers, and files.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB
 from lumion_hw.emulator.wires.mains import DeviceConnection
 
 Spectrum = Callable[[], tuple[list[SpectralLine], float]]
-"""Function that returns the light at the input: the spectral lines, and the noise density in W/Hz."""
+"""Function that returns the spectral lines at the input and the noise density in W/Hz."""
 
 LIGHT_M_PER_S = 299_792_458.0
 RESOLUTIONS_M = (0.02e-9, 0.05e-9, 0.1e-9, 0.2e-9, 0.5e-9, 1e-9, 2e-9)
@@ -74,7 +73,7 @@ NO_LIGHT_DBM = -210.0
 _STRAY = 10.0**-6.3
 _AIR = 1.00027
 _GAUSS_BAND = math.sqrt(math.pi / (4.0 * math.log(2.0)))
-"""Noise bandwidth of a Gaussian filter divided by its full width at half maximum: 1.0645."""
+"""Noise bandwidth of a Gaussian filter divided by its full width at half maximum."""
 _ZERO_EVERY_S, _ZERO_S = 600.0, 30.0
 _MIN_SWEEP_S = 0.05
 _SENSITIVITIES = {"NHLD": 0, "NAUT": 1, "MID": 2, "HIGH1": 3, "HIGH2": 4, "HIGH3": 5, "NORMal": 6}
@@ -87,8 +86,6 @@ _LOGIN_LIMIT = 1024
 
 @dataclass
 class _AnalyzerSettings:
-    """Settings of the analyser that ``*RST`` resets."""
-
     center_m: float = 1.55e-6
     span_m: float = 100e-9
     resolution_m: float = 1e-9
@@ -118,12 +115,12 @@ class _AnalyzerSettings:
 
     @property
     def start_m(self) -> float:
-        """Shortest wavelength of a sweep."""
+        """Shortest wavelength of a sweep, in metres."""
         return self.center_m - 0.5 * self.span_m
 
     @property
     def stop_m(self) -> float:
-        """Longest wavelength of a sweep."""
+        """Longest wavelength of a sweep, in metres."""
         return self.center_m + 0.5 * self.span_m
 
     @property
@@ -133,7 +130,7 @@ class _AnalyzerSettings:
 
     @property
     def scale_m(self) -> tuple[float, float]:
-        """First and last wavelength on the display in metres; initially those of the sweep."""
+        """First and last wavelength on the display in metres; by default those of the sweep."""
         return self.display_m or (self.start_m, self.stop_m)
 
     @property
@@ -146,8 +143,6 @@ class _AnalyzerSettings:
 
 @dataclass
 class _Trace:
-    """One stored spectrum (trace) of the analyser."""
-
     wavelength_m: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     level_dbm: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     sweeps: int = 0
@@ -156,10 +151,10 @@ class _Trace:
 def filtered_w(
     wavelength_m: NDArray[np.float64], resolution_m: float, lines: list[SpectralLine], noise_w_per_hz: float
 ) -> NDArray[np.float64]:
-    """Return the power in watts that the resolution filter transmits when it is centred at each wavelength.
+    """Return the power in watts behind the resolution filter, for each centre wavelength of the filter.
 
     Args:
-        wavelength_m: Vacuum wavelengths of the filter's centre; the result has the same shape.
+        wavelength_m: Centre wavelengths in vacuum; the result has the same shape.
         resolution_m: Full width of the filter at half maximum.
         lines: Spectral lines of the sources.
         noise_w_per_hz: Noise density of the amplifiers.
@@ -185,16 +180,11 @@ def filtered_w(
 
 
 class EmulatedAq6370(ScpiDevice):
-    """Emulated Yokogawa AQ6370 optical spectrum analyser, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Yokogawa AQ6370 optical spectrum analyser.
 
     Args:
-        name: Device name in the bench file.
-        model: Model in ``*IDN?``.
-        serial: Serial number in ``*IDN?``.
-        user: User name of the login; ``anonymous`` accepts any password.
         password: Password of that user; any password by default.
         spectrum: Returns the light at its input; dark by default.
-        rng: Random numbers for the detector noise and the challenges of the login.
     """
 
     def __init__(
@@ -226,7 +216,7 @@ class EmulatedAq6370(ScpiDevice):
         self._scpi.declare(self._commands())
 
     def connect(self) -> DeviceConnection:  # type: ignore[override]  # behind a login there is no message to be polled
-        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, _Login(self, self._scpi.connect()))
 
@@ -377,7 +367,6 @@ class EmulatedAq6370(ScpiDevice):
         yield query(":CALCulate:MARKer:Y", lambda _: keysight_float(self._marker_position()[1]), marker)
 
     def _display_commands(self) -> Iterable[ScpiCommand]:
-        """Yield the commands of the display's horizontal scale, which initially equals the sweep range."""
         scale = ":DISPlay[:WINDow]:TRACe:X[:SCALe]"
 
         def set_display(start_m: float, stop_m: float) -> None:
@@ -444,7 +433,7 @@ class EmulatedAq6370(ScpiDevice):
         return None
 
     def sweep_s(self) -> float:
-        """Return the duration of a sweep with the present settings in s, without the automatic offset correction."""
+        """Return the duration of a sweep in seconds, without the automatic offset correction."""
         settings = self.settings
         scale = max(settings.span_m / 100e-9, settings.n_points / 1001.0)
         halved = 0.5 if settings.double_speed else 1.0
@@ -558,7 +547,6 @@ class EmulatedAq6370(ScpiDevice):
         return run
 
     def _levels(self, trace: _Trace) -> NDArray[np.float64]:
-        """Return the levels of a trace in the unit of the display, on its linear or logarithmic scale."""
         settings, level_dbm = self.settings, trace.level_dbm
         if settings.y_unit in (_LEVEL_UNITS["DBM/NM"], _LEVEL_UNITS["W/NM"]):
             level_dbm = level_dbm - 10.0 * math.log10(1e9 * settings.resolution_m)
@@ -604,8 +592,6 @@ class EmulatedAq6370(ScpiDevice):
 
 
 class _Login:
-    """One host connection, which passes messages to the analyser only from the login to ``CLOSE``."""
-
     def __init__(self, device: EmulatedAq6370, connection: Connection) -> None:
         self._device, self._connection = device, connection
         self._line = bytearray()

@@ -1,17 +1,14 @@
 """Emulated Keysight N776xA variable attenuators, and the attenuators of a N7751A or N7752A.
 
-Command language: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel
-subtrees", "The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators"; limits and
-averaging follow the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and every
-command accepts the number of either slot. ``*OPC?`` replies 0 while a filter moves.
+Source: N77xx Series Programming Guide, "Signal Conditioning - The INPut, OUTPut and CONFiguration:CHANnel subtrees",
+"The FETCh subtree", "The READ subtree" and "The Status Model - Variable Optical Attenuators". Limits and averaging
+follow the class KeysightN776XX of a public test library. Each attenuator occupies two slots, and commands accept the
+number of either slot. ``*OPC?`` replies 0 while a filter moves.
 
-Choices of this emulator (unverified): ``INP:ATT?`` replies the attenuation that the filter is moving to. The insertion
-loss is 2.2 dB, the shutter isolation 100 dB, and the speed after ``*RST`` 1000 dB/s. With power control on, every
-update of the emulation corrects the filter. The summary register has a bit for each slot with unread enabled events.
-The guide says of multimode models that speeds above 80 dB/s are set to full speed; here this applies to all models.
-``TOREF`` and offsets to another power meter are refused, because there is no other meter. The reply to queries of
-single entries of the offset table, which the guide omits, is that of a mainframe. Not implemented: the two power meters
-of a N7751A and N7752A in slots 5 and 6, and saved settings (``CONFigure:MEASurement:SETTing``).
+Unverified choices: ``INP:ATT?`` replies the target of a moving filter. The insertion loss is 2.2 dB, the shutter
+isolation 100 dB, and the speed after ``*RST`` 1000 dB/s. The guide says that multimode models treat speeds above 80
+dB/s as full speed; here all models do. Not implemented: the power meters of a N7751A and N7752A in slots 5 and 6, other
+reference power meters (``TOREF`` is refused), and saved settings (``CONFigure:MEASurement:SETTing``).
 """
 
 from __future__ import annotations
@@ -86,7 +83,7 @@ _SUMMARY = 0
 
 @dataclass(frozen=True)
 class _PowerLevel:
-    """SCPI parameter for a power, in the channel's unit if the host sends no unit; the parsed value is in watts."""
+    """Power in the unit of the channel, or in the unit that the host sends; parsed to watts."""
 
     in_watts: Callable[[Call], bool]
     optional: bool = False
@@ -105,7 +102,7 @@ class _PowerLevel:
 
 @dataclass(frozen=True)
 class _OffsetOrReference:
-    """SCPI parameter for an offset in dB, or the word ``TOREF`` (offset to the reference power meter)."""
+    """Offset in dB, or the word ``TOREF`` (offset to the reference power meter)."""
 
     optional: bool = False
 
@@ -117,17 +114,12 @@ class _OffsetOrReference:
 
 
 class EmulatedN776xA(ScpiDevice):
-    """Emulated Keysight N77xx attenuator, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Keysight N77xx attenuator.
 
     Args:
-        name: Device name in the bench file.
-        model: Model in ``*IDN?``.
-        serial: Serial number in ``*IDN?``.
         n_channels: Number of attenuators, numbered from 1; their slots are 1, 3, 5, 7.
         passing_w: Returns the power before and after a channel in watts; no light by default.
-        changed: Called when the transmission of a channel changes.
         insertion_loss_db: Loss of every channel at zero attenuation.
-        firmware: Last field of ``*IDN?``.
     """
 
     def __init__(
@@ -159,7 +151,7 @@ class EmulatedN776xA(ScpiDevice):
         self._scpi.declare(self._commands(), slots)
 
     def transmission(self, channel: int) -> float:
-        """Return the transmitted fraction of the light in an attenuator channel; ``channel`` counts from 1."""
+        """Return the transmitted fraction of the light. Channels count from 1."""
         return self._channels[2 * channel - 1].transmission if self.powered else float(10.0 ** (-SHUTTER_DB / 10.0))
 
     def _lose_power(self) -> None:
@@ -410,7 +402,6 @@ class EmulatedN776xA(ScpiDevice):
         return keysight_float32(power_w if self._addressed(call).settings.in_watts else dbm_from_w(power_w))
 
     def _zero(self, call: Call) -> Reply:
-        """Zero the power monitors. Until zeroing ends, all filters stand still and all shutters are closed."""
         del call
 
         def set_zeroing(zeroing: bool) -> None:
@@ -429,7 +420,6 @@ class EmulatedN776xA(ScpiDevice):
         return PendingReply(lambda: max(self._zeroed_s, self._clock.now()), lambda: reply)
 
     def _follow(self) -> None:
-        """Move the filters of all channels whose power control is on."""
         self._refresh()
         for slot, channel in self._channels.items():
             settings = channel.settings
@@ -463,7 +453,6 @@ class EmulatedN776xA(ScpiDevice):
         return None
 
     def _entry(self, call: Call) -> tuple[float, float]:
-        """Return an entry of the offset table, given by its index (from 1) or by its wavelength."""
         entries, value = self._addressed(call).offsets.entries, call.number()
         matches = [entry for index, entry in enumerate(entries, 1) if value in (index, entry[0])]
         if not matches:
@@ -484,7 +473,6 @@ class EmulatedN776xA(ScpiDevice):
         return None
 
     def _refresh(self) -> None:
-        """Update the status registers. The summary register has a bit for each slot."""
         status = self._scpi.state.status
         for slot, channel in self._channels.items():
             channel.refresh()
@@ -493,11 +481,9 @@ class EmulatedN776xA(ScpiDevice):
 
 
 def _first_slot(slot: int) -> int:
-    """Return the first of the two slots that an attenuator occupies, given either of them."""
     return slot - 1 + slot % 2
 
 
 def _refuse_power_meter(call: Call) -> Reply:
-    """Refuse a command that needs a separate power meter in the same instrument, which the emulation does not have."""
     del call
     raise ScpiError(scpi_errors.SETTINGS_CONFLICT)

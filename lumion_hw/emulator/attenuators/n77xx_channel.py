@@ -1,9 +1,9 @@
-"""One attenuator of a Keysight N77xx: filter and shutter, power monitor, offset table, status.
+"""One attenuator channel of a Keysight N77xx.
 
-Rules of the N77xx Series Programming Guide, "Signal Conditioning" and "The Status Model - Variable Optical
-Attenuators": displayed attenuation = filter + offset; displayed power = measured power - power offset - wavelength
-offset (``CONFigure:OFFSet:WAVelength``). The wavelength offset is interpolated between the entries of the offset table;
-outside their range the nearest entry applies.
+Source: N77xx Series Programming Guide, "Signal Conditioning" and "The Status Model - Variable Optical Attenuators".
+Displayed attenuation = filter + offset. Displayed power = measured power - power offset - wavelength offset
+(``CONFigure:OFFSet:WAVelength``). The wavelength offset is interpolated between the table's entries; beyond the table
+the nearest entry applies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lumion_hw.emulator.scpi import RegisterGroup
 SHUTTER_DB = 100.0
 SPEED_DB_PER_S = 1000.0
 CONTROLLED_DB_PER_S = 80.0
-"""Largest filter speed in dB/s that the attenuator controls; with a larger setting the filter moves at full speed."""
+"""Largest controlled filter speed in dB/s. With a larger setting the filter moves at full speed."""
 MONITOR_DARK_W = 100e-12
-"""Reading of a power monitor in the dark, in W: data sheets add 200 pW to its uncertainty (unverified)."""
+"""Reading of a power monitor in the dark, in W: the data sheets add 200 pW to its uncertainty (unverified)."""
 MAX_OFFSETS = 1000
 ZEROING, SHUTTER_OPEN, OFFSET_ENABLED = 8, 16, 32
 BELOW, ABOVE, INTERPOLATED = 64, 128, 192
-"""Bits 6 and 7 of ``STATus[n]:OPERation``: the wavelength is below, above or between the offset table's entries."""
+"""Bits 6 and 7 of ``STATus[n]:OPERation``: the wavelength is below, above or between the table's entries."""
 
 
 @dataclass
@@ -47,11 +47,10 @@ class N77xxAttenuation:
 
 @dataclass
 class OffsetTable:
-    """Power offsets by wavelength; the table survives a power loss.
+    """Power offsets by wavelength, which survive a power loss.
 
     Attributes:
         entries: Pairs of wavelength in m and offset in dB, ascending.
-        enabled: Whether the table is in use.
         reference: Slot and channel of the power meter to which ``TOREF`` refers.
     """
 
@@ -60,13 +59,13 @@ class OffsetTable:
     reference: tuple[int, int] = (1, 1)
 
     def set_entry(self, wavelength_m: float, offset_db: float) -> None:
-        """Add an offset for a wavelength to the table, or replace the entry of the same wavelength."""
+        """Add or replace the offset for a wavelength."""
         saved_states = [entry for entry in self.entries if entry[0] != wavelength_m]
         bisect.insort(saved_states, (wavelength_m, offset_db))
         self.entries = saved_states
 
     def offset_at(self, wavelength_m: float) -> tuple[float, int]:
-        """Return the offset in dB at a wavelength, and its status bit: below, above or between the entries."""
+        """Return the offset in dB at a wavelength, and the status bit: below, above or between the entries."""
         if not (self.enabled and self.entries):
             return 0.0, OFFSET_ENABLED * self.enabled
         index = bisect.bisect_left(self.entries, (wavelength_m, -math.inf))
@@ -81,23 +80,17 @@ class OffsetTable:
         return low_db + fraction * (high_db - low_db), OFFSET_ENABLED | INTERPOLATED
 
     def to_bytes(self) -> bytes:
-        """Return all table entries as bytes: float64 of the wavelength and float32 of the offset, little-endian."""
+        """Return all entries as bytes: float64 wavelength and float32 offset, little-endian."""
         return b"".join(struct.pack("<df", *entry) for entry in self.entries)
 
 
 class AttenuatorChannel:
-    """One channel of an attenuator: a filter, its shutter and its power monitor.
-
-    Args:
-        largest_db: Largest attenuation of the filter.
-        insertion_loss_db: Loss at zero attenuation.
+    """One attenuator channel: filter, shutter and power monitor.
 
     Attributes:
-        settings: Settings of the host.
-        offsets: Offsets by wavelength.
         zeroing: Whether the monitor is being zeroed, with the shutter closed.
-        operation: Status registers ``STATus[n]:OPERation`` of its slot.
-        questionable: Status registers ``STATus[n]:QUEStionable`` of its slot.
+        operation: Status registers ``STATus[n]:OPERation`` of the slot.
+        questionable: Status registers ``STATus[n]:QUEStionable`` of the slot.
     """
 
     def __init__(self, clock: Clock, largest_db: float, insertion_loss_db: float) -> None:
@@ -111,12 +104,12 @@ class AttenuatorChannel:
 
     @property
     def target_db(self) -> float:
-        """Attenuation in dB that the filter is moving to or has reached."""
+        """Target attenuation of the filter in dB."""
         return self._to_db
 
     @property
     def filter_db(self) -> float:
-        """Present attenuation of the filter in dB, also while it moves."""
+        """Present attenuation of the filter in dB."""
         remaining_s = self._end_s - self._clock.now()
         if remaining_s <= 0.0:
             return self._to_db
@@ -124,7 +117,7 @@ class AttenuatorChannel:
         return self._from_db + moved_fraction * (self._to_db - self._from_db)
 
     def move(self, target_db: float) -> float:
-        """Start moving the filter to an attenuation in dB; return the duration in seconds."""
+        """Start moving the filter to an attenuation in dB. Return the duration in seconds."""
         self._from_db = self.filter_db
         self._to_db, self._start_s = target_db, self._clock.now()
         duration_s = abs(target_db - self._from_db) / self.settings.speed_db_per_s
@@ -143,7 +136,7 @@ class AttenuatorChannel:
         return self.settings.power_offset_db + self.offsets.offset_at(self.settings.wavelength_m)[0]
 
     def monitored_w(self, after_w: float) -> float:
-        """Return the power monitor's reading in W for an output power in W; the reading is never zero."""
+        """Return the power monitor's reading in W for an output power in W."""
         return after_w + MONITOR_DARK_W
 
     def refresh(self) -> None:

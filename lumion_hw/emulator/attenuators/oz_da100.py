@@ -1,15 +1,13 @@
 """Emulated OZ Optics DA-100 or DD-100 motor-driven attenuator on a serial line.
 
-Commands end with CR. A reply consists of lines that end with CR LF. The last line is ``Done`` followed by an empty
-line, ``Error-2`` (bad command) or ``Error-6`` (overflow: value out of range). The maker's manual is not public.
-Sources: the driver OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics: replies of ``A``, ``D``,
-``CD``, ``H``) and the list of commands in COO-Utilities/ozoptics (dd100mc.py). While the motor moves, the host waits:
-``Done`` is sent at the end of the movement.
+Commands end with CR, reply lines with CR LF. The last line of a reply is ``Done`` followed by an empty line,
+``Error-2`` (bad command) or ``Error-6`` (value out of range). ``Done`` is sent when the motor has stopped. The maker's
+manual is not public. Sources: the driver OZOptics_DD100MC of QMI (QuTech-Delft/QMI, qmi/instruments/ozoptics) and the
+list of commands in COO-Utilities/ozoptics (dd100mc.py).
 
-Choices of this emulator (unverified): the wording of the replies to ``A?`` and ``CD``; 9600 baud; no echo before
-``E1``; no empty line after an error; ``A`` is relative to the smallest loss, 1.2 dB; the attenuator is a blade in a
-beam, whose attenuation is proportional to the square of the steps; 6000 steps at the largest attenuation; 3000 steps
-per second; homing takes one second longer than the travel back; ``RST`` homes and is silent until the end of homing.
+Unverified choices: the wording of the replies to ``A?`` and ``CD``; 9600 baud; no echo before ``E1``; no empty line
+after an error; ``A`` is relative to the smallest loss of 1.2 dB; the attenuation is proportional to the square of the
+motor steps; 6000 steps at the largest attenuation; 3000 steps per second; ``RST`` homes the motor without a reply.
 """
 
 from __future__ import annotations
@@ -30,14 +28,10 @@ _BAD, _OVERFLOW = "Error-2", "Error-6"
 
 
 class EmulatedDa100(TextDevice):
-    """Emulated OZ Optics DA-100 attenuator, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated OZ Optics DA-100 attenuator.
 
     Args:
-        name: Device name in the bench file.
-        attenuation_max_db: Largest attenuation.
         min_loss_db: Loss at zero attenuation.
-        changed: Called when the motor starts to move.
-        serial: Serial number in ``CD``.
     """
 
     what = "the attenuator"
@@ -62,7 +56,7 @@ class EmulatedDa100(TextDevice):
         self._last = "Done"
 
     def transmission(self, _channel: int = 1) -> float:
-        """Return the fraction of light that the attenuator transmits now, even while the motor moves."""
+        """Return the fraction of light that the attenuator transmits now."""
         remaining_s = self._end_s - self._clock.now()
         steps = float(self._steps)
         if remaining_s > 0.0:
@@ -98,7 +92,6 @@ class EmulatedDa100(TextDevice):
         return echoed + "".join(f"{line}\r\n" for line in lines) + ending, wait_s
 
     def _start_move(self, steps: int, extra_s: float = 0.0) -> float:
-        """Start moving the motor to a position in steps. Return the time in s until it is there."""
         if not 0 <= steps <= FULL_STEPS:
             raise DaRefusal(_OVERFLOW)
         self._changed()
@@ -145,7 +138,7 @@ class EmulatedDa100(TextDevice):
 
 
 class DaRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that the attenuator answers a command with an error."""
+    """Error reply of the attenuator to a command."""
 
 
 _NUMBER = r"(\d{1,4}(?:\.\d{0,4})?|\.\d{1,4})"

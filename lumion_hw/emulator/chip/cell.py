@@ -1,9 +1,8 @@
 """Unit cell of the emulated chip: two couplers, and two arms that differ in phase and loss.
 
 Fields vary as e^{+jωt}, so a phase delay φ multiplies them by e^{-jφ}. A coupler of power splitting η multiplies the
-field that goes straight by √(1-η), and the field that crosses by -j√η. Light from end A to end B passes the coupler at
-A, the arms, and the coupler at B. The transfer matrix of the reverse direction is the transpose, because the chip
-contains nothing magnetic (reciprocity).
+straight field by √(1-η) and the crossing field by -j√η. The transfer matrix from end B to end A is the transpose of
+that from A to B (reciprocity).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, eq=False)
 class ChipCells:
-    """Parameters of a chip's E PUCs and J joints (waveguides between PUCs), at one frequency or at n frequencies.
+    """Parameters of a chip's E PUCs and J joints (waveguides between PUCs) at one or n frequencies.
 
     Attributes:
         eta_in: Shape ``(E,)`` or ``(n, E)``; power splitting of the coupler at end A.
@@ -29,7 +28,7 @@ class ChipCells:
         phase_upper: Shape ``(E,)`` or ``(n, E)``; phase of the upper arm in rad at zero detuning.
         phase_lower: Shape ``(E,)`` or ``(n, E)``; phase of the lower arm in rad at zero detuning.
         joint_phase: Shape ``(J,)`` or ``(n, J)``; phase of each joint in rad.
-        detuning_hz: Shape ``(1,)`` or ``(n, 1)``; frequency minus the reference frequency of phases and splittings.
+        detuning_hz: Shape ``(1,)`` or ``(n, 1)``; frequency minus the reference frequency.
         delay_s: Group delay of a PUC.
         differential_slope_per_hz: Change of the phase difference, upper minus lower arm, per Hz.
     """
@@ -46,7 +45,7 @@ class ChipCells:
     differential_slope_per_hz: float
 
     def transfer(self) -> Complex:
-        """Return the transfer matrices of the PUCs, from L, R at end A to L, R at end B; shape ``(..., E, 2, 2)``."""
+        """Return the transfer matrices of the PUCs from end A to end B, shape ``(..., E, 2, 2)``."""
         half_rad = 0.5 * self.differential_slope_per_hz * self.detuning_hz
         common_rad = 2.0 * np.pi * self.delay_s * self.detuning_hz
         upper = 10.0 ** (-self.loss_upper_db / 20.0) * np.exp(-1j * (self.phase_upper + common_rad + half_rad))
@@ -62,6 +61,6 @@ class ChipCells:
 
 
 def _coupler(eta: Real) -> tuple[Real, Complex]:
-    """Return the amplitudes of a coupler, straight and across, for its power splitting."""
+    """Return the straight and the crossing amplitude for a power splitting."""
     share = np.clip(eta, 0.0, 1.0)
     return np.sqrt(1.0 - share), -1j * np.sqrt(share)

@@ -1,4 +1,4 @@
-"""Model of the whole emulated chip: output fields at all ports for a given heat, frequency and input port."""
+"""Model of the whole emulated chip: fields at all ports for an input port, heat and frequency."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Integers = NDArray[np.int64]
 PUC_DELAY_S = 11.25e-12
 """Group delay of one PUC in s (basic unit delay, Sánchez-Jácome 2025)."""
 _TM_HEATER_SHARE = 0.6
-"""Phase shift of TM light per phase shift of TE light: TM is less confined in a flat strip (assumed)."""
+"""Phase shift of TM light divided by that of TE light: TM is less confined in a flat strip (assumed)."""
 _TM_ETA, _TM_EXTRA_LOSS_DB = 0.2, 1.0
 """Coupler splitting and extra loss for TM. Couplers are designed for TE; bends lose more TM (assumed)."""
 _RIPPLE_PERIODS_HZ = (20e9, 100e9)
@@ -31,14 +31,12 @@ _RIPPLE_PERIODS_HZ = (20e9, 100e9)
 
 @dataclass(frozen=True, eq=False)
 class ChipVariations:
-    """Random parameters of one chip's imperfections, for E PUCs, J joints (waveguides between PUCs) and P ports.
+    """Random imperfections of one chip with E PUCs, J joints (waveguides between PUCs) and P ports.
 
     Attributes:
-        sizes: Sizes of the imperfections.
-        heaters: Random parameters of the heaters.
         arm_loss_difference_db: Shape ``(E,)``; loss of the upper arm minus the lower.
-        eta_slope_per_nm: Shape ``(E,)``; each PUC's slope of the coupler splitting minus the slope common to all PUCs.
-        ripple_period_hz: Shape ``(P,)``; period in Hz of the ripple of each port's loss over frequency.
+        eta_slope_per_nm: Shape ``(E,)``; slope of each PUC's coupler splitting minus the slope common to all PUCs.
+        ripple_period_hz: Shape ``(P,)``; period of the ripple of each port's loss over frequency.
         ripple_phase: Shape ``(P,)``; phase of the ripple in rad.
         mirrors: Reflections of joints and facets; ``None`` for none.
         tm: Phases of the upper arms and of the joints for TM light at zero heat; shapes ``(E,)`` and ``(J,)``.
@@ -92,7 +90,7 @@ class ChipVariations:
 
 @dataclass(frozen=True, eq=False)
 class ChipParameterSet:
-    """True parameters of the PUCs, joints and facets without imperfections, described in ``MeshTruth``."""
+    """True parameters of the PUCs, joints and facets, without imperfections (see ``MeshTruth``)."""
 
     loss_db: Real
     eta_in: Real
@@ -105,10 +103,10 @@ class ChipParameterSet:
 
 @dataclass(frozen=True)
 class ChipSlopes:
-    """Dependence of a chip's splittings and phases on the optical frequency.
+    """Change of coupler splittings and phases with the optical frequency.
 
     Attributes:
-        reference_hz: Frequency for which splittings and phases are specified.
+        reference_hz: Frequency at which splittings and phases are specified.
         nm_per_hz: Change of wavelength per Hz, negative.
         eta_slope_per_nm: Change of the splittings per nm.
         differential_slope_per_nm: Change of the phase difference, upper minus lower arm, in rad per nm.
@@ -121,13 +119,7 @@ class ChipSlopes:
 
 
 class Chip:
-    """Propagation of light through the chip.
-
-    Args:
-        mesh: Layout of the mesh.
-        variations: Random parameters of the imperfections.
-        slopes: Dependence of splittings and phases on the frequency.
-    """
+    """Propagation of light through the chip."""
 
     def __init__(self, mesh: MeshTopology, variations: ChipVariations, slopes: ChipSlopes) -> None:
         self.variations, self.slopes = variations, slopes
@@ -140,13 +132,13 @@ class Chip:
     def cells(
         self, parameters: ChipParameterSet, heat_mw: Real, common_rad: float, frequency_hz: float | Real | None
     ) -> ChipCells:
-        """Return the parameters of all PUCs, and of the joints (waveguides) between them, at a given heat.
+        """Return the parameters of all PUCs and joints at a given heat.
 
         Args:
-            parameters: True parameters of the PUCs and joints, without imperfections.
+            parameters: True parameters without imperfections.
             heat_mw: Shape ``(2E,)`` for E PUCs; heat of each heater.
             common_rad: Phase that the chip's temperature adds to every arm.
-            frequency_hz: Optical frequency, or several of shape ``(n,)``; the reference frequency by default.
+            frequency_hz: Optical frequency, scalar or of shape ``(n,)``; the reference frequency by default.
         """
         variations, slopes, sizes = self.variations, self.slopes, self.variations.sizes
         hertz = np.asarray(slopes.reference_hz if frequency_hz is None else frequency_hz, dtype=np.float64)[..., None]
@@ -179,14 +171,14 @@ class Chip:
         """Return the fields at all ports for light of unit power into one port, shape ``(n, n_ports)``.
 
         Args:
-            cells: The chip at one frequency, or at one frequency per calculation.
-            ports: Shape ``(n,)``; the input port of each of n calculations.
+            cells: The chip at one frequency, or at n frequencies.
+            ports: Shape ``(n,)``; input port of each calculation.
         """
         fields: Complex = self._solve([cells], ports)[0]
         return fields
 
     def output_fields_with_tm(self, cells: ChipCells, ports: Integers) -> tuple[Complex, Complex]:
-        """Return the TE and TM fields at all ports. Couplers, heaters and losses differ for TM."""
+        """Return the TE and TM fields at all ports for light of unit power into one port."""
         tm_upper, tm_joint = self.variations.tm
         eta_in, eta_out = (
             np.broadcast_to(np.where(has_coupler, _TM_ETA, eta), cells.eta_in.shape)
@@ -206,7 +198,7 @@ class Chip:
         return found[0], found[1]
 
     def _solve(self, kinds: list[ChipCells], ports: Integers) -> Complex:
-        """Return the fields of TE light, or of TE and TM light, solved together; shape ``(1 or 2, n, n_ports)``."""
+        """Return the fields of TE light, or of TE and TM light; shape ``(1 or 2, n, n_ports)``."""
         transfer = np.stack([cells.transfer() for cells in kinds])
         joint_phase = np.stack([cells.joint_phase for cells in kinds])
         n_kinds, n_pucs, n_joints = len(kinds), self._waves.n_pucs, joint_phase.shape[-1]
@@ -223,7 +215,6 @@ class Chip:
         return passed
 
     def _facet_amplitude(self, detuning_hz: Real) -> Real:
-        """Return the transmitted field amplitude of each facet, including reflection loss and ripple over frequency."""
         sizes, variations = self.variations.sizes, self.variations
         passed: Real = np.full(len(variations.ripple_phase), np.sqrt(1.0 - sizes.facet_reflection))
         if sizes.facet_ripple_db:

@@ -1,7 +1,6 @@
-"""Imperfections of a real chip that a calibration does not model, each with its sizes on a good and on a poor chip.
+"""Imperfections of a real chip that a calibration does not model, with sizes for a good and for a poor chip.
 
-Sizes are those of a good foundry chip (``realistic``) and of a very poor one (``harsh``). A size without a source is
-marked as assumed.
+A size without a source is marked as assumed.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ class ChipEffect:
     """One imperfection of the emulated chip.
 
     Attributes:
-        name: Key in the bench file, with its unit.
-        description: Effect in one sentence.
-        realistic: Size on a good chip.
-        harsh: Size on a poor chip.
-        max_size: Largest allowed size, far beyond any real chip: tests check that a calibration rejects such a chip.
-        source: Source of the sizes.
+        name: Key in the bench file, with unit.
+        realistic: Size on a good foundry chip.
+        harsh: Size on a very poor chip.
+        max_size: Largest allowed size, beyond any real chip.
     """
 
     name: str
@@ -35,7 +32,6 @@ class ChipEffect:
 
 
 def _effect(description: str, *, realistic: float, harsh: float, max_size: float, source: str) -> Any:
-    """Return a field of :class:`EffectSizes` and record its description in :data:`CHIP_EFFECTS`."""
     row = {"description": description, "realistic": realistic, "harsh": harsh, "max_size": max_size, "source": source}
     return field(default=0.0, metadata=row)
 
@@ -173,7 +169,7 @@ class EffectSizes:
 
     @classmethod
     def for_chip(cls, physics: Physics, others: Mapping[str, float] | None = None) -> EffectSizes:
-        """Return the sizes of all imperfections for a quality of chip; ``others`` replaces sizes by name."""
+        """Return the sizes of all imperfections for a quality of chip. ``others`` replaces sizes by name."""
         sizes = cls()
         if physics != "ideal":
             sizes = cls(**{effect.name: float(getattr(effect, physics)) for effect in CHIP_EFFECTS})

@@ -1,8 +1,7 @@
-"""Thermal crosstalk: the phase that a heater adds to other arms and to joints (waveguides between PUCs), per heat.
+"""Thermal crosstalk: the phase that a heater adds to other arms and to joints (waveguides between PUCs).
 
-Source (Teofilovic 2024): a curve of the resonance shift of a ring of six PUCs while a PUC at distance d is heated for a
-phase of π. Its points fit 0.906·exp(-d/1.18 mm) + 0.12 in pm. Both arms of that PUC were heated, so each heater needs
-half of the power. The points do not show scatter or the influence of die edge and metal.
+Source: Teofilovic 2024, resonance shift of a ring of six PUCs while a PUC at distance d is heated for a phase of π. The
+curve fits 0.906·exp(-d/1.18 mm) + 0.12 in pm. Both arms of that PUC were heated, so a heater needs half of the power.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class HeatSpread:
 
     @classmethod
     def none(cls, mesh: MeshTopology) -> HeatSpread:
-        """Return the heat spread of a chip without crosstalk, whose heaters warm only their own arm."""
+        """Return the heat spread of a chip without crosstalk."""
         n = 2 * mesh.n_pucs
         return cls(np.zeros((n, n)), np.zeros((len(mesh.joints), n)))
 
@@ -70,7 +69,7 @@ class HeatSpread:
 
 
 def arm_centres_mm(mesh: MeshTopology) -> Real:
-    """Return the centres of the arms of all E PUCs in mm, upper and lower arm alternately, shape ``(2E, 2)``."""
+    """Return the centres of the arms in mm, upper and lower arm alternately; shape ``(2E, 2)`` for E PUCs."""
     ends = mesh.end_positions * PUC_MM
     middle, direction = 0.5 * (ends[:, 0] + ends[:, 1]), ends[:, 1] - ends[:, 0]
     direction = direction / np.hypot(direction[:, 0], direction[:, 1])[:, None]
@@ -94,7 +93,6 @@ def _curve(distance_mm: Real, heat_per_pi_mw: float) -> Real:
 
 
 def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
-    """Return a factor per heater: 1 at the die's edge, decreasing inwards over the decay length of the crosstalk."""
     corners = mesh.end_positions.reshape(-1, 2) * PUC_MM
     low, high = corners.min(axis=0) - 0.5 * PUC_MM, corners.max(axis=0) + 0.5 * PUC_MM
     to_edge = np.minimum(heaters - low, high - heaters).min(axis=1)
@@ -103,7 +101,7 @@ def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
 
 
 def _metal_factor(to: Real, heaters: Real, size: float) -> Real:
-    """Return 1 + size·cos 2β, where β is the angle between the metal lines and the line from heater to arm."""
+    """Return 1 + size·cos 2β; β is the angle between the metal lines and the line from heater to arm."""
     direction = to[:, None, :] - heaters[None, :, :]
     squared = (direction**2).sum(axis=2)
     cosine = np.divide(

@@ -14,7 +14,7 @@ Real = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _GROUP = 12
-"""Number of heaters that share a ground return: a connector of twelve drives (assumed)."""
+"""Number of heaters with a common ground return (assumed)."""
 _GROUP_MA = 3.0
 _CONTACT_HEAT_SHARE = 0.1
 """Share of the contacts' heat that reaches the arm along the metal (assumed)."""
@@ -23,7 +23,7 @@ _HARMONICS = 3
 
 @dataclass(frozen=True, eq=False)
 class HeaterVariations:
-    """Random parameters of the heaters of E PUCs, in addition to their resistance and power for a phase of π.
+    """Random parameters of the heaters of E PUCs.
 
     Attributes:
         contact_ohm: Shape ``(2E,)``; resistance of each heater's contacts.
@@ -59,7 +59,7 @@ class HeaterVariations:
         )
 
     def carried_ma(self, driven_ma: Real) -> Real:
-        """Return the actual heater currents in mA. Other heaters on the same ground return reduce them."""
+        """Return the actual heater currents in mA, which other heaters on the same ground return reduce."""
         if not self.ground_return_share:
             return driven_ma
         total_ma, count = np.bincount(self.group, weights=driven_ma), np.bincount(self.group)
@@ -72,7 +72,7 @@ class HeaterVariations:
         """Return the steady-state heat of each heater in mW, shape ``(2E,)`` for E PUCs.
 
         The resistance rises with the heat P: R = R0·(1 + γ·P), so that P = I²R0 / (1 - γ·I²R0) at the current I. The
-        denominator is kept at 0.1 or above, which matters only far above the board's current limits.
+        denominator is at least 0.1.
         """
         squared = current_ma**2 * 1e-3
         cold_mw = squared * heater_ohm
@@ -80,7 +80,7 @@ class HeaterVariations:
         return heat + _CONTACT_HEAT_SHARE * squared * self.contact_ohm
 
     def own_arm_phase_rad(self, heat_mw: Real, heat_per_pi_mw: Real) -> Real:
-        """Return the phase in rad that each heater adds to its own arm: π at its heat P_π, plus an irregular part."""
+        """Return the phase in rad that each heater adds to its own arm: π at the heat P_π, plus an irregular part."""
         turns = heat_mw / heat_per_pi_mw
         phase: Real = np.pi * turns
         if self.irregular.any():

@@ -1,4 +1,4 @@
-"""Imperfections of photodiodes and their channels: compression, leakage between channels, offset drift."""
+"""Imperfections of photodiodes: compression, leakage between channels, offset drift."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ class PhotodiodeArray:
     """The photodiode monitors of a chip.
 
     Args:
-        sizes: Sizes of the imperfections.
-        rng: Random numbers for the drift of the dark readings (offsets).
-        now_s: Time at which the drift starts from 0.
+        now_s: Time at which the offsets start to drift from 0.
     """
 
     def __init__(self, sizes: EffectSizes, rng: np.random.Generator, now_s: float) -> None:
@@ -33,11 +31,11 @@ class PhotodiodeArray:
 
     @property
     def is_ideal(self) -> bool:
-        """Whether every photodiode current is exactly the optical power times the responsivity."""
+        """Whether all photodiodes are without imperfections."""
         return not (self._compression_per_ma or self._leakage or self._sigma_ma)
 
     def read_ma(self, current_ma: Real, at_s: float) -> Real:
-        """Return the photodiode readings in mA, shape ``(n,)``, given the currents of n ideal photodiodes in mA."""
+        """Return n photodiode readings in mA for the currents of n ideal photodiodes in mA, shape ``(n,)``."""
         if self.is_ideal:
             return current_ma
         read = current_ma / (1.0 + self._compression_per_ma * np.maximum(current_ma, 0.0))

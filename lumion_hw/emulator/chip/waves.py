@@ -1,9 +1,7 @@
 """Wave equations of the emulated chip, with reflections at facets and at joints (waveguides between PUCs).
 
-Every PUC has four connections (PUC-ports), numbered u = 4·PUC + 2·end + rail. At each, a wave a_u enters the PUC and a
-wave b_u leaves it. A PUC transforms waves a into waves b. A joint passes the b of one PUC-port to the a of the other
-and reflects a little, and so does the facet at a port of the mesh, where external light enters. The unknowns of the
-linear system are all a_u.
+Every PUC has four ports, numbered u = 4·PUC + 2·end + rail. At each of them a wave a_u enters the PUC and a wave b_u
+leaves it. The unknowns of the linear system are all a_u.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ class Mirrors:
     """Reflected and transmitted amplitudes of the chip's facets, and of the joints (waveguides) between PUCs.
 
     Attributes:
-        facet: Shape ``(n_ports,)``; reflected amplitude of the wave that leaves the mesh at a port.
-        joint: Shape ``(2 J,)`` for J joints; reflected amplitude of the wave that enters a joint, first at the first
-            end of every joint, then at the second end.
+        facet: Shape ``(n_ports,)``; reflected amplitude at each port of the mesh.
+        joint: Shape ``(2 J,)`` for J joints; reflected amplitude at the first end of every joint, then at the second
+            end of every joint.
         passed: Shape ``(J,)``; transmitted amplitude of each joint.
     """
 
@@ -40,11 +38,10 @@ class Mirrors:
 
 
 class Waves:
-    """Solver for the waves on one mesh.
+    """Solver for the waves on a mesh.
 
     Args:
-        mesh: Layout of the mesh.
-        sends_back: Whether facets and joints reflect light. Without reflections the matrix is sparser.
+        sends_back: Whether facets and joints reflect light.
     """
 
     def __init__(self, mesh: MeshTopology, *, sends_back: bool) -> None:
@@ -58,11 +55,11 @@ class Waves:
         """Return the fields at all ports for n calculations with unit power into one port, shape ``(n, n_ports)``.
 
         Args:
-            transfer: Shape ``(s, E, 2, 2)``; transfer matrices of all E PUCs in s different states of the chip.
+            transfer: Shape ``(s, E, 2, 2)``; transfer matrices of all E PUCs in s states of the chip.
             joint_phase: Shape ``(s, J)``; phases of all J joints in rad, for each state.
-            sample: Shape ``(n,)``; index of the state that each calculation uses. Each state is solved once.
+            sample: Shape ``(n,)``; index of the state for each calculation.
             port: Shape ``(n,)``; input port of each calculation.
-            mirrors: Reflections; required if the solver was created with ``sends_back``.
+            mirrors: Reflections; required with ``sends_back``.
         """
         graph = self._graph
         elements = np.ascontiguousarray(transfer.reshape(len(transfer), -1).T)
@@ -86,15 +83,6 @@ class Waves:
 
 @dataclass(frozen=True, eq=False)
 class _Graph:
-    """Data of the wave solver that depend only on the graph of the mesh.
-
-    Attributes:
-        place: Position of each wave in the order of elimination.
-        equations: The solver of the linear system.
-        out_wave: Shape ``(2 n_ports,)``; the two entering waves that add up to the output of each port.
-        out_element: Same shape; the elements of the PUC transfer matrices that multiply these two waves.
-    """
-
     place: Integers
     equations: WaveEquations
     out_wave: Integers
@@ -138,7 +126,6 @@ def _build_graph(mesh: MeshTopology, sends_back: bool) -> _Graph:
 
 
 def _incident_waves(output_fields: Integers) -> tuple[Integers, Integers]:
-    """Return the two entering waves that add up to a leaving wave, and the matrix elements that multiply them."""
     puc, end, rail = output_fields // 4, output_fields // 2 % 2, output_fields % 2
     waves, elements = [], []
     for other in (0, 1):
@@ -149,7 +136,6 @@ def _incident_waves(output_fields: Integers) -> tuple[Integers, Integers]:
 
 
 def _elimination_order(mesh: MeshTopology) -> Integers:
-    """Return each wave's position in the elimination order: external inputs first, then by nested dissection."""
     rank = np.empty(mesh.n_pucs, dtype=np.int64)
     rank[dissect(mesh)] = np.arange(mesh.n_pucs)
     waves = np.arange(4 * mesh.n_pucs)

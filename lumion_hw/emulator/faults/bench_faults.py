@@ -115,21 +115,17 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
         ),
     ),
 )
-"""Faults of the bench as a whole. Each is also a method of :class:`BenchFaults`."""
+"""Faults of the bench as a whole; each is a method of :class:`BenchFaults`."""
 
 
 class BenchFaults:
     """Starts and ends faults of an emulated bench at any time.
 
     Args:
-        world: Optical model.
         modules: Emulated pluggable modules by device name.
         devices: All devices by name.
-        kinds: Kind of each device, for error messages.
-        faults: For each device, a function that returns the faults of its kind. Every device also has the faults of
-            power and cable.
+        faults: For each device, a function that returns the faults of its kind.
         monitor_ports: Ports with a photodiode.
-        schedule: Scheduled events of the bench.
     """
 
     def __init__(
@@ -187,7 +183,7 @@ class BenchFaults:
         row.begin(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
-        """End a fault; ``arguments`` are those with which it was started.
+        """End a fault, with the arguments with which it was started.
 
         Raises the errors of :meth:`inject`, and ``ConfigError`` if the fault cannot be ended.
         """
@@ -195,13 +191,13 @@ class BenchFaults:
         if row.end is None:
             ending = ", ".join(row.name for row in self.list_faults(target) if row.end is not None)
             raise ConfigError(
-                f"{fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
+                f"fault {fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
             )
         fault_target = self._target(target)
         row.end(fault_target, **row.validated(arguments, row.places(fault_target)))
 
     def after(self, delay_s: float, fault: Callable[[], None]) -> None:
-        """Schedule an action, such as the start of a fault, ``delay_s`` from now on the bench's clock."""
+        """Schedule a function, such as the start of a fault, ``delay_s`` from now on the bench's clock."""
         delay = Argument("delay_s", "delay", 0.0, unit="s").validated("after", delay_s, {})
         if not callable(fault):
             raise ConfigError(f"after: {fault!r} is not a function", hint="Give a function that takes no arguments.")
@@ -216,11 +212,11 @@ class BenchFaults:
     # -- of the bench -----------------------------------------------------------------------------------------------
 
     def kill_modules(self, modules: Iterable[str]) -> None:
-        """Cut the power of the host of the given pluggable modules: their light goes out and they stop responding."""
+        """Cut the host power of pluggable modules: their light goes out and they stop responding."""
         self._supply(modules, on=False)
 
     def revive_modules(self, modules: Iterable[str]) -> None:
-        """Restore the power of the host of the given pluggable modules: the modules start up."""
+        """Restore the host power of pluggable modules: they start up."""
         self._supply(modules, on=True)
 
     def _supply(self, modules: Iterable[str], *, on: bool) -> None:
@@ -237,10 +233,7 @@ class BenchFaults:
             (self.end if on else self.inject)(name, MODULE_DEAD)
 
     def stick_heater(self, puc: int, arm: int, current_ma: float = 0.0) -> None:
-        """Make the heater of a PUC (arm 0 upper, 1 lower) carry a fixed current whatever its setting.
-
-        A current of 0 represents an open heater.
-        """
+        """Make the heater of a PUC (arm 0 upper, 1 lower) carry a fixed current; 0 is an open heater."""
         self._checked("stick_heater", puc=puc, arm=arm, current_ma=current_ma)
         self._world.about_to_change()
         self._world.truth.stuck_current_ma[2 * puc + arm] = current_ma
@@ -254,19 +247,19 @@ class BenchFaults:
         self._world.disturb()
 
     def weaken_heater(self, puc: int, arm: int, factor: float) -> None:
-        """Multiply by a factor the power that a heater needs for a given phase."""
+        """Multiply the power that a heater needs for a given phase by a factor."""
         self._checked("weaken_heater", puc=puc, arm=arm, factor=factor)
         self._world.about_to_change()
         self._world.truth.p_pi_mw[2 * puc + arm] *= factor
         self._world.disturb()
 
     def swap_channels(self, heater: int, other_heater: int) -> None:
-        """Swap the wires of two heaters, each given by its index 2·PUC + arm."""
+        """Swap the wires of two heaters; the index of a heater is 2·PUC + arm."""
         self._checked("swap_channels", heater=heater, other_heater=other_heater)
         self._world.swapped_heaters.append((heater, other_heater))  # in effect when the board latches the next table
 
     def unbalance(self, puc: int, common_rad: float) -> None:
-        """Change the splitting angle asin(√η) of both couplers of a PUC; η is the power splitting."""
+        """Change the splitting angle asin(√η) of both couplers of a PUC by ``common_rad``; η is the power splitting."""
         self._checked("unbalance", puc=puc, common_rad=common_rad)
         self._world.about_to_change()
         truth = self._world.truth
@@ -286,17 +279,17 @@ class BenchFaults:
         self._world.truth.monitor_scale[port] *= factor
 
     def drift_temperature(self, trajectory_k: Trajectory) -> None:
-        """Make the chip's temperature follow a function of the bench's time, starting now."""
+        """Make the chip's temperature follow a function of the time in seconds from now."""
         self._checked("drift_temperature", trajectory_k=trajectory_k)
         self._world.disturbances.temperature_k = self._from_now(trajectory_k)
 
     def drift_power(self, port: int, trajectory_db: Trajectory) -> None:
-        """Make the power that arrives at a mesh port follow a function of the bench's time, starting now."""
+        """Make the power that arrives at a port follow a function of the time in seconds from now."""
         self._checked("drift_power", port=port, trajectory_db=trajectory_db)
         self._world.disturbances.power_db[port] = self._from_now(trajectory_db)
 
     def walk_resistances(self, per_root_s: float) -> None:
-        """Let the resistance of every heater drift randomly; the relative change is given per root second."""
+        """Let the resistance of every heater drift randomly, by a relative change per root second."""
         self._checked("walk_resistances", per_root_s=per_root_s)
         self._world.disturbances.resistance_per_root_s = per_root_s
 
@@ -308,7 +301,7 @@ class BenchFaults:
                 chain.frequency_hz += shift_hz
 
     def plug(self, device: str, port: int) -> None:
-        """Plug the fibre of a laser or meter, which is moved by hand, into a port; it leaves its former port."""
+        """Plug the hand-moved fibre of a laser or meter into a port."""
         self._checked("plug", device=device, port=port)
         self._world.plug(device, port)
 
@@ -317,7 +310,7 @@ class BenchFaults:
         return lambda now_s: trajectory(now_s - begin_s)
 
     def turn_polarization(self, transponder: str, angle_rad: float = np.pi) -> None:
-        """Rotate the polarization of a module's light, as a moved fibre does; by default to the orthogonal state."""
+        """Rotate the polarization of a module's light, by default to the orthogonal state."""
         self._checked("turn_polarization", transponder=transponder, angle_rad=angle_rad)
         sources = {path.source for path in self._world.wiring.inputs}
         if transponder not in sources:
@@ -331,7 +324,7 @@ class BenchFaults:
     # -- the emulated devices themselves ----------------------------------------------------------------------------
 
     def board(self, name: str) -> MeshBoard:
-        """Return an emulated LUMION mesh controller by name, for tests. Raises ``ConfigError`` if there is none."""
+        """Return an emulated LUMION mesh controller by name. Raises ``ConfigError`` if there is none."""
         from lumion_hw.emulator.mesh.lumion import MeshBoard
 
         device = self._devices.get(name)
@@ -343,7 +336,7 @@ class BenchFaults:
         return device
 
     def device(self, name: str) -> Any:
-        """Return an emulated device by name, for tests. Raises ``ConfigError`` if there is none."""
+        """Return an emulated device by name. Raises ``ConfigError`` if there is none."""
         if name not in self._devices:
             kind_names = ", ".join(self._devices)
             raise ConfigError(

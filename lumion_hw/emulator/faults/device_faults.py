@@ -1,7 +1,4 @@
-"""Faults that every emulated device can have, and helpers that declare the faults of one kind of device.
-
-A fault calls a method or sets an attribute of the emulated device, so device classes contain no fault names.
-"""
+"""Faults that every emulated device can have, and helpers that declare the faults of one kind of device."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from lumion_hw.emulator.faults.fault_table import ScriptedFault
 
 @dataclass(frozen=True)
 class Target:
-    """The emulated device on which a fault acts; for an I2C bridge also the pluggable ``module`` behind it."""
+    """The emulated device on which a fault acts, and the pluggable ``module`` behind an I2C bridge."""
 
     device: Any
     module: Any = None
@@ -41,14 +38,13 @@ def calls_module(hook: str, *values: Any) -> Callable[..., None]:
 
 
 def lasting(name: str, meaning: str, action: Callable[..., Callable[..., None]], member: str) -> ScriptedFault:
-    """Return a fault that switches a condition of the device on when it begins and off when it ends.
+    """Return a fault that switches a condition on when it begins and off when it ends.
 
     Args:
         name: Name of the fault.
         meaning: Description of the fault.
         action: How the device is changed: ``calls``, ``sets`` or ``calls_module``.
-        member: Name of the method, called with true at the start and false at the end, or of the attribute set to these
-            values.
+        member: Name of the method or attribute; it receives true at the start and false at the end.
     """
     return ScriptedFault(name, meaning, begin=action(member, True), end=action(member, False))
 

@@ -1,8 +1,6 @@
-"""Declaration of scripted faults with their arguments, units and ranges, which are checked before a fault starts.
+"""Declaration of scripted faults with their arguments, units and ranges.
 
-The faults are declared in :mod:`lumion_hw.emulator.faults.bench_faults` (of the bench),
-:mod:`lumion_hw.emulator.faults.device_faults` (of every device), and with each kind of device. Messages and
-docs/faults.md are generated from the declarations.
+Messages and docs/faults.md are generated from the declarations.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ MODULE_DEAD = "module_dead"
 """Fault of every pluggable module: its host has lost power."""
 
 Places = Mapping[str, Collection[int]]
-"""Numbers of the components that exist, by kind of component (PUC, port, channel)."""
+"""Existing component numbers by kind of component (PUC, port, channel)."""
 
 
 def _no_places(_target: Any) -> Places:
@@ -30,18 +28,12 @@ def _no_places(_target: Any) -> Places:
 
 @dataclass(frozen=True)
 class Argument:
-    """Declaration of one argument of a fault.
+    """One argument of a fault.
 
     Attributes:
-        name: Name of the argument.
-        meaning: Description of the argument.
-        low: Smallest value.
-        high: Largest value.
-        unit: Unit of the value.
-        among: Kind of component, such as ``port``, if the argument is a component's number; else empty.
+        among: Kind of component, such as ``port``, for an argument that is a component's number; else empty.
         default: Value if the argument is omitted; ``None`` if it is required.
-        accepts: For an argument that is not a number: a function that tests a value, and a description of the valid
-            values.
+        accepts: A test of the value and a description of the valid values, for an argument that is not a number.
     """
 
     name: str
@@ -54,7 +46,7 @@ class Argument:
     accepts: tuple[Callable[[Any], bool], str] | None = None
 
     def validated(self, fault: str, value: Any, places: Places) -> Any:
-        """Return the value of the argument. Raises ``ConfigError`` for a wrong type, ``LimitError`` if out of range."""
+        """Return a valid value. Raises ``ConfigError`` for a wrong type, ``LimitError`` for a value out of range."""
         problem = f"{fault}: {self.name} is {value!r}"
         hint = f"Give {self.describe_values(places)}."
         if self.accepts is not None:
@@ -89,12 +81,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class ScriptedFault:
-    """Declaration of one fault.
+    """One fault.
 
     Attributes:
-        name: Name of the fault.
-        effect: Description of the effect.
-        arguments: Arguments of the fault.
         begin: Starts the fault on its target, with the arguments by name.
         end: Ends the fault, with the same arguments; ``None`` if it cannot be undone.
         places: Returns the numbers of the device's components, by kind of component (such as ``port``).
@@ -110,7 +99,7 @@ class ScriptedFault:
     def validated(self, given_values: Mapping[str, Any], places: Places) -> dict[str, Any]:
         """Check the arguments of the fault and return them, defaults included.
 
-        Raises ``ConfigError`` if an argument is missing, unknown or of the wrong type, ``LimitError`` if it is out of
+        Raises ``ConfigError`` for a missing or unknown argument or a wrong type, ``LimitError`` for a value out of
         range.
         """
         names = [argument.name for argument in self.arguments]
@@ -127,19 +116,18 @@ class ScriptedFault:
         return values
 
     def signature(self) -> str:
-        """Return a description of the fault's arguments: name, meaning, range, default."""
+        """Return name, meaning, range and default of each argument as text."""
         return "; ".join(f"{argument.name}: {argument.effect}{_span(argument)}" for argument in self.arguments)
 
 
 def _span(argument: Argument) -> str:
-    """Return the range and the default of an argument in parentheses; an empty string if it has neither."""
     span = "" if argument.among or argument.accepts else argument.describe_values()
     default = "" if argument.default is None else f"default {argument.default:g}"
     return f" ({', '.join(filter(None, (span, default)))})" if span or default else ""
 
 
 def find_fault(faults: Iterable[ScriptedFault], name: str, target_name: str) -> ScriptedFault:
-    """Return the fault with a given name. Raises ``ConfigError`` with the valid names if there is none."""
+    """Return the fault with a given name. Raises ``ConfigError`` if there is none."""
     by_name = {fault.name: fault for fault in faults}
     if name not in by_name:
         raise ConfigError(
@@ -149,13 +137,13 @@ def find_fault(faults: Iterable[ScriptedFault], name: str, target_name: str) -> 
 
 
 def suggestion(name: str, valid_names: Iterable[str]) -> str:
-    """Return a sentence that suggests a valid name for a misspelt name; an empty string if no name is similar."""
+    """Return a sentence that suggests a similar valid name; an empty string if there is none."""
     matches = difflib.get_close_matches(str(name), valid_names, 1)
     return f"Do you mean {matches[0]}? " if matches else ""
 
 
 def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
-    """Return the table of docs/faults.md from pairs of owner and fault; a fault of several owners gets one row."""
+    """Return the Markdown table of faults, from pairs of owner and fault."""
     owners: dict[str, list[str]] = {}
     for owner, fault in faults:
         ends = "yes" if fault.end is not None else "–"
@@ -166,7 +154,6 @@ def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value as a float if it is a finite number; ``None`` for anything else."""
     # float() would accept True and "1".
     if isinstance(value, (bool, str, bytes)):
         return None
@@ -178,7 +165,6 @@ def _number(value: Any) -> float | None:
 
 
 def _listing(numbers: Sequence[int]) -> str:
-    """Return a list of numbers as a string, with ranges for consecutive numbers."""
     if not numbers:
         return "there is none"
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:

@@ -1,9 +1,8 @@
 """Emulated Keysight tunable lasers: the N7776C, and the laser module of an 8164B mainframe.
 
-Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Choices of this emulator where the guide is silent: after
-power-on the laser is locked with the pin 1234, and switching it on while locked gives error -203. Tuning and sweeps are
-overlapped operations. A sweep with inconsistent parameters is refused with -221. After a sweep the laser stays at its
-last wavelength. Realigning the cavity takes ten seconds.
+Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Choices where the guide is silent: after power-on the
+laser is locked with the pin 1234, and switching it on gives error -203. A sweep with inconsistent parameters is refused
+with -221. After a sweep the laser stays at the last wavelength. Realigning the cavity takes ten seconds.
 """
 
 from __future__ import annotations
@@ -66,18 +65,14 @@ class SweepSettings:
     """Sweep parameters of a Keysight laser; the defaults are those after ``*RST``.
 
     Attributes:
-        start_nm: First wavelength of a sweep.
-        stop_nm: Last wavelength.
         step_nm: Wavelength step, also between trigger pulses.
         speed_nm_per_s: Speed of continuous sweeps.
         mode: ``STEPped``, ``MANual`` or ``CONTinuous``.
         repeat: ``ONEWay`` or ``TWOWay``.
         cycles: Number of passes.
-        dwell_s: Dwell time on every step.
-        logging: Whether the laser logs its wavelength at trigger pulses.
+        logging: Whether the laser logs the wavelength at trigger pulses.
         output: Mode of the trigger output, a keyword of ``TRIGger:OUTPut``.
         input: Reaction to the trigger input, a keyword of ``TRIGger:INPut``.
-        modulated: Whether amplitude modulation is on.
     """
 
     start_nm: float
@@ -95,13 +90,9 @@ class SweepSettings:
 
 
 class LaserModule:
-    """A Keysight laser with its SCPI commands, as an instrument of its own or in a slot of a mainframe.
+    """A Keysight laser with its SCPI commands, stand-alone or in a slot of a mainframe.
 
     Args:
-        state: SCPI state of the instrument.
-        rng: Random numbers for the laser's errors.
-        profile: Properties of this model of laser.
-        speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
         low_sse_loss_db: Power of the other output relative to the low-SSE output (little spontaneous emission), in dB;
             ``None`` for a laser with one output.
@@ -132,7 +123,7 @@ class LaserModule:
         self.reset()
 
     def reset(self) -> None:
-        """Set the laser's settings to their defaults (``*RST``); the lock does not change."""
+        """Reset the laser's settings (``*RST``); the lock stays."""
         low, high = self.profile.limits_nm
         speed = min(self.speeds_nm_per_s, key=lambda each: abs(each - _DEFAULT_SPEED_NM_PER_S))
         self.settings = SweepSettings(low, high, speed_nm_per_s=speed)
@@ -145,7 +136,7 @@ class LaserModule:
         self.laser.set_power(0.0)
 
     def advance(self) -> None:
-        """Advance the emulated instrument to the clock's present time."""
+        """Advance the laser to the present time."""
         self.laser.advance()
         if self._operation is not None:
             # The end of a sweep that waited for its trigger is known only now.
@@ -173,7 +164,7 @@ class LaserModule:
         self.laser.switch(on)
 
     def select_output(self, path: str) -> None:
-        """Select the output whose power is regulated; the low-SSE output has less power."""
+        """Select the output whose power is regulated."""
         self.path = path
         low, high = self._high_power.power_dbm
         # The low-SSE output passes a filter, which reduces its power.
@@ -182,13 +173,13 @@ class LaserModule:
         self.laser.profile = self.profile
 
     def realign(self) -> None:
-        """Start to realign the laser cavity, an overlapped operation; a running sweep ends."""
+        """Start to realign the laser cavity; a running sweep ends."""
         self._end()
         # Overlapped, like tuning: *OPC? reports when the cavity is aligned.
         self._start(self.laser.stay_busy(_REALIGN_S))
 
     def tune(self, wavelength_nm: float) -> None:
-        """Start to tune the laser to a wavelength, an overlapped operation."""
+        """Start to tune the laser to a wavelength."""
         self._end()
         self._start(self.laser.tune(wavelength_nm))
 
@@ -248,7 +239,7 @@ class LaserModule:
         )
 
     def control(self, word: str) -> None:
-        """Stop, start or pause a sweep. Raises ``ScpiError`` -221 if the sweep parameters are inconsistent."""
+        """Stop, start or pause a sweep. Raises ``ScpiError`` -221 for inconsistent sweep parameters."""
         if word == "STARt":
             if self.check()[0]:
                 raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
@@ -268,17 +259,17 @@ class LaserModule:
             self.laser.pause()
 
     def step(self, direction: int) -> None:
-        """Move a paused sweep by one step. Raises ``ScpiError`` -221 if no sweep is paused, or at its end."""
+        """Move a paused sweep by one step. Raises ``ScpiError`` -221 without a paused sweep or at its end."""
         if not self.laser.step(direction):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
 
     def soft_trigger(self) -> None:
-        """Start the sweep that waits for a trigger. Raises ``ScpiError`` -211 if no sweep is waiting."""
+        """Start a sweep that waits for a trigger. Raises ``ScpiError`` -211 if no sweep is waiting."""
         if not self.laser.trigger():
             raise ScpiError(scpi_errors.TRIGGER_IGNORED)
 
     def hardware_trigger(self) -> None:
-        """Act on an electrical pulse at the trigger input."""
+        """Receive an electrical pulse at the trigger input."""
         if self.settings.input == "SWStart":
             self.laser.trigger()
         elif self.settings.input == "NEXTstep":
@@ -286,7 +277,7 @@ class LaserModule:
 
     @property
     def sweep_number(self) -> int:
-        """Sweep state as the query replies it: 0 stopped, 1 running (or preparing), 2 paused."""
+        """Sweep state: 0 stopped, 1 running (or preparing), 2 paused."""
         state = self.laser.state
         return {SweepState.STOPPED: 0, SweepState.PAUSED: 2}.get(state, 1)
 
@@ -294,7 +285,7 @@ class LaserModule:
     def flag(self) -> int:
         """Sweep flag (816x programming guide p. 139): twice the number of completed passes, 0 without a sweep.
 
-        One is added while a triggered sweep has no data yet. The flag stays after the last pass, as public clients
+        It is one higher while a triggered sweep has no data yet. The flag stays after the last pass, as public clients
         expect.
         """
         if not self._swept:
@@ -304,22 +295,16 @@ class LaserModule:
         return 2 * self.laser.passes_done + (self._waits_for_trigger and before_data)
 
     def logged_m(self) -> NDArray[np.float64]:
-        """Wavelengths in metres that the laser logged at its trigger pulses."""
+        """Wavelengths in metres logged at the trigger pulses."""
         if not self.settings.logging:
             return np.zeros(0)
         return np.asarray(self.laser.logged_nm * 1e-9, dtype=np.float64)
 
 
 class EmulatedKeysightLaser(ScpiDevice):
-    """Emulated stand-alone Keysight tunable laser, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated stand-alone Keysight tunable laser.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the laser's errors.
-        model: Second field of ``*IDN?``.
-        serial: Third field.
-        firmware: Last field.
-        profile: Properties of this model of laser.
         on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light at every change.
     """
@@ -366,15 +351,15 @@ class EmulatedKeysightLaser(ScpiDevice):
         self._scpi.declare(commands, {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1), "n": SuffixRange(0, 0, 0)})
 
     def light(self) -> Light:
-        """Return the light that the laser really emits now, with its wavelength and power errors."""
+        """Return the light that the laser emits, with its wavelength and power errors."""
         return self.module.laser.light()
 
     def light_at(self, at_s: float) -> Light:
-        """Return the light that the laser really emitted at an earlier time, with its wavelength and power errors."""
+        """Return the light that the laser emitted at a past time, with its wavelength and power errors."""
         return self.module.laser.light_at(at_s)
 
     def trigger(self) -> None:
-        """Act on an electrical pulse at the trigger input."""
+        """Receive an electrical pulse at the trigger input."""
         self.module.hardware_trigger()
 
     def _reset(self) -> None:
@@ -398,12 +383,7 @@ _PATHS = ("HIGHpower", "LOWSse", "BHRegulated", "BLRegulated")
 
 @dataclass(frozen=True)
 class KeysightLevel:
-    """SCPI parameter for a laser power. A number without unit is in the selected unit; the parsed value is in W.
-
-    Attributes:
-        module: The laser.
-        optional: Whether the host may omit the parameter.
-    """
+    """SCPI parameter for a laser power, in the selected unit if the host sends no unit; parsed to W."""
 
     module: LaserModule
     optional: bool = False

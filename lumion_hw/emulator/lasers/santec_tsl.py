@@ -1,26 +1,19 @@
 """Emulated Santec TSL-510, TSL-550, TSL-570 and TSL-710 tunable lasers.
 
-Command language: the maker's manual as public clients quote it: the maker's own samples
-(santec-corporation/python-samples), QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver with the
-manual's list of 62 commands. A carriage return ends messages both ways (manual 7.1.3; the samples read up to it). LF
-and CR LF are accepted too. Errors are those of the maker's table, ``0,"No error"`` when there is none.
-``SYSTem:ALERt?`` replies ``No alerts.``. Without light the monitor reports less than -99 dBm. The monitor is before the
-shutter (measured on a TSL-775: a full log with a closed shutter). No terminator follows a binary block of logged
-values.
+Sources: the maker's samples (santec-corporation/python-samples), QMI (qmi/instruments/santec/tsl_570.py and its tests)
+and a QCoDeS driver with the manual's list of 62 commands. Messages end with a carriage return both ways (manual 7.1.3);
+LF and CR LF are accepted too. Errors are those of the maker's table. Without light the monitor reports less than -99
+dBm. The monitor is before the shutter (measured on a TSL-775). No terminator follows a binary block.
 
-Choices of this emulator where the manual is silent: tuning and sweeps are overlapped operations. A cycle of a two-way
-sweep is one pass forward and one back; both are counted and logged. Zero cycles count as one. A sweep with
-``TRIGger:INPut:EXTernal`` or ``:STANdby`` on waits for its software trigger or a pulse. After ``*RST`` the trigger
-output is off. The log contains the wavelength at every pulse of the trigger output, so without pulses it is empty (as
-on the TSL-775, which has room for 500 000). Pulses come at most 20 000 times a second, even if the set step is smaller
-(TSL-775; unverified for other models). The first pulse is at the start of the sweep (unverified). Fine tuning, offset,
-attenuator, modulation, coherence control and ``TRIGger:OUTPut:SETTing`` are stored and reported, without effect on the
-light.
+Choices where the manual is silent: a cycle of a two-way sweep is one pass forward and one back. Zero cycles count as
+one. A sweep with ``TRIGger:INPut:EXTernal`` or ``:STANdby`` on waits for its software trigger or a pulse. After
+``*RST`` the trigger output is off. The log contains the wavelength at every pulse of the trigger output (as on the
+TSL-775). Pulses come at most 20 000 times a second (TSL-775; unverified for other models), the first at the start of
+the sweep (unverified). Fine tuning, offset, attenuator, modulation, coherence control and ``TRIGger:OUTPut:SETTing``
+have no effect on the light.
 
 Logged powers are in dBm, as float64 in the SCPI command set (as a QCoDeS driver reads them) and as float32 in the
-Legacy set (unverified). They are computed for the power setting at read-out. Product code and MAC address have the
-QCoDeS driver's formats. The network settings change only the addresses that the laser reports. Shutdown is not
-implemented.
+Legacy set (unverified). Shutdown is not implemented.
 """
 
 from __future__ import annotations
@@ -73,14 +66,14 @@ from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S, dbm_from_w, w_from_dbm
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 SPEEDS_NM_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 SLOW_SPEEDS_NM_PER_S = (0.5, 100.0)
-"""Lowest and highest sweep speed of the models older than the TSL-570; they accept steps of 0.1 nm/s."""
+"""Lowest and highest sweep speed in nm/s of the models older than the TSL-570."""
 MAX_LOGGED_POINTS = 500_000
 MAX_PULSES_PER_S = 20e3
 FIRMWARE = "0026.0026.0011"
 FACTORY_NETWORK = {"IPADdress": "192.168.1.100", "SMASk": "255.255.255.0", "DGATeway": "192.168.1.1"}
 _DEFAULT_NM = 1550.0
 _PULSES = (Pulses.NONE, Pulses.STOP, Pulses.START, Pulses.STEP)
-"""Pulses that a sweep sends; the index is the parameter of ``TRIGger:OUTPut``."""
+"""Pulses that a sweep sends, by the parameter of ``TRIGger:OUTPut``."""
 _STATES = {
     SweepState.STOPPED: 0,
     SweepState.RUNNING: 1,
@@ -95,21 +88,18 @@ class TslSettings:
     """Settings of the Santec laser; the defaults are those after ``*RST``.
 
     Attributes:
-        start_nm: First wavelength of a sweep.
-        stop_nm: Last wavelength.
         step_nm: Step of a stepped sweep.
-        step_thz: Frequency step; stored, without effect on the light.
+        step_thz: Frequency step, without effect on the light.
         speed_nm_per_s: Speed of continuous sweeps.
-        dwell_s: Dwell time on every step.
         delay_s: Delay between passes.
         cycles: Number of consecutive sweeps.
         mode: Sweep mode; bit 0 is set for continuous, bit 1 for two-way sweeps.
         in_mw: Whether powers are in mW rather than dBm.
         external: Whether a sweep waits for a pulse at the trigger input.
         standby: Whether a sweep waits for the software trigger.
-        output: Timing of the trigger output, as the number of ``TRIGger:OUTPut``.
+        output: Timing of the trigger output, a number of ``TRIGger:OUTPut``.
         output_step_nm: Wavelength step between trigger pulses in a continuous sweep.
-        without_effect: Settings without effect on the light, by the name of their command.
+        without_effect: Settings without effect on the light, by command name.
     """
 
     start_nm: float
@@ -130,27 +120,21 @@ class TslSettings:
 
 
 class EmulatedSantecTsl(ScpiDevice):
-    """Emulated Santec TSL tunable laser, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Santec TSL tunable laser.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the laser's errors.
-        model: One of :data:`MODELS`, else ``ConfigError``; only the TSL-570 has two command sets.
-        serial: Third field of ``*IDN?``.
-        profile: Properties of this model of laser.
+        model: One of :data:`MODELS`; only the TSL-570 has two command sets.
         terminator: Ends every reply.
         on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light at every change.
 
     Attributes:
         slow: Whether the model is older and slower than the TSL-570.
-        firmware: Firmware version, the last field of ``*IDN?``.
         code: Present command set (Legacy or SCPI).
         network: Reported network addresses, by command keyword.
-        settings: Settings that the host has made.
-        laser: Physical model of the light. Its true errors, which the host cannot read, are for tests only.
-        diode: Whether the laser diode is on.
-        shutter_closed: Whether the shutter is closed.
+
+    Raises:
+        ConfigError: The model is unknown.
     """
 
     def __init__(
@@ -200,17 +184,17 @@ class EmulatedSantecTsl(ScpiDevice):
         self.laser.set_power(0.0)
 
     def light(self) -> Light:
-        """Return the light that the laser really emits now, with its wavelength and power errors."""
+        """Return the light that the laser emits, with its wavelength and power errors."""
         return self.light_at(self._scpi.state.clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the light that the laser really emitted at an earlier time, with its wavelength and power errors."""
+        """Return the light that the laser emitted at a past time, with its wavelength and power errors."""
         light = self.laser.light_at(at_s)
         moved_s, before = self._shutter
         return Light(0.0, light.wavelength_nm) if (self.shutter_closed if at_s >= moved_s else before) else light
 
     def trigger(self) -> None:
-        """Act on an electrical pulse at the trigger input."""
+        """Receive an electrical pulse at the trigger input."""
         if self.settings.external:
             self.laser.trigger()
 
@@ -254,7 +238,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self._operation = self._scpi.state.begin(self.laser.tune(wavelength_nm), self._finished)
 
     def set_speed(self, speed_nm_per_s: float) -> None:
-        """Set the speed of continuous sweeps. Raises ``ScpiError`` -222 for a speed that the laser does not have."""
+        """Set the speed of continuous sweeps. Raises ``ScpiError`` -222 for an unavailable speed."""
         speed = round(speed_nm_per_s, 1) if self.slow else speed_nm_per_s
         low, high = SLOW_SPEEDS_NM_PER_S
         if not (low <= speed <= high if self.slow else speed in SPEEDS_NM_PER_S):
@@ -263,11 +247,11 @@ class EmulatedSantecTsl(ScpiDevice):
 
     @property
     def sweep_number(self) -> int:
-        """Sweep state as the query replies it: 0 stopped, 1 running, 3 waiting for a trigger, 4 preparing."""
+        """Sweep state: 0 stopped, 1 running, 3 waiting for a trigger, 4 preparing."""
         return _STATES[self.laser.state]
 
     def start_sweep(self, *, repeat: bool) -> None:
-        """Start the set number of sweeps, or repeat until stopped. Raises ``ScpiError`` -200 if impossible."""
+        """Start the set number of sweeps, or repeat until stopped. Raises ``ScpiError`` -200 if this is impossible."""
         self.stop()
         self._start_laser_sweep()
         self._repeating = repeat
@@ -306,7 +290,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self._operation = None
 
     def soft_trigger(self) -> None:
-        """Start the sweep that waits for a trigger. Raises ``ScpiError`` -200 if no sweep is waiting."""
+        """Start a sweep that waits for a trigger. Raises ``ScpiError`` -200 if no sweep is waiting."""
         if not self.laser.trigger():
             raise ScpiError(scpi_errors.EXECUTION_ERROR)
 
@@ -314,7 +298,7 @@ class EmulatedSantecTsl(ScpiDevice):
 LEGACY, SCPI = 0, 1
 """Numbers of the command sets."""
 DARK_DBM = -99.99
-"""Reading of the monitor without light."""
+"""Reading of the monitor without light, in dBm."""
 NO_ALERTS = "No alerts."
 _C_NM_THZ = SPEED_OF_LIGHT_M_PER_S * 1e-3
 """Speed of light in nm THz."""
@@ -360,14 +344,13 @@ class NetworkAddress:
 
 @dataclass(frozen=True)
 class UnitBySet:
-    """SCPI number whose unit, if the host sends none, depends on the command set: nm and THz (Legacy), m and Hz (SCPI).
+    """SCPI number without unit in the message: nm and THz in the Legacy command set, m and Hz in the SCPI set.
 
     Attributes:
-        legacy: Limits and suffixes in the unit of the Legacy set, in which values are stored.
-        per_legacy: Exponent of ten that converts a value from the Legacy to the SCPI unit: -9 for nm to m.
+        legacy: Limits and suffixes in the Legacy unit, in which values are stored.
+        per_legacy: Exponent of ten from the Legacy to the SCPI unit: -9 for nm to m.
         code: Returns the present command set.
-        decimals: Number of decimals of a reply in the Legacy set, for a resolution of 0.1 pm or 10 MHz.
-        optional: Whether the host may omit the parameter.
+        decimals: Number of decimals of a reply in the Legacy set.
     """
 
     legacy: Numeric
@@ -377,25 +360,20 @@ class UnitBySet:
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
-        """Return the received value in the unit of the Legacy command set."""
+        """Return the received value in the Legacy unit."""
         if token.kind is TokenKind.NUMBER and not token.suffix and self.code() == SCPI:
             # Changes the exponent, so that 1.55E-6 m is exactly 1550 nm.
             token = dataclasses.replace(token, exponent=token.exponent - self.per_legacy)
         return self.legacy.parse(token, call)
 
     def reply(self, value: float) -> str:
-        """Return the reply for a value in the Legacy unit, in the format of the present command set."""
+        """Return the reply for a value in the Legacy unit."""
         return keysight_float(value * 10.0**self.per_legacy) if self.code() == SCPI else f"{value:.{self.decimals}f}"
 
 
 @dataclass(frozen=True)
 class SantecLevel:
-    """SCPI parameter for a power. A number without unit is in the selected unit; the parsed value is in dBm.
-
-    Attributes:
-        tsl: The laser.
-        optional: Whether the host may omit the parameter.
-    """
+    """SCPI parameter for a power, in the selected unit if the host sends no unit; parsed to dBm."""
 
     tsl: EmulatedSantecTsl
     optional: bool = False
@@ -464,7 +442,6 @@ def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _network(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Declare the commands for the network addresses, which a reset does not change."""
     root = ":SYSTem:COMMunicate:ETHernet"
 
     def address(name: str) -> ScpiCommand:
@@ -521,7 +498,7 @@ def _positions(
     convert: Callable[[float], float],
     limits: tuple[float, float],
 ) -> Iterable[ScpiCommand]:
-    """Declare wavelength and sweep limits in nm or THz; ``convert`` converts nm to that unit and back."""
+    """Return the commands for wavelength and limits in nm or THz; ``convert`` converts nm to that unit and back."""
     yield _number(root, parameter, lambda: convert(tsl.laser.wavelength_nm), lambda value: tsl.tune(convert(value)))
     yield _number(
         f"{root}:SWEep:STARt",
@@ -586,7 +563,7 @@ def _sweep(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Declare the wavelength log of the last sweep: int32 in 0.1 pm (Legacy set) or float64 in m (SCPI set)."""
+    """Return the commands for the wavelength log: int32 in 0.1 pm (Legacy set) or float64 in m (SCPI set)."""
 
     def data(call: Call) -> Reply:
         del call

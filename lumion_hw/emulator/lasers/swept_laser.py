@@ -1,8 +1,6 @@
-"""Physics of a tunable external-cavity laser: its wavelength at any time, its sweeps and their trigger pulses.
+"""Physics of a tunable external-cavity laser: wavelength, sweeps and trigger pulses over time.
 
-Settings are exact, but the light of each laser has its own fixed wavelength and power error. While the laser tunes, its
-light stays on. The wavelength of the recent past is stored, so that a meter can read the light at the time of each
-sample.
+The light has a fixed wavelength and power error, and stays on while the laser tunes.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ MAX_TRIGGERS = 100_001
 _GAIN_POINTS = 200
 _ROUNDING_S = 1e-9
 MIN_UPDATE_S = 0.004
-"""Shortest time in s between two automatic deliveries of trigger pulses."""
+"""Shortest time in s between two deliveries of trigger pulses."""
 _PREPARATION_S = 0.1  # model choice: long enough for a polling host to see the state "preparing"
 
 
@@ -38,7 +36,7 @@ class SweepState(enum.Enum):
 
 
 class Pulses(enum.Enum):
-    """Which trigger pulses a sweep sends at the trigger output."""
+    """Trigger pulses that a sweep sends at the trigger output."""
 
     NONE = "none"
     STOP = "stop"
@@ -51,12 +49,9 @@ class LaserProfile:
     """Properties of one model of swept laser.
 
     Attributes:
-        limits_nm: Shortest and longest wavelength.
         power_dbm: Smallest power, and largest power at the centre of the range.
         roll_off_db: Decrease of the largest power at the ends of the range.
         move_nm_per_s: Speed of tuning.
-        settle_s: Settling time after tuning.
-        power_tau_s: Time constant of the power.
         wavelength_error_nm: Standard deviation of the wavelength error.
         power_error_db: Standard deviation of the power error.
     """
@@ -71,7 +66,7 @@ class LaserProfile:
     power_error_db: float = 0.15
 
     def max_dbm(self, wavelength_nm: float) -> float:
-        """Return the laser's largest power in dBm at a wavelength, a parabola over the tuning range."""
+        """Return the laser's largest power in dBm at a wavelength."""
         low, high = self.limits_nm
         relative_position = 2.0 * (wavelength_nm - low) / (high - low) - 1.0
         return self.power_dbm[1] - self.roll_off_db * relative_position * relative_position
@@ -82,14 +77,11 @@ class ArmedSweep:
     """Parameters of a laser sweep.
 
     Attributes:
-        start_nm: First wavelength.
-        stop_nm: Last wavelength.
         step_nm: Wavelength step, also between trigger pulses.
         speed_nm_per_s: Speed of a continuous sweep.
         continuous: Whether the sweep is continuous rather than stepped.
         two_way: Whether every other pass runs backwards.
         cycles: Number of passes.
-        dwell_s: Dwell time on every step.
         delay_s: Delay between passes.
         pulses: Trigger pulses: one per step, or only the first or the last of every pass.
     """
@@ -107,15 +99,13 @@ class ArmedSweep:
 
     @property
     def steps(self) -> int:
-        """Number of wavelength steps in one pass, not counting the first wavelength."""
+        """Number of wavelength steps in one pass."""
         # 1e-6 of a step: a span of 30 steps of 0.1 nm divides to 29.999…
         return math.floor((self.stop_nm - self.start_nm) / self.step_nm + 1e-6)
 
 
 @dataclass(frozen=True)
 class _Trajectory:
-    """Wavelength of a laser as a function of time: straight lines between stored points."""
-
     times_s: NDArray[np.float64]
     nm: NDArray[np.float64]
 
@@ -124,14 +114,10 @@ class _Trajectory:
 
 
 class SweptLaser:
-    """Physical model of a swept laser: wavelength and power at any time, with errors that the host cannot read.
+    """Physical model of a swept laser, with errors of wavelength and power.
 
     Args:
-        profile: Properties of this model of laser.
-        rng: Random numbers for its errors.
         on_triggers: Called with the times of trigger pulses, in order, after they have passed.
-        wavelength_nm: Initial wavelength.
-        power_dbm: Initial power.
     """
 
     def __init__(
@@ -174,7 +160,7 @@ class SweptLaser:
         self._set_target()
 
     def set_power(self, power_dbm: float) -> None:
-        """Set the power in dBm. The light has at most the largest power at its wavelength."""
+        """Set the power in dBm, limited to the largest power at the wavelength."""
         self.power_dbm = power_dbm
         self._set_target()
 
@@ -184,7 +170,7 @@ class SweptLaser:
         self._levels = ((now, self._level_w(now)), (now, target_w))
 
     def _level_w(self, at_s: float) -> float:
-        """Return the power in W that approaches the setting with a time constant, before the limit by the gain."""
+        """Return the power in W at a time, before the limit of the laser's largest power."""
         (changed_s, before_w), (_, target_w) = self._levels
         # Light goes off at once; it comes on with the time constant.
         if target_w == 0.0:
@@ -193,11 +179,11 @@ class SweptLaser:
         return target_w + (before_w - target_w) * remaining
 
     def light(self) -> Light:
-        """Return the light that the laser really emits now, with its wavelength and power errors."""
+        """Return the light that the laser emits, with its wavelength and power errors."""
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the light at a past time, at the earliest from the start of the wavelength change before the last."""
+        """Return the light at a past time. Wavelengths are known back to the start of the last change but one."""
         self.advance()
         nominal_nm = self._nominal_nm(at_s)
         largest_w = w_from_dbm(self.profile.max_dbm(nominal_nm))
@@ -216,7 +202,6 @@ class SweptLaser:
         self._before, self._trajectory = self._trajectory, trajectory
 
     def _move(self, from_nm: float, to_nm: float, begin_s: float) -> tuple[float, float]:
-        """Return the times at which the laser reaches a new wavelength, and at which it has settled there."""
         arrival_s = begin_s + abs(to_nm - from_nm) / self.profile.move_nm_per_s
         return arrival_s, arrival_s + self.profile.settle_s
 
@@ -232,7 +217,7 @@ class SweptLaser:
         return settled_s - now
 
     def stay_busy(self, duration_s: float) -> float:
-        """End a running sweep and stay busy at the present wavelength for ``duration_s``, which is returned."""
+        """End a running sweep and stay busy for ``duration_s``. Return the duration."""
         self.stop()
         self._ready_s = self._clock.now() + duration_s
         return duration_s
@@ -245,7 +230,7 @@ class SweptLaser:
     # -- sweeps
 
     def sweep(self, plan: ArmedSweep, *, wait: bool) -> None:
-        """Tune to the start of a sweep, then start the sweep or wait for a trigger."""
+        """Tune to the start of a sweep. Then start the sweep, or wait for a trigger."""
         self.tune(plan.start_nm)
         self._ready_s += _PREPARATION_S
         self._plan, self._waiting, self._paused = plan, wait, False
@@ -254,13 +239,13 @@ class SweptLaser:
             self._begin(self._ready_s)
 
     def hold(self, plan: ArmedSweep) -> None:
-        """Tune to the start of a manual sweep, whose steps the host requests one by one."""
+        """Tune to the start of a manual sweep."""
         self.tune(plan.start_nm)
         self._plan, self._waiting, self._paused = plan, False, True
         self._pulses_s, self._n_sent, self.passes_done = np.zeros(0), 0, 0
 
     def trigger(self) -> bool:
-        """Start the sweep that waits for a trigger; return whether a sweep was waiting."""
+        """Start a sweep that waits for a trigger. Return whether a sweep was waiting."""
         # A pulse before the laser has reached its start is lost.
         if not self._waiting or self.tuning:
             return False
@@ -303,7 +288,6 @@ class SweptLaser:
     def _plan_pass(
         self, plan: ArmedSweep, begin_s: float, *, backwards: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the times and wavelengths of one sweep pass, and the times of its trigger pulses."""
         sign, first = (-1.0, plan.stop_nm) if backwards else (1.0, plan.start_nm)
         numbers = np.arange(plan.steps + 1)
         if plan.continuous:
@@ -329,7 +313,7 @@ class SweptLaser:
         self._ready_s, self._end_s = min(self._ready_s, now), min(self._end_s, now)
 
     def pause(self) -> None:
-        """Pause a stepped sweep, until it is continued step by step or stopped."""
+        """Pause a stepped sweep."""
         if self._plan is not None:
             now = self._clock.now()
             present_nm = self._nominal_nm(now)
@@ -338,7 +322,7 @@ class SweptLaser:
             self._paused = True
 
     def step(self, direction: int) -> bool:
-        """Move a paused or manual sweep by one step; return whether a step was possible."""
+        """Move a paused or manual sweep by one step. Return whether this was possible."""
         plan = self._plan
         if plan is None or not self._paused:
             return False
@@ -365,19 +349,19 @@ class SweptLaser:
 
     @property
     def end_s(self) -> float | None:
-        """Time at which the laser's present action ends, ``None`` while a sweep waits for a trigger."""
+        """Time at which tuning or sweep ends; ``None`` while a sweep waits for a trigger."""
         if self._plan is not None and self._waiting:
             return None
         return self._ready_s if self._paused else max(self._end_s, self._ready_s)
 
     def next_update_s(self) -> float | None:
-        """Return the time at which to deliver the next pulses to triggered meters, ``None`` without further pulses."""
+        """Return the time of the next delivery of trigger pulses; ``None`` if there are no more pulses."""
         if self._n_sent >= len(self._pulses_s):
             return None
         return max(float(self._pulses_s[self._n_sent]), self._updated_s + MIN_UPDATE_S)
 
     def advance(self) -> None:
-        """Deliver the trigger pulses that have passed, and end a tuning or sweep whose time is over."""
+        """Advance the laser to the present time."""
         now = self._updated_s = self._clock.now()
         due = int(np.searchsorted(self._pulses_s, now + _ROUNDING_S, side="right"))
         if due > self._n_sent:
@@ -393,7 +377,7 @@ class SweptLaser:
 
     @property
     def logged_w(self) -> NDArray[np.float64]:
-        """Powers in W at the trigger pulses of the last sweep, computed for the present power setting."""
+        """Powers in W at the trigger pulses of the last sweep, for the present power setting."""
         self.advance()
         passed_s = self._pulses_s[: self._n_sent]
         nm = np.interp(passed_s, self._swept.times_s, self._swept.nm)
@@ -405,7 +389,7 @@ class SweptLaser:
 
     @property
     def logged_nm(self) -> NDArray[np.float64]:
-        """Wavelengths in nm that the laser measured at the trigger pulses of the last sweep."""
+        """Wavelengths in nm measured at the trigger pulses of the last sweep."""
         self.advance()
         passed_s = self._pulses_s[: self._n_sent]
         return np.asarray(np.interp(passed_s, self._swept.times_s, self._swept.nm) + self._error_nm, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Emulated line server: the SmartLight prototype's photonic unit accepts one line of PUC states per TCP connection.
+"""Emulated line server of the SmartLight prototype: one line of PUC states per TCP connection.
 
-The server greets, reads one line, reports its progress and closes the connection. Greeting and progress are free text
-(docs/bench-file.md, smartlight-line-server). The line is never evaluated as code: regular expressions parse it.
+The server (the prototype's photonic unit) greets, reads one line, reports progress as free text and closes the
+connection (docs/bench-file.md, smartlight-line-server).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 N_PUCS = 72
 """PUCs of the prototype, numbered from 0."""
 MAX_LINE = 4096
-"""Longest line in bytes, LF included."""
+"""Longest line in bytes, with LF."""
 MAX_CONNECTIONS = 32
-"""Largest number of open connections; further ones are refused."""
+"""Largest number of open connections."""
 RECONFIGURATION_S = (0.015, 0.090)
 """Duration in s of reconfiguring no PUC and all PUCs (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
 
@@ -34,9 +34,9 @@ _CLOSING = re.compile(rf"{_BLANK}\]{_BLANK}", re.ASCII)
 
 
 def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
-    """Return the state of each listed PUC by number, ``"x"`` cross or ``"="`` bar, from a host's line without its LF.
+    """Return the state of each PUC in a line from the host, ``"x"`` cross or ``"="`` bar. The line has no LF.
 
-    Raises ``ConfigError`` if the line is too long or malformed, or names a PUC that does not exist, or one PUC twice.
+    Raises ``ConfigError`` if the line is too long or malformed, or names an unknown PUC or the same PUC twice.
     """
     if len(line) >= MAX_LINE:
         raise ConfigError(f"the line is longer than {MAX_LINE} bytes")
@@ -68,8 +68,6 @@ def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
 
 @dataclass
 class _StateJob:
-    """A mesh reconfiguration in progress. Its states apply at ``end_s``; ``n_reported`` progress lines are sent."""
-
     states: dict[int, str]
     begin_s: float
     end_s: float
@@ -77,7 +75,7 @@ class _StateJob:
 
 
 class LinePeer:
-    """One host connection to the line server: greeting, one line of states, progress reports, end."""
+    """One host connection to the line server of the photonic unit."""
 
     def __init__(self, server: LineServer, greeting: bytes) -> None:
         self._server = server
@@ -87,7 +85,7 @@ class LinePeer:
         self.is_closed = False
 
     def receive(self, data: bytes) -> None:
-        """Process bytes that the host has sent; bytes after the first line are ignored."""
+        """Process bytes from the host. Bytes after the first line are ignored."""
         self._server.advance()
         if self.line_received or self.is_closed:
             return
@@ -99,7 +97,7 @@ class LinePeer:
             self._server.configure(self, line)
 
     def transmit(self) -> bytes:
-        """Return the bytes for the host. Raises ``LinkLost`` once the server has closed and all bytes are read."""
+        """Return the bytes for the host. Raises ``LinkLost`` when the server has closed and all bytes are read."""
         self._server.advance()
         data, self._output = bytes(self._output), bytearray()
         if not data and self.is_closed:
@@ -107,30 +105,28 @@ class LinePeer:
         return data
 
     def next_event(self) -> float | None:
-        """Return the time of the next text for the host, or of the end of the connection."""
+        """Return the time at which the server next sends text or closes the connection."""
         return self._server.now() if self._output or self.is_closed else self._server.next_event(self)
 
     def close(self) -> None:
-        """Close the connection from the host's side; a reconfiguration in progress is completed."""
+        """Close the connection. A reconfiguration in progress is completed."""
         self._server.disconnect(self)
 
     def send_text(self, text: str) -> None:
-        """Queue text to be sent to the host."""
+        """Queue text for the host."""
         self._output += text.encode("utf-8")
 
 
 class LineServer(Switchable):
-    """Control server (line server) of the SmartLight prototype's photonic unit.
+    """Emulated server of the SmartLight prototype's photonic unit.
 
     One reconfiguration runs at a time; requests of other connections wait.
 
     Args:
-        name: Device name in the bench file.
-        apply_states: Called with the state of every listed PUC (``"x"`` cross, ``"="`` bar) when a reconfiguration is
-            complete. The other PUCs are not heated. A ``LumionError`` raised by the function is reported to the host.
+        apply_states: Called at the end of a reconfiguration with the state of every listed PUC (``"x"`` cross, ``"="``
+            bar). The other PUCs are not heated. A ``LumionError`` of this function is reported to the host.
         greeting: First text that the server sends on a connection; empty for none.
         progress: Progress messages of a reconfiguration: the first is sent at once, the last at the end.
-        n_pucs: Number of PUCs.
         reconfiguration_s: Durations of reconfiguring no PUC and all PUCs; linear in between.
     """
 
@@ -159,7 +155,7 @@ class LineServer(Switchable):
         self._advancing = False
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the unit is unreachable or has too many."""
+        """Open another connection. Raises ``ConnectError`` if the unit is unreachable or has too many connections."""
         self._require_reachable()
         # A reconfiguration whose host has gone is completed, and counts as a connection until then.
         orphans = sum(owner not in self._peers for _, owner in self._jobs)
@@ -178,7 +174,7 @@ class LineServer(Switchable):
             self._peers.remove(peer)
 
     def configure(self, peer: LinePeer, line: bytes) -> None:
-        """Start the reconfiguration that a line requests, or report an error in the line and end the connection."""
+        """Start the reconfiguration that a line requests. An invalid line is reported, and the connection ends."""
         try:
             states = parse_states(line, self._n_pucs)
         except ConfigError as error:
@@ -204,11 +200,11 @@ class LineServer(Switchable):
         return job.begin_s + (job.end_s - job.begin_s) * job.n_reported / steps
 
     def next_due(self) -> float | None:
-        """Return the time of the current reconfiguration's next step, even if its host has disconnected."""
+        """Return the time of the next step of the current reconfiguration."""
         return self._next_step_s(self._jobs[0][0]) if self._jobs and self.powered else None
 
     def advance(self) -> None:
-        """Send the progress texts that are due, and apply the states of finished reconfigurations."""
+        """Send the progress messages that are due, and apply the states of finished reconfigurations."""
         if self._advancing or not self.powered:
             return
         self._advancing = True

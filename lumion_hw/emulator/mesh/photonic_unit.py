@@ -1,4 +1,4 @@
-"""Heater currents of a photonic unit that accepts PUC states and computes the currents from its own mesh model."""
+"""Heater currents of a photonic unit that accepts PUC states."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _TURN = 2.0 * math.pi
 def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.float64]:
     """Return the heater currents in mA that set PUCs to the given states, shape ``(2 n_pucs,)``, index 2·PUC + arm.
 
-    Each of these PUCs is set by the heater that needs less heat; crosstalk between them is compensated. All other PUCs
-    are not heated. Raises ``DeviceError`` for a PUC number that does not exist.
+    Crosstalk between these PUCs is compensated; all other PUCs are not heated. Raises ``DeviceError`` for an unknown
+    PUC.
 
     Args:
         truth: True parameters of the mesh.
-        states: State of every PUC that is set, ``"x"`` cross or ``"="`` bar.
+        states: State of each PUC, ``"x"`` cross or ``"="`` bar.
     """
     n_pucs = len(truth.passive_phase)
     if not all(0 <= puc < n_pucs for puc in states):

@@ -1,10 +1,9 @@
 """Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
 
-Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Differences from the N77xx: there are slots and channels,
-and an omitted slot number means the lowest slot. Sample runs are read in W. Settings of the first channel (master) of a
-dual sensor apply to both channels. A valid query that fails replies a marker value and also queues an error. An 8164
-connects the trigger pulses of its laser to its sensors. Figures of the lasers, and of sensors other than the 81635A,
-are typical of their classes and not yet confirmed in the data sheets.
+Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. An omitted slot number means the lowest slot. Settings of
+the first channel of a dual sensor apply to both channels. A failed query replies a marker value and queues an error. An
+8164 connects the trigger pulses of its laser to its sensors. Figures of the lasers, and of sensors other than the
+81635A, are typical values, not checked against the data sheets.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ SLOTS = {
     "8166A": range(1, 18),
     "8166B": range(1, 18),
 }
-"""Slots of each mainframe; slot 0 accepts only a tunable laser."""
+"""Slots of each mainframe. Slot 0 accepts only a tunable laser."""
 LASER_SLOT = 0
 MODULE_SPEEDS_NM_PER_S = (0.5, 5.0, 10.0, 20.0, 40.0, 80.0)
-"""Sweep speeds of the lasers for slot 0."""
+"""Sweep speeds of the lasers for slot 0, in nm/s."""
 
 DUAL_SENSORS: Mapping[int, str] = {1: "81635A", 2: "81635A"}
 
 
 @dataclass(frozen=True)
 class SlotSensor:
-    """One model of plug-in power sensor: the number of its inputs, and the properties of each."""
+    """One model of plug-in power sensor."""
 
     channels: int
     head: HeadProfile
@@ -98,11 +97,11 @@ LASERS: Mapping[str, LaserProfile] = {
     "81600B-200": LaserProfile((1440.0, 1640.0), _POWER_DBM),
 }
 LOW_SSE_LOSS_DB = 5.0
-"""Decrease in power, in dB, from the other output to the low-SSE output (little spontaneous emission)."""
+"""Power of the low-SSE output (little spontaneous emission) below that of the other output, in dB."""
 
 
 def sensor_ports(modules: Mapping[int, str]) -> list[tuple[int, int]]:
-    """Return the slot and channel of every sensor input of a mainframe, in the order of the slots."""
+    """Return slot and channel of every sensor input of a mainframe, in the order of the slots."""
     return [
         (slot, channel)
         for slot in sorted(modules)
@@ -119,19 +118,15 @@ def slot_module(slot: int, model: str) -> SlotModule:
 
 
 class EmulatedKeysight816x(EmulatedKeysightMeter):
-    """Emulated Keysight 816x mainframe with its modules, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Keysight 816x mainframe with its modules.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the fixed measurement errors and the noise of the modules.
-        light: Returns the light at a slot and channel at a present or earlier time.
+        light: Returns the light at a slot and channel at a present or past time.
         model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.
-        serial: Serial number in ``*IDN?``.
-        firmware: Last field of ``*IDN?``.
-        modules: Module in each occupied slot: a sensor, or in slot 0 of an 8164 a laser. ``ConfigError`` if there is no
-            module, or if the mainframe cannot hold one of them.
+        modules: Module in each occupied slot: a sensor, or in slot 0 of an 8164 a laser. ``ConfigError`` for no module
+            or a module in a wrong slot.
         on_triggers: Called with the times of the laser's pulses at the trigger output.
-        emit: Called with the laser's light whenever it has changed.
+        emit: Called with the laser's light at every change.
     """
 
     def __init__(
@@ -198,7 +193,6 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
             )
 
     def _with_laser(self, command: ScpiCommand, name: str) -> ScpiCommand:
-        """Extend a trigger command of the sensors so that it also acts on the laser in slot 0."""
         words = OUTPUTS if name == "output" else INPUTS
         sensor_set, sensor_query = command.set, command.query
         # Sensors and laser accept different words: the parser accepts both sets, and the slot decides which apply.
@@ -257,14 +251,13 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the light that the laser emitted at an earlier time. Raises ``ConfigError`` if there is no laser."""
+        """Return the light that the laser emitted at a past time. Raises ``ConfigError`` if there is no laser."""
         if self.laser is None:
             raise ConfigError("this mainframe has no laser", device=self.name)
         return self.laser.laser.light_at(at_s)
 
 
 def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
-    """Raise ``ConfigError`` if the mainframe model cannot hold one of the modules in its slot."""
     slots = SLOTS.get(model)
     if slots is None:
         raise ConfigError(f"there is no mainframe {model!r}", device=name, hint=f"Use one of {', '.join(SLOTS)}.")

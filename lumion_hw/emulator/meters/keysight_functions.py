@@ -1,8 +1,8 @@
-"""Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (N774xC and 816x guides).
+"""Commands ``FUNCtion`` and ``TRIGger`` of Keysight power meters (N774xC and 816x guides).
 
-Choices of this emulator where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``. Reading the
-results of an incomplete run gives error -221. A sample above the input limit, or a dark sample in dBm, reads as the
-largest float32. Pulses during the averaging of a sample are lost. The trigger output is a setting without effect.
+Choices where the manuals are silent: a slot without a measurement replies ``NONE,PROGRESS``. Reading incomplete results
+gives error -221. A sample above the input limit, or a dark sample in dBm, reads as the largest float32. Pulses during
+the averaging of a sample are lost. The trigger output is a setting without effect.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ class MeterTraits:
 
     Attributes:
         gain_switch: Whether the meter has the command ``POWer:GAIN:AUTO`` (N77xx).
-        results_in_watts: Whether runs are always read in W (816x); otherwise in the selected unit.
-        master_only: Whether averaging, automatic ranging, triggers and runs can be set on channel 1 only; they then
-            apply to the whole slot.
+        results_in_watts: Whether logged samples are always read in W (816x); otherwise in the selected unit.
+        master_only: Whether averaging, automatic ranging, triggers and logging are set on channel 1 for the whole slot.
     """
 
     gain_switch: bool = True
@@ -67,25 +66,20 @@ class MeterTraits:
 
 @dataclass(frozen=True)
 class HeadRack:
-    """The optical heads of a meter, found by the slot and channel that a command addresses.
-
-    Attributes:
-        heads: Every head by slot and channel.
-        traits: Properties of the family of meters.
-    """
+    """The optical heads of a meter by slot and channel."""
 
     heads: Mapping[Port, EmulatedHead]
     traits: MeterTraits
 
     def port(self, call: Call) -> Port:
-        """Return the slot and channel that a command addresses. Raises ``ScpiError`` -114 if there is no head."""
+        """Return the addressed slot and channel. Raises ``ScpiError`` -114 if there is no head."""
         port = call.suffix["n"], call.suffix.get("m", 1)
         if port not in self.heads:
             raise ScpiError(scpi_errors.SUFFIX_OUT_OF_RANGE)
         return port
 
     def group(self, call: Call) -> list[EmulatedHead]:
-        """Return the heads to which a setting applies: both heads of a dual sensor, else one head."""
+        """Return the heads to which a setting applies: one head, or both heads of a dual sensor."""
         slot, channel = self.port(call)
         if not self.traits.master_only:
             return [self.heads[slot, channel]]
@@ -94,14 +88,12 @@ class HeadRack:
         return self.slot_heads(slot)
 
     def slot_heads(self, slot: int) -> list[EmulatedHead]:
-        """Return the heads in one slot, in the order of their channels."""
+        """Return the heads in a slot, in the order of channels."""
         return [head for (head_slot, _), head in self.heads.items() if head_slot == slot]
 
 
 @dataclass
 class _SlotState:
-    """Run parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
-
     plans: dict[RunFunction, MeterRunPlan] = field(
         default_factory=lambda: {
             RunFunction.LOGGING: MeterRunPlan(RunFunction.LOGGING, 100, 0.1, 0.1),
@@ -119,7 +111,7 @@ class _SlotState:
 
 
 class Acquisition:
-    """Measurement runs and triggered readings of a meter."""
+    """Logging, stability and min/max measurements of a meter, and triggered readings."""
 
     def __init__(self, rack: HeadRack, state: InstrumentState, clock: Clock) -> None:
         self._rack = rack
@@ -129,14 +121,14 @@ class Acquisition:
         self._slots = {slot: _SlotState() for slot, _ in rack.heads}
 
     def reset(self) -> None:
-        """Drop every measurement run and reset the run parameters (``*RST``)."""
+        """Stop all measurements and reset their parameters (``*RST``)."""
         self._wiring = "DEFault"
         self._slots = {slot: _SlotState() for slot in self._slots}
 
     # -- operation
 
     def advance(self) -> None:
-        """Record the samples that have ended by now, and end the operations of complete runs."""
+        """Record the samples up to now, and end complete measurements."""
         for slot, state in self._slots.items():
             run = state.run
             if run is None:
@@ -153,18 +145,18 @@ class Acquisition:
                 state.operation.end_s = run.end_s()
 
     def next_update(self) -> float | None:
-        """Return the time at which a measurement run next has samples to record."""
+        """Return the time at which a measurement next has samples to record."""
         times = (state.run.next_update_s() for state in self._slots.values() if state.run is not None)
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def require_idle(self, slot: int) -> None:
-        """Raise ``ScpiError`` -221 while the slot has a run in progress."""
+        """Raise ``ScpiError`` -221 while the slot is measuring."""
         run = self._slots[slot].run
         if run is not None and not run.complete:
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
 
     def stop(self, slot: int) -> None:
-        """Stop and delete the measurement run of a slot, as any change of the slot's settings does."""
+        """Stop and delete the measurement of a slot."""
         state = self._slots[slot]
         if state.operation is not None:
             self._state.abort(state.operation)
@@ -173,12 +165,12 @@ class Acquisition:
         state.run = state.operation = None
 
     def pulses_out(self, times_s: Iterable[float]) -> None:
-        """Send pulses to the trigger output. ``LOOPback`` also passes them to the input (816x guide p. 214)."""
+        """Send pulses to the trigger output, and with ``LOOPback`` also to the input (816x guide p. 214)."""
         if self._wiring == "LOOPback":
             self.hardware_trigger(times_s)
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
-        """Act on pulses at the trigger input, unless the trigger routing is disabled."""
+        """Process pulses at the trigger input."""
         times = list(times_s)
         if self._wiring == "DISabled" or not times:
             return
@@ -195,7 +187,7 @@ class Acquisition:
     # -- commands
 
     def commands(self) -> Iterable[ScpiCommand]:
-        """Return the SCPI commands for measurement runs and triggers."""
+        """Return the SCPI commands for measurements and triggers."""
         root = ":SENSe[n][:CHANnel[m]]:FUNCtion"
         time, count = Numeric(1e-6, _MAX_TIME_S, 0.1, TIME_S), Numeric(1, self._max_points(), 100, integer=True)
         yield ScpiCommand(f"{root}:PARameter:LOGGing", Form(self._set_logging, (count, time)), Form(self._logging))
@@ -263,7 +255,7 @@ class Acquisition:
         return write
 
     def _software_trigger(self, call: Call) -> Reply:
-        """Act on a software trigger at node A (the input connector) or B (the output connector) (816x guide p. 209)."""
+        """Process a software trigger at node A (input connector) or B (output connector) (816x guide p. 209)."""
         (self.hardware_trigger if call.number() == 1 else self.pulses_out)([self._clock.now()])
         return None
 
@@ -285,7 +277,7 @@ class Acquisition:
         return self._plan(call, MeterRunPlan(RunFunction.LOGGING, call.integer(0), averaging_s, averaging_s))
 
     def _set_stability(self, call: Call) -> Reply:
-        """Set total time, period and averaging time of a stability run; logging and min/max runs share them."""
+        """Set total time, period and averaging time of a stability measurement, which all measurement types share."""
         total_s, period_s, averaging_s = (call.number(index) for index in range(3))
         if not total_s >= period_s >= averaging_s:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
@@ -369,7 +361,7 @@ class Acquisition:
 
 
 def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
-    """Return values as little-endian float32; infinity and NaN become the largest float32."""
+    """Return values as little-endian float32. Infinity and NaN become the largest float32."""
     values = watts
     if not in_watts:
         # A dark sample has no logarithm; like a sample above the range, it becomes the largest float.

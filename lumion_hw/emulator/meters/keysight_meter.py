@@ -1,9 +1,8 @@
-"""Common base of Keysight power meters: heads in slots, and the commands that set and read them.
+"""Common base of Keysight power meters.
 
-Command language: N774xC and 8163/8164/8166 Programming Guides. Only commands that work are declared; other headers are
-undefined, as on the instrument. Choices of this emulator where the manuals are silent: a software-triggered reading
-always starts a new average, also in continuous mode. A dark reading in dBm replies the marker value and queues error
--261 (one channel) or -231 (all channels). Setting a range ends automatic ranging. A reading during a run gives error
+Command language: N774xC and 8163/8164/8166 Programming Guides. Choices where the manuals are silent: a
+software-triggered reading always starts a new average. A dark reading in dBm replies the marker value and queues error
+-261 (one channel) or -231 (all channels). Setting a range ends automatic ranging. A reading during logging gives error
 -221.
 """
 
@@ -55,14 +54,10 @@ OFFSET = Numeric(-200.0, 200.0, 0.0, RATIO_DB)
 
 
 class EmulatedKeysightMeter(ScpiDevice):
-    """Base class of Keysight meters: heads in slots (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Base class of Keysight meters.
 
     Args:
-        name: Device name in the bench file.
-        profile: SCPI dialect and identity.
         heads: All heads by slot and channel.
-        traits: Properties of the family of meters.
-        slots: Slot numbers.
 
     Attributes:
         zero_fails: Whether zeroing fails even in the dark.
@@ -89,7 +84,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     @property
     def heads(self) -> Mapping[Port, EmulatedHead]:
-        """All heads of the meter by slot and channel."""
+        """All heads by slot and channel."""
         return self._rack.heads
 
     def _acquire(self) -> None:
@@ -99,11 +94,11 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self._acquisition.next_update()
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
-        """Act on pulses at the trigger input, given by their times in order; past times are allowed."""
+        """Receive pulses at the trigger input, given by their times in order. Past times are allowed."""
         self._acquisition.hardware_trigger(times_s)
 
     def pulses_out(self, times_s: Iterable[float]) -> None:
-        """Send pulses to the trigger output; with loopback routing they also act on the trigger input."""
+        """Send pulses to the trigger output, and with loopback also to the trigger input."""
         self._acquisition.pulses_out(times_s)
 
     def _commands(self) -> Iterable[ScpiCommand]:
@@ -118,14 +113,13 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self.heads[self.port(call)]
 
     def _head_to_change(self, call: Call) -> EmulatedHead:
-        """Return the head that a command addresses, after ending its measurement run."""
         self._acquisition.stop(self.port(call)[0])
         return self._addressed_head(call)
 
     # -- declarations
 
     def _number_within(self, limits: str, default: Limit, unit: Suffixes) -> Numeric:
-        """Return a numeric SCPI parameter whose limits are an attribute of the addressed head's profile."""
+        """Return a numeric SCPI parameter with the limits of the addressed head (profile attribute ``limits``)."""
         low, high = (self._limit(limits, end) for end in range(2))
         return Numeric(low, high, default, unit)
 
@@ -269,7 +263,6 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self._block({port: head.fetch() for port, head in self.heads.items()})
 
     def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
-        """Return the readings of all channels as a block; a missing reading is the largest float32 (error -231)."""
         values = [self.express(port, reading) for port, reading in readings.items()]
         # One bad channel must not suppress the block of the others.
         if None in values:
@@ -277,7 +270,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return float32_block(FLOAT32_MAX if value is None else value for value in values)
 
     def express(self, port: Port, reading: HeadReading) -> float | None:
-        """Return a reading in the channel's unit: a marker value if it overflows, ``None`` if it is dark in dBm."""
+        """Return a reading in the channel's unit: a marker value for overflow, ``None`` for darkness in dBm."""
         settings = self.heads[port].settings
         power_w, in_watts = reading.power_w, settings.watts and not settings.relative
         # Offset and noise can make the reading of a dark input negative.
@@ -329,7 +322,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return None
 
     def _zero_result(self, call: Call) -> PendingReply:
-        """Return the result of the last zeroing once it has ended: 0, or an error number."""
+        """Return the result of the last zeroing when it has ended: 0, or an error number."""
         head, port = self._addressed_head(call), self.port(call)
         return PendingReply(
             lambda: max(head.zeroing_until_s, self._clock.now()), lambda: keysight_int(self._zero_codes[port])
@@ -339,7 +332,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         return bool(self._scpi.state.status.operation.condition & 1 << port[0])
 
     def begin(self, ports: tuple[Port, ...], duration_s: float, on_end: Callable[[], object]) -> None:
-        """Start an operation, such as zeroing, on some channels; the summary bits of their slots are set meanwhile."""
+        """Start an operation, such as zeroing, on some channels. It sets the summary bits of their slots."""
         operation = self._scpi.state.status.operation
 
         def finish() -> None:

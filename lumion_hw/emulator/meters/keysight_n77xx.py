@@ -1,7 +1,6 @@
 """Emulated Keysight N7744A/45A/44C/45C multiport optical power meter.
 
-Command language: Keysight N774xC Programming Guide. Commands that the mainframes have too are in
-:mod:`~lumion_hw.emulator.meters.keysight_meter`. Ranges end at -70 and +10 dBm.
+Command language: Keysight N774xC Programming Guide. Ranges end at -70 and +10 dBm.
 """
 
 from __future__ import annotations
@@ -22,20 +21,16 @@ from lumion_hw.errors import ConfigError
 
 
 class EmulatedKeysightN77xx(EmulatedKeysightMeter):
-    """Emulated Keysight N77xx multiport power meter, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Keysight N77xx multiport power meter.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the fixed measurement errors and the noise of the heads.
-        power_w: Returns the true optical power now at a channel (1..``n_ports``), in watts.
+        power_w: Returns the present optical power at a channel (1..``n_ports``), in watts.
         model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``. Only the C models have all ``:ALL:CSV?`` queries.
-        serial: Serial number in ``*IDN?``.
-        n_ports: Number of channels, 1 to 14 (one status bit each), else ``ConfigError``.
+        n_ports: Number of channels, 1 to 14, else ``ConfigError``.
         manufacturer: First field of ``*IDN?``; newer units report ``Keysight Technologies``.
-        firmware: Last field of ``*IDN?``.
         light_wavelength_nm: Returns the wavelength of the light at a channel, in nanometres; 1550 nm by default.
-        light_at: Returns the light at a channel at an earlier time, for runs of samples; by default the light is
-            interpolated linearly between two updates.
+        light_at: Returns the light at a channel at a past time; by default the light is interpolated linearly between
+            two updates.
     """
 
     def __init__(

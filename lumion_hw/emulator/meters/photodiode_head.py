@@ -1,7 +1,6 @@
-"""Physics of one optical head of a Keysight power meter: from true optical power to the displayed value.
+"""Physics of one optical head of a Keysight power meter: from optical power to the displayed value.
 
-Numbers are those of the programming guides and data sheets of the N774xC and the 81635A. Noise and absolute error are
-published for a class only, so each head draws its own values from its random numbers.
+Sources: programming guides and data sheets of the N774xC and the 81635A. Each head has random noise and absolute error.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ COUNTS = 20_000
 """Number of display steps up to full scale, which is 1.9999 times the nominal power of the range."""
 
 NOISE_W_AT_1_S = 1e-12
-"""Standard deviation of a 1 s average in W: a sixth of 5-7 pW peak to peak, the noise of the lowest range."""
+"""Standard deviation of a 1 s average in W: a sixth of the noise of the lowest range, 5-7 pW peak to peak."""
 ZERO_OFFSET_W = 20e-12  # typical of the class: data sheets give the noise after zeroing, not the offset before
 ZERO_DRIFT_W = 2e-12
 ZERO_DRIFT_PERIOD_S = 7200.0
 ZEROING_S = 3.0
 ZEROING_LIGHT_LIMIT_W = 1e-9
-"""Power at the input above which zeroing fails."""
+"""Input power in W above which zeroing fails."""
 GAIN_SIGMA = 0.01
 GAIN_LIMIT = 0.025  # ±2.5 %: absolute error of the N77xx class
 RANGE_STEP_SIGMA_DB = 0.004
 RANGE_CHANGE_S = 2e-3
 AUTORANGE_LOWER = 0.09
-"""Automatic ranging keeps a reading between 9 % and 100 % of full scale."""
+"""Smallest reading, as a fraction of full scale, that automatic ranging keeps in a range."""
 
 RESPONSIVITY_NM = np.array([1250.0, 1300.0, 1350.0, 1400.0, 1450.0, 1500.0, 1550.0, 1600.0, 1625.0, 1650.0])
 RESPONSIVITY_A_PER_W = np.array([0.84, 0.89, 0.93, 0.96, 0.99, 1.01, 1.02, 1.00, 0.93, 0.76])
-"""Responsivity of a typical InGaAs photodiode; each head varies its slope a little."""
+"""Responsivity in A/W of a typical InGaAs photodiode."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,11 @@ class HeadProfile:
     """Properties of one model of optical head.
 
     Attributes:
-        wavelength_limits_m: Shortest and longest wavelength.
-        averaging_limits_s: Shortest and longest averaging time.
-        range_limits_dbm: Lowest and highest range.
         noise_w_at_1_s: Standard deviation of a 1 s average.
         responsivity_nm: Wavelengths of the responsivity table.
         responsivity_a_per_w: Responsivities at these wavelengths.
-        limited_top: Whether readings in the highest range end at its nominal power instead of full scale (N774x).
-        max_points: Largest number of points of a logging run.
+        limited_top: Whether the highest range ends at its nominal power instead of full scale (N774x).
+        max_points: Largest number of logged points.
         counts: Steps of the display up to full scale.
     """
 
@@ -84,19 +80,19 @@ HEAD_81635A = HeadProfile(
     limited_top=False,
     max_points=4000,
 )
-"""One channel of the dual sensor 81635A: noise of about 20 pW peak to peak, runs of up to 4000 points."""
+"""One channel of the dual sensor 81635A: noise of about 20 pW peak to peak, logging of up to 4000 points."""
 
 _MAX_EVALUATIONS = 20_001
-"""Largest number of times for which one update of a run computes the light; between them it is interpolated."""
+"""Largest number of times for which one update computes the light; it is interpolated in between."""
 
 
 def full_scale_w(range_dbm: float) -> float:
-    """Return the full scale of a power range in watts: 1.9999 times its nominal power."""
+    """Return the full scale of a power range in watts: 1.9999 times the nominal power of the range."""
     return 1.9999e-3 * ratio_from_db(range_dbm)
 
 
 def overflow_w(range_dbm: float, profile: HeadProfile = N77XX) -> float:
-    """Return the power in watts above which a range overflows: full scale, or nominal power for ``limited_top``."""
+    """Return the power in watts above which a range overflows."""
     limited = profile.limited_top and range_dbm >= profile.range_limits_dbm[1]
     return 1e-3 * ratio_from_db(range_dbm) if limited else full_scale_w(range_dbm)
 
@@ -106,16 +102,13 @@ class HeadSettings:
     """Settings of one head; the defaults are those after ``*RST``.
 
     Attributes:
-        wavelength_m: Wavelength at which the head assumes the light to be; it selects the responsivity.
-        averaging_s: Averaging time of one reading.
-        watts: Whether readings are in W; otherwise in dBm.
+        wavelength_m: Set wavelength, which selects the responsivity.
+        watts: Whether readings are in W rather than dBm.
         range_dbm: Present range, a multiple of 10 dBm.
-        automatic: Whether automatic ranging is on.
-        gain_automatic: Automatic gain (stored, without effect on the model).
+        gain_automatic: Automatic gain, without effect.
         offset_db: Calibration offset, added to the reading in dB.
         continuous: Whether the head measures without being triggered.
         relative: Whether readings are in dB relative to the reference.
-        reference_w: Reference of relative readings.
     """
 
     wavelength_m: float = DEFAULT_WAVELENGTH_M
@@ -132,19 +125,17 @@ class HeadSettings:
 
 @dataclass(frozen=True)
 class HeadReading:
-    """A displayed reading in watts, ``None`` above the input limit of the range."""
+    """A displayed reading in watts; ``None`` above the input limit of the range."""
 
     power_w: float | None
 
 
 @dataclass(frozen=True)
 class Exposure:
-    """A reading in progress at one head.
+    """A reading in progress.
 
     Attributes:
-        start_w: True power at the start of the reading.
         averaging_s: Averaging time at the start of the reading.
-        end_s: Time at which the reading can be completed.
     """
 
     start_w: float
@@ -156,13 +147,10 @@ class EmulatedHead:
     """One photodiode with its amplifier: fixed measurement errors, noise, ranges and readings.
 
     Args:
-        power_w: Returns the true optical power now, in watts.
-        light_wavelength_m: Returns the wavelength of that light, in metres.
-        rng: Random numbers for this head's errors and noise; not shared with other heads.
-        now_s: Returns the time.
-        profile: Properties of this model of head.
-        light_at: Returns the light at an earlier time, for runs of samples; by default the light is interpolated
-            linearly between two updates.
+        power_w: Returns the present optical power, in watts.
+        light_wavelength_m: Returns the present wavelength of the light, in metres.
+        rng: Random numbers for this head only.
+        light_at: Returns the light at a past time; by default the light is interpolated linearly between two updates.
     """
 
     def __init__(
@@ -200,31 +188,31 @@ class EmulatedHead:
     # -- settings
 
     def reset(self) -> None:
-        """Reset the head's settings to their defaults and abort zeroing; the stored zero stays valid."""
+        """Reset the settings and abort zeroing. The stored zero stays valid."""
         self.settings = HeadSettings()
         self.zeroing_until_s = -math.inf
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new average, as after a new wavelength or range."""
+        """Begin a new average."""
         self._window_start_s = self._now_s()
         self._windows_reported = 0
 
     def set_wavelength(self, wavelength_m: float) -> None:
-        """Select the responsivity at a wavelength in m. Automatic ranging restarts from the highest range."""
+        """Select the responsivity at a wavelength in m."""
         self.settings.wavelength_m = wavelength_m
         if self.settings.automatic:
             self.settings.range_dbm = self.profile.range_limits_dbm[1]
         self.restart()
 
     def present_range(self) -> int:
-        """Return the present power range in dBm; in continuous mode, automatic ranging is applied first."""
+        """Return the present power range in dBm."""
         if self.settings.continuous:
             self._update_range(self._light(), self.settings.averaging_s)
         return self.settings.range_dbm
 
     def set_range(self, range_dbm: float) -> None:
-        """Select the power range nearest to a value in dBm and end automatic ranging."""
+        """Select the power range nearest to a value in dBm, without automatic ranging."""
         self.settings.range_dbm = 10 * math.floor(range_dbm / 10.0 + 0.5)
         self.settings.automatic = False
         self.restart()
@@ -236,7 +224,7 @@ class EmulatedHead:
     # -- readings
 
     def expose(self) -> Exposure:
-        """Start one reading of the head: wait for zeroing, select the range, then average."""
+        """Start a reading."""
         start_w = self._light()
         begin_s = max(self._now_s(), self.zeroing_until_s)
         averaging_s = self.settings.averaging_s
@@ -244,7 +232,7 @@ class EmulatedHead:
         return Exposure(start_w, averaging_s, begin_s + averaging_s + RANGE_CHANGE_S * range_changed)
 
     def complete(self, exposure: Exposure) -> HeadReading:
-        """Complete a reading. The light is assumed to change linearly from the start of the reading to its end."""
+        """Complete a reading. The light is taken to change linearly from start to end."""
         mean_w = 0.5 * (exposure.start_w + self._light())
         # Repeated, because light that came during the reading may not fit the range selected at its start.
         self._update_range(mean_w, exposure.averaging_s)
@@ -252,7 +240,7 @@ class EmulatedHead:
         return self._last
 
     def fetch(self) -> HeadReading:
-        """Return the head's last valid reading; in continuous mode each averaging time gives a new reading."""
+        """Return the last valid reading; in continuous mode, a new reading per averaging time."""
         if self.settings.continuous:
             # 1e-6: an averaging time that ends now has ended, despite rounding errors of the clock.
             windows = math.floor((self._now_s() - self._window_start_s) / self.settings.averaging_s + 1e-6)
@@ -268,13 +256,12 @@ class EmulatedHead:
         return power_w
 
     def _panel_gain(self) -> float:
-        """Return displayed power divided by true power, in the present range and at the set wavelength."""
+        """Return displayed power divided by optical power."""
         nm = np.array([self._light_wavelength_m(), self.settings.wavelength_m]) * 1e9
         true, set_response = np.interp(nm, self._nm, self._responsivity)
         return float(self._gain * self._steps[self.settings.range_dbm] * true / set_response)
 
     def _update_range(self, power_w: float, averaging_s: float) -> bool:
-        """Change the range if automatic ranging requires it; return whether it has changed."""
         if not self.settings.automatic:
             return False
         before = self.settings.range_dbm
@@ -299,23 +286,20 @@ class EmulatedHead:
         return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
 
     def _present_offset_w(self) -> float:
-        """Return the present offset of the amplifier in W, including its slow drift."""
         angle = 2.0 * math.pi * self._now_s() / ZERO_DRIFT_PERIOD_S + self._drift_phase
         return self._zero_w + ZERO_DRIFT_W * math.sin(angle)
 
     # -- runs of samples
 
     def start_run(self) -> None:
-        """Record the present light at the start of a run of samples."""
+        """Record the present light at the start of logging."""
         self._is_first_sample = True
         self._last_light = (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
 
     def samples(
         self, middles_s: NDArray[np.float64], averaging_s: float, assumed_nm: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return the samples of a measurement run in W; ``inf`` above the input limit.
-
-        Automatic ranging uses the light of the run's first sample, and the range then stays.
+        """Return logged samples in W; ``inf`` above the input limit. The first sample selects the automatic range.
 
         Args:
             middles_s: Middle of each sample's time, ascending, not in the future.
@@ -339,7 +323,7 @@ class EmulatedHead:
         return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
 
     def _light_during(self, middles_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the power in W and the wavelength in nm of the light at given past times."""
+        """Return the power in W and the wavelength in nm of the light at past times."""
         if self._light_at is None:
             before, after = self._last_light, (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
             self._last_light = after
@@ -369,13 +353,13 @@ class EmulatedHead:
         return self.zeroing_until_s > self._now_s()
 
     def start_zero(self) -> bool:
-        """Start zeroing the head; return whether its input is dark."""
+        """Start zeroing. Return whether the input is dark."""
         dark = self._light() <= ZEROING_LIGHT_LIMIT_W
         self.zeroing_until_s = self._now_s() + ZEROING_S
         return dark
 
     def finish_zero(self, was_dark: bool) -> bool:
-        """End zeroing. Store the offset if the input was dark at start and end; return whether it was stored."""
+        """End zeroing. Return whether a new offset was stored, which requires a dark input at start and end."""
         self.zeroing_until_s = -math.inf
         dark = was_dark and self._light() <= ZEROING_LIGHT_LIMIT_W
         if dark:
@@ -395,9 +379,9 @@ def make_head(
     """Create the emulated head of one meter channel.
 
     Args:
-        light: Returns the light at a channel (given by its two numbers) at a present or earlier time.
+        light: Returns the light at a channel (given by two numbers) at a present or past time.
         channel: Slot and channel, or module and port.
-        rng: Random numbers for the head's errors and noise; not shared with other heads.
+        rng: Random numbers for this head only.
         clock: Clock that gives the present time.
         profile: Properties of this model of head.
     """

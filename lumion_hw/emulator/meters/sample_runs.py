@@ -1,4 +1,4 @@
-"""Measurement runs of Keysight power meters: logging, stability and min/max (N774xC Programming Guide)."""
+"""Logging, stability and min/max measurements of Keysight power meters (N774xC Programming Guide)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lumion_hw.emulator.meters.photodiode_head import EmulatedHead
 
 _ROUNDING_S = 1e-9
 MIN_UPDATE_S = 0.004
-"""Shortest time in s between two automatic updates of a run."""
+"""Shortest time in s between two automatic updates of a measurement."""
 _MAX_SAMPLES_PER_UPDATE = 65_536
-"""Largest number of samples that one update of a min/max run computes; older ones are skipped."""
+"""Largest number of samples that one update of a min/max measurement computes; older samples are skipped."""
 
 
 class RunFunction(enum.Enum):
-    """Kind of measurement run; the value is the keyword of ``FUNCtion:STATe``."""
+    """Type of measurement, with the keyword of ``FUNCtion:STATe`` as value."""
 
     LOGGING = "LOGGing"
     STABILITY = "STABility"
@@ -29,7 +29,7 @@ class RunFunction(enum.Enum):
 
 
 class RunStart(enum.Enum):
-    """Trigger that starts a run; the value is the keyword of ``TRIGger:INPut``."""
+    """Trigger that starts a measurement, with the keyword of ``TRIGger:INPut`` as value."""
 
     IGNORE = "IGNore"
     EACH_SAMPLE = "SMEasure"
@@ -39,14 +39,12 @@ class RunStart(enum.Enum):
 
 @dataclass(frozen=True)
 class MeterRunPlan:
-    """Parameters of a measurement run.
+    """Parameters of a measurement.
 
     Attributes:
-        function: Kind of run.
-        points: Number of samples. For a min/max run it is the length of the window.
-        averaging_s: Averaging time of each sample.
+        points: Number of samples; for a min/max measurement, the length of the window.
         period_s: Time from one sample to the next.
-        window: Window of a min/max run: ``CONTinuous``, ``WINDow`` or ``REFResh``.
+        window: Window of a min/max measurement: ``CONTinuous``, ``WINDow`` or ``REFResh``.
     """
 
     function: RunFunction
@@ -57,13 +55,10 @@ class MeterRunPlan:
 
 
 class MeterRun:
-    """One measurement run of one or more heads with a common trigger.
+    """One measurement of one or more heads with a common trigger.
 
     Args:
-        plan: Parameters of the run.
-        heads: Optical heads that take part in the run.
-        start: Trigger that starts the run.
-        now_s: Time at which the run is armed or started.
+        start: Trigger that starts the measurement.
         assumed_nm: Wavelength that selects the responsivity for each sample; by default the set wavelength.
     """
 
@@ -92,17 +87,17 @@ class MeterRun:
 
     @property
     def complete(self) -> bool:
-        """Whether every sample has been recorded; a min/max run continues until it is stopped."""
+        """Whether every sample is recorded; never for a min/max measurement."""
         return self.plan.function is not RunFunction.MINMAX and self.n_recorded >= self.plan.points
 
     def end_s(self) -> float | None:
-        """Return the time at which the run will be complete, ``None`` if it still depends on triggers."""
+        """Return the time at which the measurement will be complete; ``None`` if this depends on triggers."""
         if self.plan.function is RunFunction.MINMAX or self._start_s is None:
             return None
         return self._start_s + (self.plan.points - 1) * self.plan.period_s + self.plan.averaging_s
 
     def next_update_s(self) -> float | None:
-        """Return the time of the next automatic update; between updates the light is interpolated."""
+        """Return the time of the next automatic update."""
         if self.complete:
             return None
         if self._triggers_each_sample:
@@ -115,7 +110,7 @@ class MeterRun:
         return None if end_s_of_next is None else max(end_s_of_next, self._updated_s + MIN_UPDATE_S)
 
     def trigger(self, times_s: Iterable[float]) -> None:
-        """Process hardware trigger pulses of the run, in order of time."""
+        """Process trigger pulses in order of time."""
         for at_s in times_s:
             if self._triggers_each_sample:
                 # A pulse during a sample is lost, and so is a pulse after the last sample.
@@ -126,7 +121,7 @@ class MeterRun:
                 self._start_s = at_s
 
     def advance(self, now_s: float) -> bool:
-        """Record the samples that have ended by now; return whether the run is complete."""
+        """Record the samples up to now. Return whether the measurement is complete."""
         if self.complete:
             return True
         self._updated_s = now_s
@@ -182,7 +177,7 @@ class MeterRun:
         self._recent[index] = recent
 
     def result_w(self, index: int) -> NDArray[np.float64]:
-        """Return the run's result for one head in W: its samples, or minimum, maximum and present value."""
+        """Return the result for one head in W: the samples, or minimum, maximum and present value."""
         if self.plan.function is not RunFunction.MINMAX:
             return self._watts[index][: self.n_recorded].astype(np.float64)
         recent = self._recent[index]

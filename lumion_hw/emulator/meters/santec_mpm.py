@@ -1,19 +1,15 @@
-"""Emulated Santec MPM-210H: up to five modules of four ports, with one-word commands instead of a SCPI tree.
+"""Emulated Santec MPM-210H: up to five modules of four ports, with one-word commands.
 
-Command language: the maker's command list, including error numbers and texts, as public drivers quote it. Modules are
-numbered 0 to 4, as in the list for ``IDIS?``, ``MMVER?``, ``READ?`` and the settings of a module, and in the maker's
-samples (``LOGG? 0,1``); some public drivers count from 1. A setting sent to module 5 applies to all modules. ``READ?``
-ends a measurement run in progress. The gain setting applies to runs without automatic gain, and to readings while
-automatic ranging is off.
+Command language: the maker's command list with error numbers and texts, as public drivers quote it. Modules are
+numbered 0 to 4, as in the list and in the maker's samples (``LOGG? 0,1``); some public drivers count from 1. Module 5
+means all modules. ``READ?`` ends logging in progress. The gain setting applies to logging without automatic gain, and
+to readings without automatic ranging.
 
-Choices of this emulator where the list is silent: ``ERR?`` reports and deletes the last error. A port reads 9.9E+37
-above the range of its gain, and -9.9E+37 for a power of zero or less in dBm. The gains 1 to 5 reach +10, 0, -10, -20
-and -30 dBm. Runs with automatic gain never overflow. Zeroing with light gives error -300. Logged data are float32,
-little-endian, in the selected unit. ``WMOD`` accepts ``FREERUN`` (the list) and ``FREE-RUN`` (the maker's Python
-class), and replies the word as sent. ``FGSAVG`` (in that class) and ``ECHO`` have no effect.
-
-The address commands (``ADDR GW SUBNET IP``) and their defaults are those of the maker's list as a public driver quotes
-it, although that driver sends ``GR`` for ``GW``. They change only the reported addresses.
+Choices where the list is silent: ``ERR?`` reports and deletes the last error. A port reads 9.9E+37 above the range of
+its gain, and -9.9E+37 for a power of zero or less in dBm. The gains 1 to 5 reach +10, 0, -10, -20 and -30 dBm. Logging
+with automatic gain never overflows. Zeroing with light gives error -300. Logged data are float32, little-endian, in the
+selected unit. ``WMOD`` accepts ``FREERUN`` (the list) and ``FREE-RUN`` (the maker's Python class). ``FGSAVG`` (in that
+class) and ``ECHO`` have no effect. The address commands (``ADDR GW SUBNET IP``) change only the reported addresses.
 """
 
 from __future__ import annotations
@@ -65,8 +61,6 @@ _NON_PRINTABLE = re.compile(rb"[^\x20-\x7e\t]")
 
 
 class _MpmPeer:
-    """One host connection to the meter: an incomplete line, and replies that are not ready yet."""
-
     def __init__(self, device: EmulatedSantecMpm) -> None:
         self._device = device
         self._line = bytearray()
@@ -103,30 +97,23 @@ class _MpmPeer:
 
 
 class EmulatedSantecMpm(Switchable):
-    """Emulated Santec MPM-210H power meter, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Santec MPM-210H power meter.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the fixed measurement errors and the noise of the ports.
-        light: Returns the light at a module (0 to 4) and port (1 to 4) at a present or earlier time.
+        light: Returns the light at a module (0 to 4) and port (1 to 4) at a present or past time.
         modules: Numbers of the modules present, 0 to 4, else ``ConfigError``.
-        serial: Serial number in ``*IDN?``.
 
     Attributes:
-        addresses: Reported GPIB and network addresses, by the word of the command.
+        addresses: Reported GPIB and network addresses, by command word.
         heads: Every port by module and port number.
         gain_level: Gain of every port, 1 to 5.
         automatic: Whether each port is read with automatic ranging.
-        mode: Measurement mode.
-        averaging_ms: Averaging time.
         in_mw: Whether readings are in mW rather than dBm.
-        external: Whether the samples of runs at constant wavelength are taken at trigger pulses instead of an internal
-            clock.
-        points: Number of samples of a run at constant wavelength.
+        external: Whether samples at constant wavelength are taken at trigger pulses instead of an internal clock.
+        points: Number of samples logged at constant wavelength.
         sweep_nm: Start, stop and step of swept modes.
         speed_nm_per_s: Speed of the laser in swept modes.
-        run: The present or last run.
-        stopped: Whether the last run was stopped.
+        stopped: Whether the last logging was stopped.
         zero_fails: Whether zeroing fails even in the dark.
     """
 
@@ -173,7 +160,7 @@ class EmulatedSantecMpm(Switchable):
         self.stopped = False
 
     def connect(self) -> DeviceConnection:
-        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, _MpmPeer(self))
 
@@ -181,7 +168,7 @@ class EmulatedSantecMpm(Switchable):
         self.run, self.stopped, self._zero_end_s, self._error = None, False, None, 0
 
     def advance(self) -> None:
-        """Record the samples of the run that have ended by now; end zeroing when its time is over."""
+        """Record the samples up to now, and end zeroing when its time is over."""
         try:
             if self.run is not None and not self.stopped:
                 self.run.advance(self.now())
@@ -197,19 +184,19 @@ class EmulatedSantecMpm(Switchable):
                 self._error = -300
 
     def next_due(self) -> float | None:
-        """Return the time at which the run next has samples to record, or zeroing ends."""
+        """Return the time of the next sample, or of the end of zeroing."""
         run_s = None if self.run is None or self.stopped else self.run.next_update_s()
         return min((at_s for at_s in (run_s, self._zero_end_s) if at_s is not None), default=None)
 
     def hardware_trigger(self, times_s: NDArray[np.float64] | list[float]) -> None:
-        """Act on pulses at the trigger input, given in order of time; their times may lie in the past."""
+        """Receive pulses at the trigger input, given by their times in order. Past times are allowed."""
         if self.run is not None and not self.stopped:
             self.run.trigger(float(at_s) for at_s in times_s)
 
     # -- lines
 
     def execute(self, line: bytes, *, overlong: bool) -> tuple[float, Callable[[], bytes]] | None:
-        """Execute a command line. Return the time of its reply and a function that makes the reply, or ``None``."""
+        """Execute a command line. Return ``None``, or the time of the reply and a function that returns the reply."""
         text = line.strip(b"\r\n")
         if not text.strip():
             return None
@@ -247,7 +234,7 @@ class EmulatedSantecMpm(Switchable):
             return b""
 
     def pop_error(self) -> bytes:
-        """Return and delete the number and text of the meter's last error."""
+        """Return and delete number and text of the last error."""
         code, self._error = self._error, 0
         return f"{code},{ERRORS[code]}".encode()
 
@@ -255,7 +242,7 @@ class EmulatedSantecMpm(Switchable):
 
     @property
     def measuring(self) -> bool:
-        """Whether a measurement run is in progress."""
+        """Whether samples are being logged."""
         return self.run is not None and not self.run.complete and not self.stopped
 
     def channels(self, module: int, port: int | None = None) -> list[tuple[int, int]]:
@@ -267,7 +254,7 @@ class EmulatedSantecMpm(Switchable):
         return [(module, number) for number in range(1, N_PORTS + 1) if port in (None, number)]
 
     def read(self, module: int) -> tuple[float, Callable[[], bytes]]:
-        """Read the four ports of a module once; a measurement run in progress ends."""
+        """Read the four ports of a module once. Logging in progress ends."""
         heads = [self.heads[channel] for channel in self.channels(module)]
         if self.measuring:
             self.stopped = True
@@ -283,7 +270,7 @@ class EmulatedSantecMpm(Switchable):
         return max(exposure.end_s for exposure in exposures), finish
 
     def set_level(self, head: EmulatedHead, gain_level: int) -> None:
-        """Set the gain of a port, for readings and runs without automatic gain."""
+        """Set the gain of a port."""
         self.gain_level[head] = gain_level
 
     def set_automatic(self, head: EmulatedHead, on: bool) -> None:
@@ -298,7 +285,7 @@ class EmulatedSantecMpm(Switchable):
             head.restart()
 
     def express(self, power_w: float | None) -> str:
-        """Return a reading as a string in the selected unit."""
+        """Return a reading as text in the selected unit."""
         if power_w is None:
             return f"{OVER_RANGE:.1E}"
         if self.in_mw:
@@ -306,7 +293,7 @@ class EmulatedSantecMpm(Switchable):
         return f"{dbm_from_w(power_w):.3f}" if power_w > 0 else f"{NO_LOGARITHM:.1E}"
 
     def average(self, averaging_ms: float) -> None:
-        """Set the averaging time of readings and of runs at constant wavelength."""
+        """Set the averaging time in ms."""
         self.averaging_ms = averaging_ms
         for head in self.heads.values():
             head.settings.averaging_s = averaging_ms * 1e-3
@@ -314,14 +301,14 @@ class EmulatedSantecMpm(Switchable):
 
     @property
     def run_points(self) -> int:
-        """Number of samples of a run in the present mode."""
+        """Number of samples to log in the present mode."""
         if not self.mode.startswith("SWEEP"):
             return self.points
         start, stop, step = self.sweep_nm
         return int((stop - start) / step + 1e-6) + 1
 
     def measure(self) -> None:
-        """Start a measurement run."""
+        """Start logging."""
         if self.measuring:
             raise MpmError(-221)
         averaging_s = period_s = self.averaging_ms * 1e-3
@@ -346,7 +333,7 @@ class EmulatedSantecMpm(Switchable):
         self.run = MeterRun(plan, list(self.heads.values()), start, self.now(), assumed)
 
     def status(self) -> bytes:
-        """Return the run's state (-1 stopped, 0 in progress, 1 complete) and its number of recorded samples."""
+        """Return the state of logging (-1 stopped, 0 in progress, 1 complete) and the number of recorded samples."""
         self.advance()
         if self.run is None:
             return b"1,0"
@@ -355,7 +342,7 @@ class EmulatedSantecMpm(Switchable):
         return f"{state},{self.run.n_recorded}".encode()
 
     def logged(self, module: int, port: int) -> bytes:
-        """Return one port's samples as a block of little-endian float32 in the selected unit."""
+        """Return the samples of a port as a block of little-endian float32 in the selected unit."""
         self.advance()
         (channel,) = self.channels(module, port)
         if self.run is None or self.measuring:
@@ -369,7 +356,7 @@ class EmulatedSantecMpm(Switchable):
         return f"#{len(length)}{length}".encode() + payload
 
     def zero(self) -> None:
-        """Start zeroing the meter; readings wait until zeroing ends."""
+        """Start zeroing. Readings wait for the end."""
         if self._zero_end_s is not None or self.measuring:
             raise MpmError(-221)
         self._dark = {channel: head.start_zero() for channel, head in self.heads.items()}
@@ -394,11 +381,11 @@ _MAX_WORD, _MAX_ARGUMENT = 13, 18
 _ALL_MODULES = 5
 
 Result = bytes | tuple[float, Callable[[], bytes]] | None
-"""Result of a command: a reply, or its time and a function that makes it, or ``None`` for no reply."""
+"""Result of a command: the reply; or the time of a later reply and a function that returns this reply; or ``None``."""
 
 
 class MpmError(Exception):
-    """Signal that the meter refuses a command line; the exception never leaves the emulator."""
+    """Error reply to a command line."""
 
     def __init__(self, code: int) -> None:
         super().__init__(ERRORS[code])
@@ -410,9 +397,7 @@ class MpmCommand:
     """One command of the meter.
 
     Attributes:
-        arguments: Number of arguments.
-        run: Executes the command.
-        setting: Whether the command is refused during a measurement run.
+        setting: Whether the command is refused during logging.
     """
 
     arguments: int
@@ -457,7 +442,7 @@ def _integer(text: str, low: int, high: int) -> int:
 
 
 def _addressed_heads(mpm: EmulatedSantecMpm, module: str, port: str | None = None) -> list[EmulatedHead]:
-    """Return the heads that the arguments address: one port, one module, or all modules (number 5)."""
+    """Return the heads of one port, one module, or all modules (number 5)."""
     number = _integer(module, 0, _ALL_MODULES)
     channel = None if port is None else _integer(port, 1, 4)
     if number == _ALL_MODULES:
@@ -528,7 +513,7 @@ def _version(mpm: EmulatedSantecMpm, module: str) -> bytes:
 
 
 def _calibration_nm(index: str) -> int:
-    """Return the calibration wavelength with a given index, in nm: every 20 nm from 1250 nm on."""
+    """Return the calibration wavelength with a given index in nm: every 20 nm from 1250 nm on."""
     return 1250 + 20 * (_integer(index, 1, 20) - 1)
 
 
@@ -538,7 +523,6 @@ def _calibration_wavelength(mpm: EmulatedSantecMpm, module: str, index: str) -> 
 
 
 def _calibration_factor(mpm: EmulatedSantecMpm, module: str, port: str, index: str) -> bytes:
-    """Return the relative responsivity of a port at a calibration wavelength in dB."""
     (head,) = [mpm.heads[channel] for channel in mpm.channels(_integer(module, 0, 4), _integer(port, 1, 4))]
     table = head.responsivity_table()
     # The table of the head is coarser than 20 nm: the entry below the wavelength applies.
@@ -551,7 +535,7 @@ def _text(value: object) -> bytes:
 
 
 def _decimal(*values: float) -> bytes:
-    """Format numbers with up to three decimals and without trailing zeros: ``1520,1570,0.05``."""
+    """Format numbers with up to three decimals, without trailing zeros: ``1520,1570,0.05``."""
     return ",".join(f"{value:.3f}".rstrip("0").rstrip(".") for value in values).encode()
 
 
@@ -614,4 +598,4 @@ COMMANDS: Mapping[str, MpmCommand] = {
     "CWAV?": MpmCommand(2, _calibration_wavelength),
     "CWAVPO?": MpmCommand(3, _calibration_factor),
 }
-"""All commands by keyword; keywords of queries end with ``?``."""
+"""All commands by keyword. Keywords of queries end with ``?``."""

@@ -1,11 +1,9 @@
 """Emulated Thorlabs PM100D, PM100USB and PM400: one SCPI family of single-channel power and energy meters.
 
-Command language: PM100D, PM100USB and PM400 manuals. A quantity that the connected sensor cannot measure is an
-undefined header, as on the instrument. Choices of this emulator where the manuals are silent: the error queue has ten
+Command language: PM100D, PM100USB and PM400 manuals. Choices where the manuals are silent: the error queue has ten
 places, with the texts of the maker's 4000 series. Zeroing with light fails with -200 and keeps the old zero. A power of
 zero or less reads 9.91E37 in dBm. The bits of STATus:OPERation are 0 zeroing, 4 measuring, 9 measurement ready; bit 3
-of STATus:QUEStionable is over-range. The status groups AUXiliary and MEASurement (bits 0 and 1 of the status byte)
-never report a condition.
+of STATus:QUEStionable is over-range. The status groups AUXiliary and MEASurement are always 0.
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ OVER_RANGE = 9.9e37
 NOT_A_NUMBER = 9.91e37
 MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
 INTEGRATED = ("PM160",)
-"""Models with a built-in sensor, which reports the name of the device (as pyLabLib found on a real device)."""
+"""Models with a built-in sensor, which reports the device name (as pyLabLib found on a real device)."""
 
 ZEROING_BIT, MEASURING_BIT, READY_BIT = 0, 4, 9
 POWER_BIT = 3
@@ -90,24 +88,19 @@ QUANTITIES: dict[str, tuple[SensorKind, ...]] = {
     "TEMP": tuple(SensorKind),
     "RES": tuple(SensorKind),
 }
-"""Measurable quantities by their keyword in ``CONFigure?``, with the sensors that can measure them."""
+"""Measurable quantities by keyword in ``CONFigure?``, with the suitable sensors."""
 REFERENCED = ("POW", "CURR", "VOLT", "ENER")
 """Quantities with a range and a reference for relative readings."""
 
 
 class ThorlabsPm100(ScpiDevice):
-    """Emulated Thorlabs PM100 console with a power sensor, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Thorlabs PM100 console with a power sensor.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the fixed measurement errors and the noise of the sensors.
-        light: Returns the light at the sensor now.
         sensor: Connected sensor; ``None`` for none.
         model: One of :data:`MODELS`, else ``ConfigError``.
-        serial: Serial number in ``*IDN?``.
-        firmware: Last field of ``*IDN?``.
-        lenient: Whether to accept the undocumented spellings of
-            :data:`~lumion_hw.emulator.meters.thorlabs_pm.MISSPELLINGS` too.
+        lenient: Whether to accept also the undocumented headers in
+            :data:`~lumion_hw.emulator.meters.thorlabs_pm.MISSPELLINGS`.
 
     Attributes:
         zero_fails: Whether zeroing fails even in the dark.
@@ -169,7 +162,7 @@ class ThorlabsPm100(ScpiDevice):
             self._plugged.update()
 
     def advance(self) -> None:
-        """Advance the meter to the present time, so that a slow sensor responds to the present light first."""
+        """Advance the meter to the present time."""
         if self._plugged is not None and self._plugged.next_update_s() is not None:
             self._plugged.update()
         super().advance()
@@ -188,23 +181,23 @@ class ThorlabsPm100(ScpiDevice):
         self._last = None
 
     def unplug_sensor(self) -> None:
-        """Disconnect the sensor; does nothing without a sensor."""
+        """Disconnect the sensor; no effect without a sensor."""
         if self._plugged is not None:
             self._unplugged_profile = self._plugged.profile
             self.plug(None)
 
     def plug_sensor(self) -> None:
-        """Connect the disconnected sensor again; does nothing with a sensor connected."""
+        """Connect the disconnected sensor again; no effect with a sensor."""
         if self._plugged is None:
             self.plug(self._unplugged_profile)
 
     @property
     def plugged(self) -> Pm100Sensor | None:
-        """The sensor connected to the console. Its true errors, which a host cannot read, are for tests only."""
+        """The connected sensor."""
         return self._plugged
 
     def sensor(self, *kinds: SensorKind) -> Pm100Sensor:
-        """Return the sensor. Raises ``ScpiError`` -113 if ``kinds`` is not empty and lacks the kind of this sensor."""
+        """Return the sensor. Raises ``ScpiError`` -113 if the sensor is not of one of the ``kinds``."""
         if self._plugged is None or (kinds and self._plugged.profile.kind not in kinds):
             # The command tree contains only quantities that the connected sensor can measure.
             raise ScpiError(scpi_errors.UNDEFINED_HEADER)
@@ -251,7 +244,7 @@ class ThorlabsPm100(ScpiDevice):
         self.state.status.operation.set_bit(READY_BIT, False)
 
     def read(self) -> PendingReply:
-        """Start a new sample, and reply its value when the sample is complete."""
+        """Start a new sample, and reply the value when the sample is complete."""
         self.abort()
         sensor, start_signal, duration_s = self._start_reading()
         # READ? always starts a new sample, even during an INITiate.
@@ -264,7 +257,7 @@ class ThorlabsPm100(ScpiDevice):
         return PendingReply(lambda: due_s, finish)
 
     def fetch(self) -> Reply:
-        """Reply the last sample, which exists from the moment a sensor is connected."""
+        """Reply the last sample."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
         if self._last is None:
             start_signal = sensor.update()
@@ -273,7 +266,7 @@ class ThorlabsPm100(ScpiDevice):
         return self._express(sensor, self._last)
 
     def _start_reading(self) -> tuple[Pm100Sensor, float, float]:
-        """Start a reading: return the sensor, its present signal, and the duration of the reading."""
+        """Start a reading. Return the sensor, the present signal, and the duration of the reading."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
         start_signal = sensor.update()
         changed = sensor.settle_range()
@@ -282,7 +275,6 @@ class ThorlabsPm100(ScpiDevice):
         return sensor, start_signal, waiting_s + sensor.averaging_s + physics.RANGE_CHANGE_S * changed
 
     def _express(self, sensor: Pm100Sensor, sample: SensorSample) -> str:
-        """Return a sample in the configured quantity and unit."""
         self.state.status.questionable.set_bit(POWER_BIT, sample.native is None)
         light_independent = {"FREQ": sample.repetition_hz, "TEMP": physics.TEMPERATURE_C, "RES": physics.PRESENCE_OHM}
         # Valid for any light, even over-range.
@@ -293,7 +285,6 @@ class ThorlabsPm100(ScpiDevice):
         return plain_float(self._convert(sensor, sample.native))
 
     def _convert(self, sensor: Pm100Sensor, native: float) -> float:
-        """Convert a signal in A or V to the configured quantity and unit."""
         if self.quantity in ("CURR", "VOLT"):
             return self._relative_to_reference(native)
         value = native / sensor.response * ratio_from_db(sensor.settings.loss_db)
@@ -336,7 +327,7 @@ class ThorlabsPm100(ScpiDevice):
         self._zeroing = self.state.begin(physics.ZEROING_S, finish)
 
     def abort_zero(self) -> None:
-        """Abort zeroing; the previous zero stays valid."""
+        """Abort zeroing. The previous zero stays valid."""
         if self._zeroing is not None:
             self.state.abort(self._zeroing)
             self._zeroing = None
@@ -383,7 +374,7 @@ MISSPELLINGS: Mapping[str, str] = {
         for leaf in ("[:EVENt]", ":CONDition", ":ENABle", ":PTRansition", ":NTRansition")
     },
 }
-"""Undocumented headers that manuals and public clients use by mistake, with the documented equivalents."""
+"""Undocumented headers in manuals and public clients, with the documented equivalents."""
 
 
 def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
@@ -401,7 +392,6 @@ def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[Call], float]:
-    """Return a function that returns a fixed limit, and raises an error for a sensor without this limit."""
 
     def limit(call: Call) -> float:
         del call
@@ -412,7 +402,6 @@ def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[
 
 
 def _bounded(meter: ThorlabsPm100, kind: SensorKind, limits: tuple[float, float, float], unit: Suffixes) -> Numeric:
-    """Return a numeric SCPI parameter that only one kind of sensor has."""
     low, high, default = (_limit(meter, value, kind) for value in limits)
     return Numeric(low, high, default, unit)
 
@@ -439,7 +428,6 @@ def _measurement(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
-    """Declare the range and reference settings of a quantity. All quantities share the range of the amplifier."""
     root, unit, kinds = _RANGED[quantity]
 
     def scale() -> float:
@@ -522,7 +510,7 @@ def _correction(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _response(meter: ThorlabsPm100, pattern: str, kind: SensorKind) -> ScpiCommand:
-    """Declare the setting of the sensor's response. A sensor with stored response accepts no other value."""
+    """Return the command for the sensor's response. A sensor with stored response accepts no other value."""
 
     def limit(settable: float) -> Callable[[Call], float]:
         def value(call: Call) -> float:
@@ -630,7 +618,6 @@ def _system(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 def _triple(
     meter: ThorlabsPm100, pattern: str, key: str, limits: tuple[tuple[int, int], ...], start: tuple[int, ...]
 ) -> ScpiCommand:
-    """Declare a setting of three integers, a date or a time of day; the emulated calendar does not advance."""
     names = [f"{key} {place}" for place in range(3)]
 
     def write(call: Call) -> Reply:

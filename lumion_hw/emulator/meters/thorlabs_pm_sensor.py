@@ -1,7 +1,7 @@
-"""Physics of a sensor on a Thorlabs PM100 console: from light to the signal of the amplifier.
+"""Physics of a sensor on a Thorlabs PM100 console.
 
-Photodiode, thermopile and pyroelectric sensors differ only in their native quantity (A or V), their speed and their
-response table. Figures (rounded) are those of the families S15x, S40x and ES1xx; errors are random.
+Photodiode, thermopile and pyroelectric sensors differ in native quantity (A or V), speed and response. Figures are
+those of the families S15x, S40x and ES1xx; errors are random.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import ratio_from_db
 
 SAMPLE_S = 3e-3
-"""Duration of one sample; an average of n samples takes n times as long."""
+"""Duration of one sample in s."""
 LOW_BANDWIDTH_HZ = 15.0
 RANGE_CHANGE_S = 20e-3
 ZEROING_S = 2.0
@@ -28,11 +28,11 @@ PRESENCE_OHM = 10_000.0
 DRIFT_PERIOD_S = 7200.0
 RANGE_STEP_SIGMA_DB = 0.004
 UPDATE_PERIOD_S = 0.02
-"""Update period of a sensor with a slow response."""
+"""Update period in s of a sensor with a slow response."""
 
 
 class SensorKind(enum.Enum):
-    """Kind of power or energy sensor; the value is the type number in ``SYSTem:SENSor:IDN?``."""
+    """Type of sensor, with the type number in ``SYSTem:SENSor:IDN?`` as value."""
 
     PHOTODIODE = 1
     THERMOPILE = 2
@@ -56,7 +56,6 @@ class SensorProfile:
 
     Attributes:
         name: Model, first field of ``SYSTem:SENSor:IDN?``.
-        kind: Kind of sensor.
         subtype: Fifth field of ``SYSTem:SENSor:IDN?``.
         flags: Sixth field of ``SYSTem:SENSor:IDN?``.
         response: Pairs of wavelength in nm and response in A/W, V/W or V/J, ascending.
@@ -66,8 +65,7 @@ class SensorProfile:
         gain_sigma: Standard deviation of the relative error of the gain.
         tau_s: Time constant of the sensor itself.
         default_nm: Wavelength after ``*RST``.
-        dark_limit: Power in W above which the sensor is not dark enough for zeroing.
-        serial: Serial number.
+        dark_limit: Power in W above which zeroing fails.
         calibrated: Calibration message (a date) in ``SYSTem:SENSor:IDN?``.
     """
 
@@ -92,7 +90,7 @@ class SensorProfile:
         return self.response[0][0], self.response[-1][0]
 
     def response_at(self, wavelength_nm: float) -> float:
-        """Return the sensor's nominal response at a wavelength, in A/W, V/W or V/J."""
+        """Return the nominal response at a wavelength, in A/W, V/W or V/J."""
         nm, values = zip(*self.response, strict=True)
         return float(np.interp(wavelength_nm, nm, values))
 
@@ -129,7 +127,7 @@ PHOTODIODE_ADAPTER = SensorProfile(
     default_nm=1550.0,
     dark_limit=1e-9,
 )
-"""A photodiode on the adapter, without stored calibration: the user sets its response."""
+"""A photodiode on the adapter, whose response the user sets."""
 S405C = SensorProfile(
     "S405C",
     SensorKind.THERMOPILE,
@@ -169,15 +167,13 @@ class SensorSettings:
 
     Attributes:
         wavelength_nm: Wavelength whose response is used.
-        response: Response of an adapter's photodiode in A/W.
+        response: Response of a photodiode on the adapter in A/W.
         averages: Number of samples per reading.
-        range_index: Present range of the amplifier.
         automatic: Whether automatic ranging is on.
         low_bandwidth: Whether the bandwidth is 15 Hz instead of up to 100 kHz.
         accelerated: Whether the console predicts the final value of a thermopile.
-        tau_s: Time constant that the prediction assumes.
+        tau_s: Time constant for this prediction.
         loss_db: Attenuation before the sensor.
-        beam_mm: Diameter of the beam.
     """
 
     wavelength_nm: float
@@ -194,21 +190,14 @@ class SensorSettings:
 
 @dataclass(frozen=True)
 class SensorSample:
-    """One reading in the amplifier's native unit after zero correction; ``None`` above the range."""
+    """One reading in A or V after zero correction; ``None`` above the range."""
 
     native: float | None
     repetition_hz: float
 
 
 class Pm100Sensor:
-    """One sensor with the amplifier of its console.
-
-    Args:
-        profile: Properties of this model of sensor.
-        light: Returns the light now.
-        rng: Random numbers for its errors and noise.
-        now_s: Returns the time.
-    """
+    """One sensor with the amplifier of the console."""
 
     def __init__(
         self, profile: SensorProfile, light: Callable[[], Light], rng: np.random.Generator, now_s: Callable[[], float]
@@ -230,7 +219,7 @@ class Pm100Sensor:
         self.reset()
 
     def reset(self) -> None:
-        """Reset the settings to their defaults; the stored zero stays valid."""
+        """Reset the settings. The stored zero stays valid."""
         top = len(self.profile.ranges) - 1
         self.settings = SensorSettings(
             self.profile.default_nm, range_index=top, automatic=self.profile.kind is not SensorKind.PYRO
@@ -240,17 +229,17 @@ class Pm100Sensor:
 
     @property
     def response(self) -> float:
-        """Response that the console uses to convert signals to power, in A/W, V/W or V/J."""
+        """Response for converting signals to power, in A/W, V/W or V/J."""
         if SensorFlag.RESPONSE_SETTABLE in self.profile.flags:
             return self.settings.response
         return self.profile.response_at(self.settings.wavelength_nm)
 
     def full_scale(self, index: int | None = None) -> float:
-        """Return the largest power or energy of an amplifier range, by default the present range."""
+        """Return the largest power or energy of an amplifier range; by default of the present range."""
         return self.profile.ranges[self.settings.range_index if index is None else index] / self.response
 
     def select_range(self, native: float) -> None:
-        """Select the smallest amplifier range for a signal in A or V, and end automatic ranging."""
+        """Select the smallest amplifier range for a signal in A or V, without automatic ranging."""
         ranges_that_fit = [index for index, scale in enumerate(self.profile.ranges) if native <= scale * (1 + 1e-9)]
         self.settings.range_index = ranges_that_fit[0] if ranges_that_fit else len(self.profile.ranges) - 1
         self.settings.automatic = False
@@ -258,7 +247,6 @@ class Pm100Sensor:
     # -- signal
 
     def _target_signal(self) -> float:
-        """Return the signal in A or V to which the present light would settle, including the gain error."""
         light = self._light()
         if not math.isfinite(light.power_w):
             raise ValueError(f"the light at the sensor has no valid power: {light.power_w} W")
@@ -279,7 +267,7 @@ class Pm100Sensor:
         return tau_s
 
     def update(self) -> float:
-        """Advance the signal to now and return it. The light since the last update is taken as constant."""
+        """Advance the signal to now and return it."""
         now = self._now_s()
         tau_s = self._effective_tau_s()
         remaining = math.exp(-(now - self._updated_s) / tau_s) if tau_s > 0 else 0.0
@@ -291,10 +279,7 @@ class Pm100Sensor:
         return self._signal
 
     def next_update_s(self) -> float | None:
-        """Return the time of the next automatic update, ``None`` for a sensor that responds at once.
-
-        Such a sensor reads the light only on request, because each reading computes the light of the whole bench.
-        """
+        """Return the time of the next automatic update; ``None`` for a sensor that responds at once."""
         return self._updated_s + UPDATE_PERIOD_S if self._effective_tau_s() > 0 else None
 
     # -- readings
@@ -305,7 +290,6 @@ class Pm100Sensor:
         return self.settings.averages * SAMPLE_S
 
     def _sigma(self, averaging_s: float) -> float:
-        """Return the standard deviation of a reading in A or V; it decreases with the root of the averaging time."""
         # A low-pass of bandwidth B averages over about 1/(2B).
         filter_s = 0.5 / LOW_BANDWIDTH_HZ if self.settings.low_bandwidth else 0.0
         return self.profile.noise_at_1_s * self._nominal / math.sqrt(max(averaging_s, filter_s))
@@ -315,12 +299,11 @@ class Pm100Sensor:
         return self.profile.response_at(self.profile.default_nm)
 
     def _present_offset(self) -> float:
-        """Return the present offset of the amplifier, with its slow drift, in A or V."""
         angle = 2.0 * math.pi * self._now_s() / DRIFT_PERIOD_S + self._drift_phase
         return (self._offset + 0.1 * self.profile.offset * math.sin(angle)) * self._nominal
 
     def settle_range(self) -> bool:
-        """Apply automatic ranging to the latest signal; return whether the range of the amplifier has changed."""
+        """Apply automatic ranging to the latest signal. Return whether the range has changed."""
         settings, before = self.settings, self.settings.range_index
         if not settings.automatic:
             return False
@@ -333,7 +316,7 @@ class Pm100Sensor:
         return settings.range_index != before
 
     def sample(self, start_signal: float) -> SensorSample:
-        """Return a reading that began at ``start_signal``: the mean of start and end signal, with noise."""
+        """Return a reading: the mean of the signals at start and end, with noise."""
         mean = 0.5 * (start_signal + self.update())
         self.settle_range()
         scale = self.profile.ranges[self.settings.range_index]
@@ -349,11 +332,11 @@ class Pm100Sensor:
 
     @property
     def zero(self) -> float:
-        """Stored zero: the offset that is subtracted from readings, in A or V."""
+        """Offset that is subtracted from readings, in A or V."""
         return self._zero
 
     def is_dark(self) -> bool:
-        """Return whether the light at the sensor is weak enough for zeroing."""
+        """Return whether the light is weak enough for zeroing."""
         return self._light().power_w <= self.profile.dark_limit
 
     def store_zero(self) -> None:

@@ -1,4 +1,4 @@
-"""Scheduled events of an emulated bench, and the numbering of the byte exchanges between hosts and devices."""
+"""Scheduled events of an emulated bench."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class BenchTime:
-    """Scheduler of an emulated bench's events; also numbers the byte exchanges between hosts and devices.
+    """Scheduler of an emulated bench's events.
 
-    As a context manager it encloses one exchange: one call that passes bytes to a device or from it. Nothing else on
-    the bench acts during an exchange, so all devices are brought up to date only once, however many meter channels are
-    read.
+    The ``with`` block encloses one exchange of bytes with a device, during which the other devices do not change.
 
     Attributes:
-        now_s: Returns the time of the clock.
-        due: Scheduled events, each with its time.
         exchange: Number of the exchange in progress; ``None`` between exchanges.
     """
 
@@ -26,15 +22,15 @@ class BenchTime:
     _exchanges: int = 0
 
     def add(self, at_s: float, action: Callable[[], None]) -> None:
-        """Schedule an action at a time of the bench's clock."""
+        """Schedule a function at a time of the bench's clock."""
         self.due.append((at_s, action))
 
     def next_s(self) -> float | None:
-        """Return the time of the next scheduled action, ``None`` if no action is scheduled."""
+        """Return the time of the next scheduled function; ``None`` if there is none."""
         return min((at_s for at_s, _ in self.due), default=None)
 
     def advance(self) -> None:
-        """Run the scheduled actions that are due, in order of time."""
+        """Run the scheduled functions that are due."""
         if not self.due:
             return
         now = self.now_s()
@@ -53,6 +49,6 @@ class BenchTime:
         self.exchange = None
 
     def renew(self) -> None:
-        """Make the next reading bring all devices up to date again, although the exchange continues."""
+        """Make the next reading bring all devices up to date."""
         if self.exchange is not None:
             self.__enter__()

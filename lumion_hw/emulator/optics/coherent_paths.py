@@ -1,8 +1,8 @@
-"""Effect of the mesh on a signal with two polarization tributaries: its Jones matrix, and the loss, PDL and DGD.
+"""Effect of the mesh on a dual-polarization signal: Jones matrix, loss, PDL and DGD.
 
 The Jones matrix is J = U_out · M · U_in, where M contains the fields from the sender's ports to the receiver's ports.
-The fibres before and after the mesh (U_in, U_out) rotate the polarization; they do not change PDL, DGD or rank. A
-receiver's DSP undoes any such rotation, so its reception depends only on the singular values and group delays of J.
+U_in and U_out are the polarization rotations of the fibres, which a receiver undoes. The reception therefore depends
+only on the singular values and group delays of J.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 Jones = NDArray[np.complex128]
 
 _RANK_ONE_DB = 40.0
-"""Ratio of the singular values in dB above which one of the two tributaries counts as lost."""
+"""Ratio of the singular values in dB above which one tributary (polarization channel) counts as lost."""
 _STEP_HZ = 1e7
-"""Half the frequency step of the numerical derivative; small enough for delays of 100 ps."""
+"""Half the frequency step of the numerical derivative in Hz."""
 
 
 @dataclass(frozen=True)
 class PathPair:
-    """Effect of the two paths between one sender and one receiver on the signal's two polarization tributaries.
+    """Effect of the two paths between a sender and a receiver on a dual-polarization signal.
 
     Attributes:
-        transmission: Received power per launched power, both tributaries together.
+        transmission: Received power per launched power, both polarizations together.
         pdl_db: Polarization dependent loss, the ratio of the singular values; infinite if there is only one path.
         dgd_ps: Differential group delay; 0 if there is only one path.
-        rank: 2 if both tributaries arrive separately, 1 if they merge into one field, 0 without light.
+        rank: 2 if both polarizations arrive separately, 1 if they merge into one field, 0 without light.
     """
 
     transmission: float
@@ -41,12 +41,10 @@ class PathPair:
 
 @dataclass(frozen=True)
 class CoherentLaunch:
-    """Light sent by a module with two polarization tributaries.
+    """Dual-polarization light sent by a module.
 
     Attributes:
-        power_w: Power of both tributaries together.
-        frequency_hz: Carrier frequency.
-        osnr_db: Optical signal to noise ratio at the transmitter, without the amplifiers of the bench.
+        power_w: Power of both polarizations together.
     """
 
     power_w: float
@@ -56,14 +54,9 @@ class CoherentLaunch:
 
 @dataclass(frozen=True)
 class CoherentReception:
-    """Signal with two polarization tributaries, as a module receives it from another module.
+    """Dual-polarization signal received from another module.
 
     Attributes:
-        sender: Device name of the sending module.
-        launch: Light as launched.
-        pair: Effect of the paths on the two tributaries.
-        signal_w: Power of the signal at the receiver.
-        total_w: Power of all light at the receiver.
         osnr_db: Optical signal-to-noise ratio; noise includes other light in the signal's band.
     """
 
@@ -79,11 +72,10 @@ NO_PATH = PathPair(0.0, 0.0, 0.0, 0)
 
 
 def path_pair(jones_at: Callable[[float], Jones], frequency_hz: float) -> PathPair:
-    """Return the effect of a sender's paths to a receiver on a signal whose two tributaries have equal power.
+    """Return the effect of a sender's paths to a receiver on a signal of two equally strong polarizations.
 
     Args:
-        jones_at: Returns the Jones matrix at a frequency in Hz, from sent tributaries (columns) to received fields
-            (rows).
+        jones_at: Returns the Jones matrix at a frequency in Hz, from sent (columns) to received fields (rows).
         frequency_hz: Carrier frequency.
     """
     jones = jones_at(frequency_hz)

@@ -1,4 +1,4 @@
-"""Disturbances of an emulated bench during use: temperature, power and resistance drift. All are off by default."""
+"""Disturbances of an emulated bench: drifts of temperature, power and resistance. All are off by default."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Disturbances:
     resistance_per_root_s: float = 0.0
 
     def common_phase_rad(self, now_s: float) -> float:
-        """Return the phase in rad that the chip's temperature deviation adds to both arms of every PUC."""
+        """Return the phase in rad that the chip's temperature adds to both arms of every PUC."""
         return 0.0 if self.temperature_k is None else COMMON_PHASE_RAD_PER_K * self.temperature_k(now_s)
 
     def power(self, port: int, now_s: float) -> float:
-        """Return the power that arrives at a port, relative to the undisturbed power."""
+        """Return the power that arrives at a port divided by the undisturbed power."""
         trajectory = self.power_db.get(port)
         return 1.0 if trajectory is None else float(10.0 ** (trajectory(now_s) / 10.0))

@@ -1,4 +1,4 @@
-"""Heat of the heaters, which follows their electrical power with a time constant; a part follows more slowly."""
+"""Heat of the heaters, which follows the electrical power with a fast and a slow time constant."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SETTLED_TAUS = 25.0
-"""Number of time constants after which heat counts as settled: the remaining change is below 1e-10."""
+"""Number of time constants after which heat counts as settled."""
 
 
 class Heat:
     """Heat of all heaters as a function of time, in mW.
 
-    Times must not run backwards: an earlier time gives the heat at the latest one.
+    Times must not run backwards; an earlier time gives the latest heat.
 
     Args:
-        heaters: Number of heaters.
-        tau_s: Time constant.
         at_s: Initial time, at which all heaters are cold.
         slow_share: Share of the heat that follows with the slow time constant.
-        slow_tau_s: Slow time constant.
 
     Attributes:
         present_mw: Heat at the latest time, shape ``(heaters,)``.
-        followed_s: Latest time.
     """
 
     def __init__(
@@ -42,14 +38,14 @@ class Heat:
         self._target_set_s = -math.inf
 
     def aim(self, target_mw: NDArray[np.float64], at_s: float) -> None:
-        """Set the steady-state heat that the heaters approach from a given time on."""
+        """Set the steady-state heat that the heaters approach from a time on."""
         # Up to this instant, heat follows the earlier target.
         self.follow(at_s)
         self._target_mw = target_mw
         self._target_set_s = at_s
 
     def follow(self, at_s: float) -> bool:
-        """Advance the heat of all heaters to a given time; return whether the heat has settled."""
+        """Advance the heat to a given time. Return whether it has settled."""
         elapsed_s = max(at_s - self.followed_s, 0.0)
         self.followed_s = max(at_s, self.followed_s)
         settled = at_s - self._target_set_s > self._settled_s

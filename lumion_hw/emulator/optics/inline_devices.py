@@ -1,8 +1,8 @@
 """Attenuators, switches and amplifiers in the fibres of an emulated bench.
 
-An amplifier with noise figure F and gain G adds the noise density F·hν·G (hν: photon energy), summed over both
-polarizations. One amplifier therefore gives an OSNR in 0.1 nm of 58 dB + input power in dBm - noise figure in dB (P.
-Becker, N. Olsson, J. Simpson, Erbium-Doped Fiber Amplifiers, 1999). The noise is flat over the C band (assumed).
+An amplifier with noise figure F and gain G adds the noise density F·hν·G (hν: photon energy) in both polarizations
+together. One amplifier gives an OSNR in 0.1 nm of 58 dB + input power in dBm - noise figure in dB (P. Becker, N.
+Olsson, J. Simpson, Erbium-Doped Fiber Amplifiers, 1999). The noise is flat over the C band (assumed).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from lumion_hw.interfaces.wiring import InlineDevice
 from lumion_hw.quantities import OSNR_OF_0_DBM_DB
 
 OSNR_BAND_HZ = 12.5e9
-"""Bandwidth in which OSNR is specified: 0.1 nm at 1550 nm."""
+"""Reference bandwidth of OSNR in Hz: 0.1 nm at 1550 nm."""
 AMPLIFIED_HZ = (191.5e12, 196.2e12)
-"""Frequency range of amplifiers and of their noise: the C band."""
+"""Frequency range of amplifiers in Hz: the C band."""
 AMPLIFIED_BAND_HZ = AMPLIFIED_HZ[1] - AMPLIFIED_HZ[0]
 _PHOTON_W_PER_HZ = 1e-3 * 10.0 ** (-OSNR_OF_0_DBM_DB / 10.0) / OSNR_BAND_HZ
 
@@ -31,7 +31,7 @@ class Beam:
 
     Attributes:
         powers_w: Power from each of n sources, shape ``(n,)``.
-        noise_w_per_hz: Density of the amplifier noise in the C band, summed over both polarizations.
+        noise_w_per_hz: Density of the amplifier noise in the C band, both polarizations together.
         gain: Power relative to the beginning of the fibre.
     """
 
@@ -41,16 +41,16 @@ class Beam:
 
     @property
     def noise_w(self) -> float:
-        """Amplifier noise power of the beam in watts."""
+        """Amplifier noise power in watts."""
         return self.noise_w_per_hz * AMPLIFIED_BAND_HZ
 
     @property
     def total_w(self) -> float:
-        """Total power of the beam's light and noise in watts."""
+        """Total power of light and noise in watts."""
         return float(self.powers_w.sum()) + self.noise_w
 
     def times(self, gain: float) -> Beam:
-        """Return the beam after a power gain or loss that adds no noise."""
+        """Return the beam after a power gain or loss without noise."""
         if gain == 1.0:
             return self
         return Beam(self.powers_w * gain, self.noise_w_per_hz * gain, self.gain * gain)
@@ -58,11 +58,10 @@ class Beam:
 
 @dataclass(frozen=True)
 class Amplification:
-    """Gain and noise figure of an amplifier at its present input power.
+    """Gain and noise figure of an amplifier.
 
     Attributes:
-        gain: Output power per input power, without noise; 0 for an amplifier that is off and absorbs.
-        noise_figure_db: Noise figure.
+        gain: Output power per input power, without noise; 0 for an amplifier that is off.
     """
 
     gain: float
@@ -70,12 +69,12 @@ class Amplification:
 
     @property
     def noise_w_per_hz(self) -> float:
-        """Noise density at the amplifier's output in W/Hz, summed over both polarizations."""
+        """Noise density at the amplifier's output in W/Hz, both polarizations together."""
         return float(10.0 ** (self.noise_figure_db / 10.0) * self.gain * _PHOTON_W_PER_HZ)
 
 
 class InlineDevices:
-    """Registry of the attenuators, switches and amplifiers in the fibres. Devices not registered pass all light."""
+    """Attenuators, switches and amplifiers in the fibres. A device that was not added passes all light."""
 
     def __init__(self) -> None:
         self._attenuators: dict[tuple[str, int], Callable[[], float]] = {}
@@ -85,25 +84,25 @@ class InlineDevices:
         self._recorded: dict[tuple[str, int], tuple[float, float]] | None = None
 
     def add_attenuator(self, device: str, channel: int, transmission: Callable[[], float]) -> None:
-        """Register an attenuator channel; ``transmission`` is called for the transmitted fraction at every reading."""
+        """Add an attenuator channel; ``transmission`` returns the transmitted fraction."""
         self._attenuators[device, channel] = transmission
 
     def add_switch(self, device: str, connections: Callable[[], Mapping[int, int]], loss_db: float) -> None:
-        """Register a switch; ``connections`` returns the connected ports, with both directions of each connection."""
+        """Add a switch; ``connections`` returns the connected ports, with both directions of each connection."""
         self._switches[device] = connections
         self._switch_losses[device] = 10.0 ** (-loss_db / 10.0)
 
     def add_amplifier(self, device: str, amplification: Callable[[float], Amplification]) -> None:
-        """Register an amplifier; ``amplification`` is called with the total input power in watts."""
+        """Add an amplifier; ``amplification`` is called with the total input power in watts."""
         self._amplifiers[device] = amplification
 
     def has_amplifier(self, devices: Iterable[InlineDevice]) -> bool:
-        """Return whether any of the given devices is an amplifier."""
+        """Return whether one of the devices is an amplifier."""
         return any(inline.device in self._amplifiers for inline in devices)
 
     @contextlib.contextmanager
     def record_powers(self) -> Iterator[Mapping[tuple[str, int], tuple[float, float]]]:
-        """Record the power in W before and after every device on the way, while the ``with`` block runs."""
+        """Record the power in W before and after every passed device while the ``with`` block runs."""
         recorded: dict[tuple[str, int], tuple[float, float]] = {}
         self._recorded = recorded
         try:
@@ -112,7 +111,7 @@ class InlineDevices:
             self._recorded = None
 
     def transmit(self, beam: Beam, devices: Iterable[InlineDevice]) -> Beam:
-        """Return the beam after it has passed the given devices in order."""
+        """Return the beam behind the given devices, in order."""
         for inline in devices:
             before_w = beam.total_w
             beam = self._transmit_one(beam, inline, before_w)

@@ -1,8 +1,8 @@
 """Fibres that feed light from one port of the emulated mesh back into another, and reflectors at a port.
 
-Returning light adds as a field, because a laser's coherence length exceeds any patch cord. At the frequency f, a loop
-with delay τ and power transmission g from facet to facet feeds √g·e^{-2πjfτ} of the field into the other port. Light
-may circulate any number of times. Assumed: TE light stays TE in the loop, and the loop's length does not drift.
+Returning light adds as a field. At the frequency f, a loop with delay τ and power transmission g from facet to facet
+feeds √g·e^{-2πjfτ} of the field into the other port. Assumed: TE light stays TE in the loop, and the loop's length does
+not drift.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from lumion_hw.interfaces.wiring import LoopPath
 
 _S_PER_M = 1.468 / 299_792_458.0
-"""Delay per metre of standard single-mode fibre at 1550 nm: group index 1.468 (Corning SMF-28 data sheet)."""
+"""Delay in s per metre of standard single-mode fibre at 1550 nm: group index 1.468 (Corning SMF-28 data sheet)."""
 
 
 class Loops:
-    """All fibres that feed light back into the mesh, including reflectors, and the ``ports`` at which light returns."""
+    """All fibres and reflectors that feed light back into the mesh; ``ports`` are the ports where light returns."""
 
     def __init__(self, paths: Sequence[LoopPath]) -> None:
         self._paths = tuple(paths)
@@ -32,7 +32,7 @@ class Loops:
         frequency_hz: float,
         access_loss_db: NDArray[np.float64],
     ) -> NDArray[np.complex128]:
-        """Return the fields at all ports, including the light that loops and reflectors feed back into the mesh.
+        """Return the fields at all ports with the light that loops and reflectors feed back into the mesh.
 
         Args:
             fields: Shape ``(n_ports,)``; output fields without the loops.
@@ -51,7 +51,7 @@ class Loops:
         return total
 
     def _feedback(self, frequency_hz: float, access_loss_db: NDArray[np.float64]) -> NDArray[np.complex128]:
-        """Return a matrix: the field fed back into each port (row) per unit field that leaves each port (column)."""
+        """Return the field fed back into each port (row) per unit field that leaves each port (column)."""
         feedback = np.zeros((len(self.ports), len(self.ports)), dtype=np.complex128)
         for path in self._paths:
             first, last = path.ports

@@ -9,15 +9,10 @@ from lumion_hw.interfaces.wiring import FibrePath, InputPath, OutputPath, Wiring
 
 
 class MovedFibres:
-    """Present port and coupling of every fibre that is moved by hand; at first, no such fibre is plugged in.
+    """Present port and coupling of every fibre that is moved by hand. No such fibre is plugged in at first.
 
     Args:
-        wiring: Fibres of the bench.
-        sigma_db: Standard deviation of the coupling of a plugging.
-        rng: Random numbers for the couplings.
-
-    Attributes:
-        pluggings: Number of pluggings so far.
+        sigma_db: Standard deviation of the coupling from one plugging to the next.
     """
 
     def __init__(self, wiring: Wiring, sigma_db: float, rng: np.random.Generator) -> None:
@@ -48,13 +43,13 @@ class MovedFibres:
         self._plugged[device] = port, self._sigma_db * float(self._rng.standard_normal())
 
     def is_plugged(self, path: InputPath | OutputPath | FibrePath) -> bool:
-        """Return whether the fibre of a path is at the port of this path; fixed fibres always are."""
+        """Return whether the fibre of a path is plugged in at the path's port; true for fixed fibres."""
         if isinstance(path, FibrePath) or not path.by_hand:
             return True
         return self._plugged.get(_device(path), (None, 0.0))[0] == path.port
 
     def coupling_db(self, path: InputPath | OutputPath | FibrePath) -> float:
-        """Return the gain of the present plugging of a path, in dB; 0 for a fixed fibre."""
+        """Return the gain in dB of the present plugging; 0 for a fixed fibre."""
         if isinstance(path, FibrePath) or not path.by_hand:
             return 0.0
         return self._plugged.get(_device(path), (None, 0.0))[1]

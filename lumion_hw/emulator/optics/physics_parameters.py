@@ -1,8 +1,7 @@
-"""Means and standard deviations from which an emulated bench draws its true parameters, unknown to a calibration.
+"""Means and standard deviations of the true parameters of an emulated bench.
 
-Parameters that a bench file can set (section ``emulation``) are declared here once, with default, range and
-description; the section takes its keys from :data:`EMULATION_KEYS`. Sources: SmartLight-class chip (D. Sánchez-Jácome,
-PhD thesis, UPV 2025; Teofilovic et al., JLT 2024). Values marked *assumed* have no published source.
+Bench files can set the parameters in :data:`EMULATION_KEYS` (section ``emulation``). Sources: SmartLight-class chip (D.
+Sánchez-Jácome, PhD thesis, UPV 2025; Teofilovic et al., JLT 2024). Values marked *assumed* have no published source.
 """
 
 from __future__ import annotations
@@ -17,13 +16,10 @@ from lumion_hw.emulator.chip.effects import EffectSizes
 
 @dataclass(frozen=True)
 class EmulationKey:
-    """A physics parameter that the section ``emulation`` of a bench file can set.
+    """A parameter in section ``emulation`` of a bench file.
 
     Attributes:
         default: Default value; a Boolean or a number.
-        description: Description of the parameter.
-        low: Smallest allowed number.
-        high: Largest allowed number.
         low_is_allowed: Whether ``low`` itself is allowed.
     """
 
@@ -37,19 +33,18 @@ class EmulationKey:
 def _key(
     default: float | bool, description: str, *, low: float = 0.0, high: float = 1.0, low_is_allowed: bool = True
 ) -> Any:
-    """Return a field of :class:`PhysicsParameters` that is also a key of the bench file."""
     key = EmulationKey(default, description, low, high, low_is_allowed)
     return field(default=default, metadata={"key": key})
 
 
 @dataclass(frozen=True)
 class PhysicsParameters:
-    """Means, standard deviations and constants of a bench. Those in :data:`EMULATION_KEYS` can be set in a bench file.
+    """Means, standard deviations and constants of a bench.
 
     Attributes:
         puc_loss_db: Mean insertion loss of a PUC.
         access_loss_db: Mean loss between a fibre and the mesh at each port: facet and access waveguide.
-        random_passive_phases: Whether passive phases are uniform over a turn; otherwise all are zero, for teaching.
+        random_passive_phases: Whether passive phases are random between 0 and 2π; otherwise all are zero.
         p_pi_min_mw: Smallest heater power for a phase of π.
         p_pi_typical_mw: Most likely heater power for a phase of π.
         p_pi_max_mw: Largest heater power for a phase of π.
@@ -58,9 +53,8 @@ class PhysicsParameters:
         differential_slope_per_nm: Change of the phase difference, upper minus lower arm, in rad per nm.
         monitor_scale_sigma: Relative standard deviation of the photodiode responsivity (assumed).
         wavelength_sigma_nm: Standard deviation of module wavelengths about nominal (assumed).
-        squeezer_period_min_mv: Smallest drive of a polarization squeezer for a full turn (assumed).
-        squeezer_period_max_mv: Largest drive for a full turn (assumed).
-        effects: Sizes of the chip's imperfections.
+        squeezer_period_min_mv: Smallest drive of a polarization squeezer for a retardance of 2π (assumed).
+        squeezer_period_max_mv: Largest drive for a retardance of 2π (assumed).
     """
 
     puc_loss_db: float = 0.5  # 0.46 to 0.55 dB published
@@ -139,4 +133,4 @@ class PhysicsParameters:
 EMULATION_KEYS: Mapping[str, EmulationKey] = MappingProxyType(
     {item.name: item.metadata["key"] for item in fields(PhysicsParameters) if "key" in item.metadata}
 )
-"""Parameters that the bench file may set in its section ``emulation``, by name."""
+"""Parameters that the bench file may set in section ``emulation``, by name."""

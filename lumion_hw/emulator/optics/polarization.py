@@ -1,8 +1,7 @@
 """Jones matrices of polarization controllers (docs/polarization.md).
 
 A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices σ in the
-order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed
-retardance and rotate. No host can read their periods, offsets and angles.
+order S1 (diagonal), S2, S3. Squeezers have fixed axes and variable retardance; plates have fixed retardance and rotate.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Jones = NDArray[np.complex128]
-"""Jones matrix, shape ``(2, 2)``: a unitary matrix times the square root of the transmission."""
+"""Jones matrix, shape ``(2, 2)``: a unitary matrix times the square root of the power transmission."""
 
 PAULI = np.array([[[1, 0], [0, -1]], [[0, 1], [1, 0]], [[0, -1j], [1j, 0]]], dtype=np.complex128)
 """Pauli matrices of S1, S2, S3, shape ``(3, 2, 2)``."""
@@ -31,7 +30,7 @@ def stokes_of(field: NDArray[np.complex128]) -> NDArray[np.float64]:
 
 
 def retarder(vector: NDArray[np.float64]) -> Jones:
-    """Return the Jones matrix exp(-i v·σ/2), a rotation of the Poincaré sphere about the vector v by the angle |v|."""
+    """Return the Jones matrix exp(-i v·σ/2): a rotation of the Poincaré sphere about the vector v by |v|."""
     angle = float(np.linalg.norm(vector))
     if angle == 0.0:
         return np.eye(2, dtype=np.complex128)
@@ -49,7 +48,7 @@ def rotation_of_stokes(unitary: Jones) -> NDArray[np.float64]:
 
 
 def plates(angles_rad: Sequence[float], retardances_rad: Sequence[float], activation_loss_db: float = 0.0) -> Jones:
-    """Return the Jones matrix of wave plates in series, in the order in which light passes them.
+    """Return the Jones matrix of wave plates in series, in the order of the light.
 
     Args:
         angles_rad: Mechanical angle of each fast axis.
@@ -68,11 +67,11 @@ def plates(angles_rad: Sequence[float], retardances_rad: Sequence[float], activa
 
 @dataclass(frozen=True)
 class SqueezerProfile:
-    """Imperfections of fibre squeezers. No data of a real device is published; these are moderate values.
+    """Imperfections of fibre squeezers (assumed).
 
     Attributes:
-        hysteresis_rad: Largest lag of a retardance behind its drive while the drive changes.
-        settle_tau_s: Time constant of the retardance; five of them are about a millisecond (assumed).
+        hysteresis_rad: Largest lag of a retardance behind the drive.
+        settle_tau_s: Time constant of the retardance.
         activation_loss_db: Loss when all squeezers are fully driven; proportional to the mean drive.
         full_drive_mv: Drive at which a squeezer is fully driven.
     """
@@ -87,10 +86,8 @@ class Squeezers:
     """Four fibre squeezers at 0°, 45°, 0°, 45°, which rotate the polarization about S1, S2, S1, S2.
 
     Args:
-        period_mv: Drive of each squeezer for a full turn.
+        period_mv: Drive of each squeezer for a retardance of 2π.
         offset_rad: Retardance of each squeezer without drive.
-        now: Returns the time of the clock.
-        profile: Imperfections of the squeezers.
     """
 
     def __init__(
@@ -110,7 +107,7 @@ class Squeezers:
         self._settled_jones: Jones | None = None
 
     def drive(self, channel: int, drive_mv: float) -> None:
-        """Set the drive voltage of one squeezer; channels count from 1."""
+        """Set the drive of a squeezer in mV; channels count from 1."""
         now, index = self._now(), channel - 1
         self._settled_jones = None
         self._from_rad = self._retardance_rad(now)
@@ -133,7 +130,7 @@ class Squeezers:
         return retardance
 
     def jones(self) -> Jones:
-        """Return the present Jones matrix of all squeezers. While they are settled, it is the same object."""
+        """Return the present Jones matrix of all squeezers."""
         if self._settled_jones is not None:
             return self._settled_jones
         now = self._now()

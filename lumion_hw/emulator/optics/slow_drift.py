@@ -1,7 +1,6 @@
-"""Changes of an emulated chip over hours and days: its temperature drifts, its heaters age.
+"""Changes of an emulated chip over hours and days: temperature drift and heater ageing (all figures assumed).
 
-No data on the drift of such chips is published; all figures are assumptions. Drift is off unless the bench file enables
-it. A bench starts with the parameters drawn from its seed, and the chip can be several days old at the start.
+Drift is off unless the bench file enables it.
 """
 
 from __future__ import annotations
@@ -18,31 +17,24 @@ from lumion_hw.emulator.optics.truth import MeshTruth
 
 DAY_S = 86_400.0
 _STEP_S = 1.0
-"""Time step; changes within one step are negligible."""
+"""Time step in s."""
 _MIN_CHANGE_K = 1e-3
-"""Temperature change in K, about 2e-3 rad of phase, above which the chip is updated at once."""
+"""Temperature change in K, about 2e-3 rad of phase, at which the chip is updated at once."""
 _TEMPERATURE_TIME_S = 3_600.0
-"""Correlation time of the remaining temperature error, which follows the room temperature (assumed)."""
+"""Correlation time of the temperature error in s (assumed)."""
 _AGEING_TIME_S = 30.0 * DAY_S
-"""Correlation time of heaters and waveguide phases: their drift is bounded (assumed)."""
+"""Correlation time of heaters and waveguide phases in s (assumed)."""
 
 
 class _OrnsteinUhlenbeck:
-    """Independent Ornstein-Uhlenbeck processes (random drifts of bounded size) that start at 0.
-
-    Args:
-        count: Number of processes.
-        sigma: Stationary standard deviation.
-        time_s: Correlation time.
-        rng: Source of random steps.
-    """
+    """Independent Ornstein-Uhlenbeck processes (random drifts of bounded size) that start at 0."""
 
     def __init__(self, count: int, sigma: float, time_s: float, rng: np.random.Generator) -> None:
         self.value = np.zeros(count)
         self._sigma, self._time_s, self._rng = sigma, time_s, rng
 
     def advance(self, elapsed_s: float) -> NDArray[np.float64]:
-        """Advance the processes by a time of any length and return their values."""
+        """Advance the processes by a time of any length and return the values."""
         # Exact for any step: daily and per-second steps have the same statistics.
         decay = math.exp(-elapsed_s / self._time_s)
         if self._sigma > 0.0:
@@ -52,20 +44,16 @@ class _OrnsteinUhlenbeck:
 
 
 class SlowDrift:
-    """Slow drift of a mesh's true parameters with the bench's time.
+    """Slow drift of a mesh's true parameters.
 
     Args:
         truth: True parameters, which change.
-        physics: Sizes of the changes.
-        now_s: Returns the time of the clock.
-        rng: Source of random numbers.
-        aged_s: Time in s since the parameters were drawn.
+        aged_s: Age of the chip in s at the start.
 
     Attributes:
         temperature_k: Temperature of the chip in K relative to that for which its parameters were drawn.
         on_change: Functions that are called with ``temperature_k`` after every change.
-        held_k: Returns the temperature, in the same scale, at which a controller holds the chip. ``None`` for a chip
-            without controller, whose temperature is 0 on average.
+        held_k: Returns the set temperature of a controller, on the same scale; ``None`` for a chip without controller.
     """
 
     def __init__(
@@ -112,11 +100,11 @@ class SlowDrift:
 
     @property
     def age_s(self) -> float:
-        """Time since the chip's parameters were drawn, in seconds."""
+        """Age of the chip in seconds."""
         return self._now_s() - self._start_s
 
     def follow(self) -> bool:
-        """Advance the true parameters to the present time; return whether any parameter has changed."""
+        """Advance the true parameters to the present time. Return whether any has changed."""
         elapsed_s = self._now_s() - self._followed_s
         held_k = self._last_held_k if self.held_k is None else self.held_k()
         setpoint_moved = abs(held_k - self._last_held_k) > _MIN_CHANGE_K

@@ -1,7 +1,4 @@
-"""True parameters of an emulated bench, drawn from one seed. A calibration has to find them.
-
-Only the emulator and tests read them.
-"""
+"""True parameters of an emulated bench, for the emulator and tests only."""
 
 from __future__ import annotations
 
@@ -25,8 +22,7 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 class MeshTruth:
     """True parameters of E PUCs and J joints between them. Heater 2·PUC is on the upper arm, 2·PUC + 1 on the lower.
 
-    Faults, such as a stuck heater or a dead port, change these parameters. So does time
-    (:mod:`lumion_hw.emulator.optics.slow_drift`).
+    Faults and time change these parameters.
 
     Attributes:
         loss_db: Shape ``(E,)``; insertion loss of each PUC.
@@ -36,12 +32,11 @@ class MeshTruth:
         joint_phase: Shape ``(J,)``; phase of each joint (waveguide between two PUCs) in rad.
         p_pi_mw: Shape ``(2E,)``; power of each heater for a phase of π.
         heater_ohm: Shape ``(2E,)``; cold resistance.
-        nonlinearity_per_mw: Shape ``(2E,)``; relative rise of each heater's resistance per mW of its heat.
+        nonlinearity_per_mw: Shape ``(2E,)``; relative rise of each heater's resistance per mW.
         crosstalk: Phase that the heat of each heater adds to other arms and to joints, in rad per mW.
         access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity relative to nominal.
-        stuck_current_ma: Actual current of each heater that ignores its drive, by heater.
-        variations: Random parameters of the chip's imperfections.
+        stuck_current_ma: Current of each heater that ignores its drive, by heater.
         common_phase_rad: Phase that the chip's temperature adds to both arms of every PUC.
     """
 
@@ -62,7 +57,7 @@ class MeshTruth:
 
     @property
     def chip_parameters(self) -> ChipParameterSet:
-        """Present parameters of the chip, including all changes by faults and time."""
+        """Present parameters of the chip."""
         return ChipParameterSet(
             self.loss_db,
             self.eta_in,
@@ -74,7 +69,7 @@ class MeshTruth:
         )
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that changes whenever a parameter that affects the light or the heat changes."""
+        """Return a value that changes with every parameter that affects the light or the heat."""
         arrays = (
             self.loss_db,
             self.eta_in,
@@ -91,7 +86,7 @@ class MeshTruth:
         return *(array.tobytes() for array in arrays), stuck, self.common_phase_rad, id(self.crosstalk)
 
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the steady-state heat of each heater in mW, shape ``(2E,)`` for E PUCs, for given drive currents."""
+        """Return the steady-state heat of each heater in mW, shape ``(2E,)`` for E PUCs."""
         current = self.variations.heaters.carried_ma(currents_ma.copy())
         for heater, stuck in self.stuck_current_ma.items():
             current[heater] = stuck
@@ -103,11 +98,10 @@ class ChainTruth:
     """True parameters of one input of the mesh: module, fibre and polarization controller.
 
     Attributes:
-        frequency_hz: Optical frequency of the module.
         launch: Jones vector of the launched light, shape ``(2,)``.
-        fibre_in: Jones matrix of the fibre before the polarization controller, shape ``(2, 2)``; it drifts.
-        fibre_out: Jones matrix of the fibre between controller and chip, shape ``(2, 2)``; it drifts.
-        squeezer_period_mv: Shape ``(4,)``; drive of each fibre squeezer for a full turn.
+        fibre_in: Jones matrix of the fibre before the polarization controller, shape ``(2, 2)``.
+        fibre_out: Jones matrix of the fibre between controller and chip, shape ``(2, 2)``.
+        squeezer_period_mv: Shape ``(4,)``; drive of each fibre squeezer for a retardance of 2π.
         squeezer_offset_rad: Shape ``(4,)``; retardance of each fibre squeezer without drive.
     """
 
@@ -119,7 +113,7 @@ class ChainTruth:
     squeezer_offset_rad: NDArray[np.float64]
 
     def state(self) -> tuple[object, ...]:
-        """Return a value that changes whenever a parameter that affects the light changes."""
+        """Return a value that changes with every parameter that affects the light."""
         return self.frequency_hz, self.launch.tobytes(), self.fibre_in.tobytes(), self.fibre_out.tobytes()
 
 
@@ -134,10 +128,9 @@ def draw_mesh(
 
     Args:
         mesh: Layout of the mesh.
-        physics: Means and standard deviations of the parameters, and sizes of the effects.
-        rng: Random numbers for the parameters that every chip has.
-        effects_rng: Random numbers for the imperfections. They are separate, so that imperfections do not change the
-            other parameters.
+        physics: Means and standard deviations of the parameters, and sizes of the imperfections.
+        rng: Random numbers for the parameters.
+        effects_rng: Random numbers for the imperfections.
         heater_channels: Drive channel of each heater; by default channel k drives heater k.
     """
     effects_rng = effects_rng or np.random.default_rng(0)
@@ -178,7 +171,7 @@ def draw_mesh(
 
 
 def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
-    """Return a short name for a chip as drawn: 8 hex digits of a hash, which is the same on every machine."""
+    """Return a short name for a chip: 8 hex digits of a hash of the parameters."""
     drawn = np.concatenate([truth.passive_phase, truth.joint_phase, truth.loss_db, truth.p_pi_mw])
     rounded = ",".join(f"{value:.6f}" for value in drawn)
     return hashlib.sha256(f"{rounded};{physics.crosstalk};{physics.effects}".encode()).hexdigest()[:8]
@@ -187,7 +180,7 @@ def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
 def draw_chains(
     wiring: Wiring, nominal_nm: float, physics: PhysicsParameters, rng: np.random.Generator
 ) -> list[ChainTruth]:
-    """Draw the true parameters of every input of the mesh, in the order of the wiring."""
+    """Draw the true parameters of every input of the mesh, in wiring order."""
     chains = []
     for _ in wiring.inputs:
         wavelength_nm = nominal_nm + physics.wavelength_sigma_nm * float(rng.standard_normal())

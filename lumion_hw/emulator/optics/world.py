@@ -1,7 +1,6 @@
-"""Optical model of an emulated bench: carries light from the modules through fibres and mesh to the detectors.
+"""Optical model of an emulated bench, from the light sources through fibres and mesh to the detectors.
 
-Light is computed when a device reads it, for the present time of the clock. The light of different modules adds in
-power. The mesh carries TE light.
+The light of different modules adds in power. The mesh carries TE light.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ _LARGEST_DRIFT_RAD2 = 0.25
 _MAX_DRIFT_STEPS = 16  # enough to randomize the polarization completely, however long the pause
 _MAX_FIELD_VECTORS = 256  # bounds the memory: a sweeping laser adds a vector at every frequency
 COHERENT_WIDTH_HZ = 60e9
-"""Width of a coherent module's spectrum, about 60 GBd (400ZR: 59.84 GBd, OIF-400ZR-01.0)."""
+"""Spectral width in Hz of a coherent module: about 60 GBd (400ZR: 59.84 GBd, OIF-400ZR-01.0)."""
 _TRIBUTARY = {"x": np.array([1.0 + 0j, 0.0]), "y": np.array([0.0, 1.0 + 0j])}
 
 
 @dataclass
 class _FibreSource:
-    """Light that a module or laser sends into a fibre that bypasses the mesh."""
+    """Light in a fibre that bypasses the mesh."""
 
     power_w: float
     frequency_hz: float
@@ -59,13 +58,11 @@ class _FibreSource:
 
 @dataclass(frozen=True)
 class SpectralLine:
-    """Spectral line of one light source at a spectrum analyser.
+    """Light of one source at a spectrum analyser.
 
     Attributes:
-        power_w: Power of the line.
-        frequency_hz: Centre frequency.
-        width_hz: Width of its flat spectrum; 0 for a laser.
-        osnr_db: Signal to noise ratio at the transmitter; infinite for a laser.
+        width_hz: Width of the flat spectrum; 0 for a laser.
+        osnr_db: Optical signal-to-noise ratio at the transmitter; infinite for a laser.
     """
 
     power_w: float
@@ -75,23 +72,12 @@ class SpectralLine:
 
 
 class OpticalWorld:
-    """Optical model that computes all light on the emulated bench.
-
-    Fields and powers per unit of launched light are cached. Every reading first drops those that are no longer valid
-    (:meth:`_follow_state`), so no caller has to clear a cache.
+    """Optical model of the emulated bench.
 
     Args:
-        mesh: Layout of the mesh.
-        wiring: Fibres between modules, instruments and mesh.
-        mesh_truth: True parameters of the mesh, which a calibration has to find.
-        chains: True parameters of each input, in the order of the wiring.
-        physics: Physical constants of the bench.
+        chains: True parameters of each input, in wiring order.
         nominal_nm: Wavelength in nm for which the mesh parameters are specified.
-        clock: The bench's clock.
-        rng: Random numbers for monitor noise and fibre drift.
         slow_drift: Slow change of the mesh parameters; none by default.
-        offsets_rng: Random numbers for the drift of the photodiode offsets.
-        pluggings_rng: Random numbers for the coupling of every plugging by hand.
     """
 
     def __init__(
@@ -173,9 +159,7 @@ class OpticalWorld:
             self._fibre_sources[source].power_w = power_w
 
     def plug(self, device: str, port: int) -> None:
-        """Plug the fibre of a laser or meter, which is moved by hand, into a port; it leaves its former port.
-
-        Every plugging has another coupling.
+        """Plug the hand-moved fibre of a laser or meter into a port, with a new coupling.
 
         Raises:
             ConfigError: The bench file has no fibre of this device that is moved by hand to this port.
@@ -201,7 +185,7 @@ class OpticalWorld:
             self._fibre_sources[source].frequency_hz = frequency_hz
 
     def set_coherent(self, transponder: str, launch: CoherentLaunch) -> None:
-        """Set the light that a module with two polarization tributaries launches: equal powers, mutually incoherent."""
+        """Set the dual-polarization light that a module launches."""
         self._coherent[transponder] = launch
         self.set_transmitter(transponder, launch.power_w)
         self._tune(transponder, launch.frequency_hz)
@@ -213,7 +197,7 @@ class OpticalWorld:
             self._controller_jones[index] = jones
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
-        """Apply the heater currents that the mesh controller outputs from ``at_s`` on, at index 2·PUC + arm."""
+        """Apply the heater currents from ``at_s`` on, at index 2·PUC + arm."""
         self._driven_ma = currents_ma.copy()
         # Two swapped wires (a fault): each channel drives the heater of the other.
         for one, other in self.swapped_heaters:
@@ -221,7 +205,7 @@ class OpticalWorld:
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
 
     def disturb(self) -> None:
-        """Record a fault of the chip, so that its heat follows from now on and not from the last reading on."""
+        """Make the heat respond to a change of the chip from now on."""
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
         self._truth_state = self.truth.state()
 
@@ -237,7 +221,7 @@ class OpticalWorld:
         chain.fibre_out = retarder(angle_rad * axis / np.linalg.norm(axis)) @ chain.fibre_out
 
     def about_to_change(self) -> None:
-        """Let devices that record the light read it up to now; to be called before a device changes the light."""
+        """Record the light up to now. Must be called before a device changes the light."""
         if not self._calling_watchers:
             self._calling_watchers = True
             try:
@@ -249,9 +233,9 @@ class OpticalWorld:
     # Readings of devices ---------------------------------------------------------------------------------------------
 
     def mesh_output_w(self, includes: Callable[[float], bool] | None = None) -> NDArray[np.float64]:
-        """Return the present power that leaves the mesh at every port in W, measured on the chip, shape ``(n_ports,)``.
+        """Return the present power that leaves the mesh at every port in W, shape ``(n_ports,)``.
 
-        ``includes`` returns whether light of a frequency in Hz is included; by default all light and noise is.
+        ``includes`` returns whether light of a frequency in Hz counts; by default all light and noise does.
         """
         self._bring_up_to_date()
         total = np.zeros(self.mesh.n_ports)
@@ -264,16 +248,13 @@ class OpticalWorld:
 
     @property
     def _has_amplified_inputs(self) -> bool:
-        """Whether an amplifier in front of the mesh may add noise to its inputs."""
         return any(path.through for path in self.wiring.inputs)
 
     def _beam_at_input(self, index: int) -> Beam:
-        """Return the beam of one input after the attenuators, switches and amplifiers in its fibre."""
         launched = Beam(self._launched_w[index : index + 1])
         return self.inline_devices.transmit(launched, self.wiring.inputs[index].through)
 
     def _noise_output_w_per_hz(self) -> NDArray[np.float64]:
-        """Return the amplifier noise at every port in W/Hz; it takes the path of the amplified light."""
         noise = np.zeros(self.mesh.n_ports)
         for index, path in enumerate(self.wiring.inputs):
             density = self._beam_at_input(index).noise_w_per_hz if path.through else 0.0
@@ -284,7 +265,6 @@ class OpticalWorld:
         return noise
 
     def _output_w(self, index: int) -> NDArray[np.float64]:
-        """Return the power at every port in W due to the light of one input."""
         launched_w = float(self._beam_at_input(index).powers_w[0])
         if launched_w <= 0.0:
             return np.zeros(self.mesh.n_ports)
@@ -307,8 +287,7 @@ class OpticalWorld:
             ports: Ports of the monitors.
             responsivity_a_per_w: Responsivity of the photodiodes.
             n_avg: Number of scans averaged.
-            at_s: Time of the reading, by default now; a board that carries out a scan late gives the earlier time of
-                the scan.
+            at_s: Time of the reading, by default now.
         """
         self._reading_s, outer_s = at_s, self._reading_s
         try:
@@ -329,7 +308,7 @@ class OpticalWorld:
         return sum(beam.total_w for beam in self._received(transponder))
 
     def received_by_source_w(self, transponder: str) -> dict[str, float]:
-        """Return the power at a module's receiver in W from each module or laser that has light there."""
+        """Return the power at a module's receiver in W from each light source that reaches it."""
         received: dict[str, float] = {}
         for beam in self._received(transponder):
             for source, power_w in zip(self._sources, beam.powers_w.tolist(), strict=True):
@@ -339,7 +318,6 @@ class OpticalWorld:
 
     @property
     def _sources(self) -> list[str]:
-        """Names of all light sources: first those at mesh inputs, then those in fibres that bypass the mesh."""
         return [path.source for path in self.wiring.inputs] + list(self._fibre_sources)
 
     @property
@@ -354,7 +332,6 @@ class OpticalWorld:
         return [self._beam_before_splitter(path).times(path.receiver_fraction) for path in paths]
 
     def _beam_before_splitter(self, path: OutputPath | FibrePath) -> Beam:
-        """Return the beam in front of the splitter in an output fibre, or in a fibre that bypasses the mesh."""
         powers_w = np.zeros(len(self.chains) + len(self._fibre_sources))
         if isinstance(path, FibrePath):
             index = len(self.chains) + list(self._fibre_sources).index(path.source)
@@ -366,7 +343,7 @@ class OpticalWorld:
         return self.inline_devices.transmit(Beam(powers_w, noise), path.through)
 
     def part_w(self, device: str, channel: int = 1) -> tuple[float, float]:
-        """Return the power in W before and after a device in the fibres; 0 if no fibre passes through it.
+        """Return the power in W before and after a device in the fibres; 0 if the device is in no fibre.
 
         Args:
             device: Device name.
@@ -391,7 +368,7 @@ class OpticalWorld:
         return before_w, after_w
 
     def received_coherent(self, transponder: str, band_hz: float) -> CoherentReception | None:
-        """Return the strongest dual-tributary signal at a module's receiver, ``None`` if there is none.
+        """Return the strongest dual-polarization signal at a module's receiver; ``None`` if there is none.
 
         Args:
             transponder: The receiving module.
@@ -422,7 +399,6 @@ class OpticalWorld:
         return CoherentReception(sender, launch, pair, signal_w, total_w, osnr_db)
 
     def _bypass_pair(self, sender: str, receiver: str) -> PathPair:
-        """Return the effect of a fibre that connects two modules directly on both polarization tributaries."""
         for fibre in self.wiring.fibres:
             if (fibre.source, fibre.transponder) == (sender, receiver):
                 transmission = self._beam_before_splitter(fibre).gain * fibre.receiver_fraction
@@ -430,7 +406,7 @@ class OpticalWorld:
         return NO_PATH
 
     def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
-        """Return the OSNR in dB (0.1 nm) due to the amplifiers at a module's inputs, infinite without amplifiers."""
+        """Return the OSNR in dB (0.1 nm) behind the amplifiers at a module's inputs; infinite without amplifiers."""
         figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if self._booster_db(path) > 0.0]
         if not figures_db:
             return math.inf
@@ -438,7 +414,6 @@ class OpticalWorld:
         return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - max(figures_db)
 
     def _mesh_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
-        """Return the effect of the mesh between two modules on both polarization tributaries."""
         inputs = [(index, self._beam_at_input(index).gain) for index in self._inputs_by_source.get(sender, [])]
         outputs = [
             (out, self._output_gain(out) * self._beam_before_splitter(out).gain * out.receiver_fraction)
@@ -457,7 +432,7 @@ class OpticalWorld:
         return path_pair(jones_at, launch.frequency_hz)
 
     def _te_of_tributaries(self, index: int) -> NDArray[np.complex128]:
-        """Return the TE field at the chip per unit field of each tributary of one input, shape ``(2,)``."""
+        """Return the TE field at the chip per unit field of each launched polarization of one input, shape ``(2,)``."""
         tributary = self.wiring.inputs[index].tributary
         if tributary is not None:  # a splitter before the mesh: the input receives one tributary only
             return _TRIBUTARY[tributary]
@@ -470,15 +445,14 @@ class OpticalWorld:
         return self.meter_light(meter, channel).power_w
 
     def meter_light(self, meter: str, channel: int) -> Light:
-        """Return the light at one meter channel, with its power-weighted mean wavelength (nominal without light)."""
+        """Return the light at one meter channel, with the mean wavelength weighted by power."""
         self._bring_up_to_date()
         return self._meter_light(meter, channel)
 
     def meter_light_at(self, meter: str, channel: int, at_s: float) -> Light:
-        """Return the light at one meter channel at an earlier time.
+        """Return the light at one meter channel at a past time.
 
-        Only the light of sweeping lasers is computed for that time, because they pass many wavelengths between two
-        readings. All other parameters have their present values.
+        Only the light of sweeping lasers is that of the past time; all other parameters have their present values.
         """
         self._bring_up_to_date()
         now_s = self._now()
@@ -513,7 +487,7 @@ class OpticalWorld:
         ]
 
     def spectrum(self, analyzer: str, channel: int = 1) -> tuple[list[SpectralLine], float]:
-        """Return the light at a spectrum analyser: one line per source, and the amplifier noise in W/Hz."""
+        """Return the lines at a spectrum analyser, one per source, and the amplifier noise in W/Hz."""
         self._bring_up_to_date()
         lines, noise = [], 0.0
         for beam in self._tapped_beams(analyzer, channel):
@@ -542,13 +516,12 @@ class OpticalWorld:
         return stokes_w
 
     def _output_gain(self, path: OutputPath) -> float:
-        """Return the power in an output fibre divided by the power that leaves the mesh at its port."""
         return float(10.0 ** (-(self.truth.access_loss_db[path.port] + path.loss_db) / 10.0))
 
     # Propagation -----------------------------------------------------------------------------------------------------
 
     def _field_at_chip(self, index: int) -> NDArray[np.complex128]:
-        """Return the Jones vector (TE, TM) of one input at the chip. Its norm is 1 if the controller has no loss."""
+        """Return the Jones vector (TE, TM) of one input at the chip, for unit launched power."""
         tributary = self.wiring.inputs[index].tributary
         # Both outputs of a polarization splitter share one fibre before the splitter: the fibre of the first output.
         shared = index if tributary is None else self._inputs_by_source[self.wiring.inputs[index].source][0]
@@ -560,10 +533,7 @@ class OpticalWorld:
         return field[::-1] if tributary == "y" else field
 
     def _entering_fraction(self, index: int) -> tuple[float, float]:
-        """Return two fractions of an input's launched power: power in the mesh as TE, and as TM computed separately.
-
-        TM light leaks in through the port. Its power adds to that of TE without interference.
-        """
+        """Return two fractions of an input's launched power in the mesh: as TE, and as TM."""
         path = self.wiring.inputs[index]
         gain = self._input_gain(index)
         if path.source in self._coherent:  # half in any polarization: the tributaries have equal power
@@ -575,18 +545,16 @@ class OpticalWorld:
         return float((te + (1.0 - tm_share) * tm) * gain), float(tm_share * tm * gain)
 
     def _input_gain(self, index: int) -> float:
-        """Return the TE power in the mesh per launched TE power, for one input."""
         path = self.wiring.inputs[index]
         loss_db = path.loss_db + self.truth.access_loss_db[path.port] - self._booster_db(path)
         loss_db -= self._moved.coupling_db(path)
         return float(10.0 ** (-loss_db / 10.0))
 
     def _booster_db(self, path: InputPath) -> float:
-        """Return the amplifier gain in the bench file, or 0 dB if the amplifier is an emulated device."""
+        """Return the amplifier gain in the bench file; 0 dB for an emulated amplifier."""
         return 0.0 if self.inline_devices.has_amplifier(path.through) else path.gain_db
 
     def _follow_state(self) -> None:
-        """Advance the heat to the clock's time, and drop cached fields and powers that are no longer valid."""
         truth_state = self.truth.state()
         if truth_state != self._truth_state:  # a change without ``disturb``
             self._truth_state = truth_state
@@ -614,10 +582,6 @@ class OpticalWorld:
         return self._fields[index, tm, frequency_hz]
 
     def _solve(self, index: int, frequency_hz: float) -> None:
-        """Solve for the fields of one input and of all other inputs with light, unless they are solved already.
-
-        A reading needs all inputs. The elimination solves eight at once, at little more than the cost of one.
-        """
         wanted = [(index, frequency_hz)]
         if frequency_hz == self.chains[index].frequency_hz:
             bright = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._launched_w > 0.0).tolist()]
@@ -636,7 +600,7 @@ class OpticalWorld:
                 self._fields[i, bool(tm), hertz] = vector
 
     def _with_loops(self, fields: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:
-        """Return the fields including the light that fibre loops feed back; each row has a frequency in ``hertz``."""
+        """Return the fields with the light that fibre loops feed back; each row has a frequency in ``hertz``."""
         ports = np.array(self._loops.ports)
         by_hertz = {f: self._chip.output_fields(self._cells(np.full(len(ports), f)), ports) for f in set(hertz)}
         rows = [
@@ -647,38 +611,31 @@ class OpticalWorld:
 
     @property
     def slopes(self) -> ChipSlopes:
-        """Frequency dependence of the chip, with the frequency for which its parameters are specified."""
+        """Frequency dependence of the chip."""
         return self._chip.slopes
 
     def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
-        """Return the TE fields at all ports for unit power into one port, at the present heat; for tests only."""
+        """Return the TE fields at all ports for unit power into one port, at the present heat."""
         fields: NDArray[np.complex128] = self._chip.output_fields(self.cells(frequency_hz), np.array([port]))[0]
         return fields
 
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
-        """Return the parameters of the chip's PUCs, and of the joints (waveguides) between them, at the present heat.
+        """Return the parameters of the chip's PUCs and joints (waveguides between PUCs) at the present heat.
 
         Args:
-            frequency_hz: Frequency of the light; by default the reference frequency of splittings and phases.
+            frequency_hz: Frequency of the light; by default the reference frequency.
         """
         self._follow_state()
         return self._cells(frequency_hz)
 
     def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
-        """Return the parameters of the chip's PUCs, and of the joints between them, at the heat of the last reading."""
         common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
         return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 
     def _now(self) -> float:
-        """Return the time of the present reading: the clock's time, or earlier for a late scan of a board."""
         return self._clock.now() if self._reading_s is None else self._reading_s
 
     def _bring_up_to_date(self) -> None:
-        """Bring the bench up to date: run the devices' due actions, let fibres and chip drift, and check the caches.
-
-        Devices are called once per byte exchange, because further calls would find nothing to do. A device that reads
-        the light during the update gets its present value.
-        """
         exchange = self.time.exchange
         if not self._updating and (exchange is None or exchange != self._updated_exchange):
             self._updating, self._updated_exchange = True, exchange
@@ -694,7 +651,7 @@ class OpticalWorld:
         self._follow_state()
 
     def _drift(self) -> None:
-        """Rotate every fibre slightly, as a random walk of the polarization (arXiv 1507.00953)."""
+        """Rotate every fibre slightly: random walk of the polarization (arXiv 1507.00953)."""
         elapsed = self._clock.now() - self._fibres_drifted_s
         rate = self._physics.fibre_drift_rad2_per_s
         # At most ten steps a second, because the light of every input must be computed anew after each.
@@ -723,7 +680,7 @@ def _inputs_by_source(wiring: Wiring) -> dict[str, list[int]]:
 
 
 def _tapped_fibres(wiring: Wiring) -> dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]]:
-    """Return the fibres that each instrument channel monitors, and the fraction of their light that it receives."""
+    """Return the fibres at each instrument channel, with the fraction of light that the channel receives."""
     tapped: dict[tuple[str, int], list[tuple[OutputPath | FibrePath, float]]] = {}
     paths: tuple[OutputPath | FibrePath, ...] = (*wiring.outputs, *wiring.fibres)
     for path in paths:

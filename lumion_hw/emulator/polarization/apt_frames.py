@@ -1,4 +1,4 @@
-"""Frames of the Thorlabs APT protocol (as implemented by public drivers): a header of six bytes, with or without data.
+"""Frames of the Thorlabs APT protocol, as in public drivers: a header of six bytes, with or without data.
 
 Little-endian: ``id16, p1, p2, dest, source``; with data ``id16, length16, dest | 0x80, source`` and the data.
 """
@@ -12,7 +12,7 @@ HOST, DEVICE = 0x01, 0x50
 """Addresses of the host and of a device on its own USB port."""
 HEADER_SIZE = 6
 MAX_DATA_BYTES = 255
-"""Largest data length of these devices; a header that announces more is noise."""
+"""Largest data length of these devices; a header with a larger length is noise."""
 _HAS_DATA = 0x80
 
 
@@ -21,10 +21,8 @@ class AptMessage:
     """One APT message from the host.
 
     Attributes:
-        number: Message id.
         first: First parameter of a message without data; with data, the low byte of its length.
-        second: Second parameter.
-        data: Data; ``None`` for a message with header only.
+        data: Data; ``None`` for a header alone.
     """
 
     number: int
@@ -34,13 +32,13 @@ class AptMessage:
 
 
 class AptFrameReader:
-    """Decoder from bytes to APT messages; a byte that cannot start a message to the device is skipped."""
+    """Decoder from bytes to APT messages, which skips bytes that cannot start a message to the device."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[AptMessage]:
-        """Append received bytes; return the APT messages that are complete."""
+        """Return the APT messages that the received bytes complete."""
         self._buffer += data
         messages = []
         while len(self._buffer) >= HEADER_SIZE:
@@ -63,10 +61,10 @@ class AptFrameReader:
 
 
 def header_only(number: int, first: int = 0, second: int = 0) -> bytes:
-    """Return the bytes of an APT message that consists of a header only, for the host."""
+    """Return the bytes of an APT message to the host without data."""
     return struct.pack("<HBBBB", number, first, second, HOST, DEVICE)
 
 
 def with_data(number: int, data: bytes) -> bytes:
-    """Return the bytes of an APT message with data, for the host."""
+    """Return the bytes of an APT message to the host with data."""
     return struct.pack("<HHBB", number, len(data), HOST | _HAS_DATA, DEVICE) + data

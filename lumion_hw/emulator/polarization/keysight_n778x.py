@@ -1,17 +1,15 @@
 """Emulated Keysight N7785C synchronous scrambler used as a polarization stabilizer with external feedback.
 
-Command language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates, λ/4 and λ/2 alternately. Each
-has a fixed angle offset that the host cannot read, and follows its command at once.
+Command language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates, λ/4 and λ/2 alternately, each
+with a fixed angle offset.
 
 The maker's search algorithm is not published; this is our own. The host sends a factor F, which is smaller for a better
 polarization, and ``TRIGger 1`` takes one step towards a smaller F. A step turns one plate by an angle proportional to
-√F, because F grows with the square of the error on the Poincaré sphere. If the next F is smaller than the smallest so
-far, the step is kept and repeated; otherwise it is undone, and another plate or the other direction is tried. The
-smallest F so far is increased by two per cent per step, so that noise or drift cannot stop the search for ever.
+√F. A step that lowers F is repeated; otherwise it is undone, and another plate or direction follows.
 
-Choices of this emulator: the first three values of ``SOP`` must be 0 (without a polarimeter no state can be a target),
-and F is above 0 and at most 100. A trigger while stopped gives error -211. A step without a new F uses the previous F.
-Stopping and ``*RST`` return to the best polarization so far and hold it. ``SOP?`` replies the last setting.
+Unverified choices: the first three values of ``SOP`` must be 0, and F is above 0 and at most 100. A trigger while
+stopped gives error -211. A step without a new F uses the previous F. Stopping and ``*RST`` return to the best
+polarization so far.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from lumion_hw.emulator.scpi.formats import keysight_float32, keysight_int
 RETARDANCES_RAD = (QUARTER, HALF, QUARTER, HALF, QUARTER, HALF)
 MAX_FACTOR = 100.0
 STEP_RAD = 0.3
-"""Rotation of a plate in rad in one step at the factor F = 100."""
+"""Rotation of a plate in rad in one step at F = 100."""
 _MIN_STEP_RAD = 1e-3
 _BEST_FACTOR_GROWTH = 1.02
 _MAX_STORED_STEPS = 1000
@@ -53,15 +51,7 @@ _ACTIVATION_LOSS_DB = 0.03
 
 
 class PlateSearch:
-    """Polarization search of the stabilizer, without SCPI commands: receives feedback factors, sets plate angles.
-
-    Args:
-        rng: Selects plates and directions.
-        angles_rad: Initial plate angles.
-
-    Attributes:
-        angles_rad: Present plate angles.
-    """
+    """Polarization search of the stabilizer: sets plate angles from feedback factors."""
 
     def __init__(self, rng: np.random.Generator, angles_rad: NDArray[np.float64]) -> None:
         self._rng = rng
@@ -69,13 +59,13 @@ class PlateSearch:
         self.start()
 
     def start(self) -> None:
-        """Start the search at the present plate angles, whose factor is still unknown."""
+        """Start the search at the present plate angles."""
         self._best_rad = self.angles_rad.copy()
         self._best = math.inf
         self._plate, self._direction = 0, 1.0
 
     def step(self, factor: float) -> None:
-        """Take one search step: compare the factor at the present plate angles with the best, and rotate one plate."""
+        """Take one search step, given the factor at the present plate angles."""
         # The step helped: it is kept, and the next one rotates the same plate in the same direction.
         if factor < self._best:
             self._best, self._best_rad = factor, self.angles_rad.copy()
@@ -95,17 +85,12 @@ class PlateSearch:
 
 
 class EmulatedKeysightN7785C(ScpiDevice):
-    """Emulated Keysight N7785C polarization stabilizer, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Keysight N7785C polarization stabilizer.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the plates' angle offsets and the steps of the search.
         turn: Called with the Jones matrix of the plates, at construction and after every change.
-        serial: Third field of ``*IDN?``.
-        firmware: Last field.
 
     Attributes:
-        stabilizing: Whether the search is on.
         sop_setting: Last setting of ``SOP``.
         steps: Factors received in the last steps, the oldest first.
     """

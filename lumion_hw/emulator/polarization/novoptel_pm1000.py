@@ -1,18 +1,18 @@
 """Emulated Novoptel PM1000 polarimeter: a set of 16-bit registers from address 512 (PM1000 User's Guide 0.4.8).
 
-It measures S0 to S3 of its input light, with fixed errors (power within 0.25 dB, degree of polarization within 1 %,
-states within 0.01 rad) and noise on the powers in watts: 3.5e-4 rad in 40 ns at the weakest light of its range,
-decreasing with the square root of the averaging time 2^ATE · 10 ns. Every averaging time gives a new measurement, so
-registers read one by one belong to different measurements, unless they are read through latched copies.
+It measures S0 to S3 with fixed errors (power within 0.25 dB, degree of polarization within 1 %, states within 0.01 rad)
+and noise: 3.5e-4 rad in 40 ns at the weakest light of its range, decreasing with the square root of the averaging time
+2^ATE · 10 ns. Every averaging time gives a new measurement. To read several registers of the same measurement, use the
+latched copies.
 
-Choices of this emulator: undefined registers and the registers for memory, bulk read and event triggers read 0 and
-ignore writes. Values outside a register's range are ignored. Reading the integer register of a value latches its
-fraction register. Above the range, S0 stays at the largest power. Alarms stay until 0 is written. The non-normalised
-vector is in units of the reference power over 2^15, with an offset of 2^15. The reference power can be set.
+Unverified choices: undefined registers and the registers for memory, bulk read and event triggers read 0 and ignore
+writes. Values outside a register's range are ignored. Reading the integer register of a value latches its fraction
+register. Above the range, S0 stays at the largest power. Alarms stay until 0 is written. The non-normalised vector is
+in units of the reference power over 2^15, with an offset of 2^15.
 
 LAN: ``57 Ah Al Dh Dl`` writes (address and data, high byte first) and is not acknowledged; ``52 Ah Al`` reads and is
-answered by ``Dh Dl``. USB: ``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Choice of
-this emulator: invalid bytes and lines are silently skipped. The burst of the USB 2 link (``X``) is not implemented.
+answered by ``Dh Dl``. USB: ``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Invalid
+bytes and lines are skipped (unverified). The burst of the USB 2 link (``X``) is not implemented.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LanPeer:
         self._replies: deque[bytes] = deque()
 
     def receive(self, data: bytes) -> None:
-        """Process bytes that the host sends now."""
+        """Process bytes from the host."""
         self._buffer += data
         while self._buffer:
             # Requests have no frame: a byte that cannot start a request is skipped, and the next one is tried.
@@ -87,7 +87,7 @@ class UsbPeer:
         self._text = bytearray()
 
     def receive(self, data: bytes) -> None:
-        """Start the transmission of bytes that the host sends now."""
+        """Start the transmission of bytes that the host sends."""
         self._line.receive(data, self._device.now())
         self._execute_arrived()
 
@@ -108,12 +108,12 @@ class UsbPeer:
             self._line.send(b"%04X\r" % self._device.read(address), at_s + _REPLY_S)
 
     def transmit(self) -> bytes:
-        """Return the bytes that the polarimeter has sent up to the present time."""
+        """Return the bytes that have reached the host."""
         self._execute_arrived()
         return self._line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
-        """Return the time at which the device can send the host more bytes."""
+        """Return the time at which more bytes reach the host."""
         times = (self._line.next_departure(), self._line.next_arrival(b"\r"))
         return min((time for time in times if time is not None), default=None)
 
@@ -150,12 +150,10 @@ SETTINGS: Mapping[int, tuple[int, int, int]] = {
 
 
 class Pm1000(Switchable):
-    """Emulated Novoptel PM1000 polarimeter, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Novoptel PM1000 polarimeter.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for its errors and noise.
-        light: Returns S0, S1, S2, S3 of its input light in watts, shape ``(4,)``.
+        light: Returns S0, S1, S2, S3 of the input light in watts, shape ``(4,)``.
         link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud), else
             ``ConfigError``.
         serial: Serial number. A text that is not a 16-bit number is converted to one.
@@ -202,20 +200,20 @@ class Pm1000(Switchable):
         self._fixed |= {TYPE_TEXT + index: text[2 * index] << 8 | text[2 * index + 1] for index in range(16)}
 
     def connect(self) -> DeviceConnection:
-        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
 
     def advance(self) -> None:
-        """Do nothing: the polarimeter measures on request."""
+        """Do nothing: the polarimeter measures only on request."""
 
     def next_due(self) -> None:
-        """Return ``None``: the polarimeter does nothing without a host."""
+        """Return ``None``: the polarimeter does nothing without a request."""
 
     # -- registers
 
     def write(self, address: int, value: int) -> None:
-        """Write a register; reserved registers and values out of range are ignored."""
+        """Write a register. Reserved registers and values out of range are ignored."""
         number = address - FIRST_ADDRESS
         if number == ALARMS and value == 0:
             self._alarms = 0
@@ -226,7 +224,7 @@ class Pm1000(Switchable):
                 self._window = -1
 
     def read(self, address: int) -> int:
-        """Read a register; reserved registers read 0."""
+        """Read a register. Reserved registers read 0."""
         number = address - FIRST_ADDRESS
         if number in self._settings:
             return self._settings[number]
@@ -243,7 +241,6 @@ class Pm1000(Switchable):
         return self._read_live(number)
 
     def _latch(self, number: int) -> None:
-        """Store copies of the values that were measured together with the register being read."""
         self._measure()
         if number == S0_INTEGER:
             self._latched |= dict(zip((S0_INTEGER, S0_FRACTION), _fixed_point(self._stokes_uw[0]), strict=True))
@@ -274,7 +271,7 @@ class Pm1000(Switchable):
         return 0
 
     def _normalised(self, *, exact: bool) -> list[int]:
-        """Return the registers of the degree of polarization and of S1 to S3, divided by their norm or by the power."""
+        """Return the registers of the degree of polarization and of the normalised S1 to S3."""
         power, vector = float(self._stokes_uw[0]), self._stokes_uw[1:]
         length = float(np.linalg.norm(vector))
         # STANDARD is always of unit length; EXACT is shorter for partial polarization.
@@ -285,7 +282,6 @@ class Pm1000(Switchable):
     # -- measuring
 
     def _measure(self) -> None:
-        """Take a new measurement if the averaging time has passed, and set the alarms."""
         averaging_s = SAMPLE_S * 2 ** self._settings[ATE]
         # One measurement per averaging time: two reads within it get the same noise.
         window = math.floor(self._clock.now() / averaging_s + 1e-6)
@@ -310,7 +306,7 @@ class Pm1000(Switchable):
 
 
 def _fixed_point(value: float) -> tuple[int, int]:
-    """Split a number into its integer part and its fraction in 1/65536, one register each."""
+    """Return the integer part of a number and its fraction in 1/65536."""
     integer, fraction = divmod(min(max(math.floor(value * _WORD), 0), _WORD * _WORD - 1), _WORD)
     return integer, fraction
 
@@ -321,7 +317,6 @@ def _signed(value: float) -> int:
 
 
 def _number(serial: str) -> int:
-    """Return a 16-bit serial number derived from any string."""
     if serial.isascii() and serial.isdecimal() and int(serial) < _WORD:
         return int(serial)
     return zlib.crc32(serial.encode()) % _WORD

@@ -1,17 +1,14 @@
 """Emulated OZ Optics EPC04 electric polarization controller: four fibre squeezers on a serial port.
 
-Dialect of the EPC04/EPC-400: 9600 baud, lines ended by CR LF, every reply one or more lines of text and then ``Done``,
-or ``Error!``. The maker's manual is not public. Replies are those that the tests of QMI quote (QuTech-Delft/QMI,
-tests/instruments/ozoptics). Further commands are those of TommasoBoscardin/APC-Characterization (EPC400.py: ``BR``,
-``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``). pyLabLib always sends four digits (``F3,0055``). A client that splits
-``V?`` every five characters shows that a voltage always has a sign and four digits. Test vectors with their sources:
-tests/emulator/polarization/test_epc04_dialect.py.
+Lines end with CR LF at 9600 baud; a reply is one or more lines of text and then ``Done``, or ``Error!``. The maker's
+manual is not public. Sources: the tests of QMI (QuTech-Delft/QMI, tests/instruments/ozoptics) for replies,
+TommasoBoscardin/APC-Characterization (EPC400.py) for further commands, pyLabLib for ``F3,0055``. Test vectors with
+sources: tests/emulator/polarization/test_epc04_dialect.py.
 
-Choices of this emulator where no source shows the text: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``,
-``RESET`` and ``?``, and the rates of ``BR0`` to ``BR3``. A new rate applies from the next start. A ``VF`` command that
-switches a channel from voltage to scrambling gets the reply ``Hz``. A channel set to a voltage keeps it while others
-scramble only after ``ENVF1``. Without ``ENABLE`` all outputs are at 0 V. ``RESET`` restores the settings stored by
-``SAVE``.
+Unverified choices: the replies to ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET`` and ``?``, and the rates of
+``BR0`` to ``BR3``. A new rate applies from the next start. A ``VF`` command that switches a channel from voltage to
+scrambling gets the reply ``Hz``. A channel set to a voltage keeps it while others scramble only after ``ENVF1``.
+Without ``ENABLE`` all outputs are at 0 V. ``RESET`` restores the settings stored by ``SAVE``.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ MAX_HZ = 100
 """Fastest scrambling, in Hz."""
 
 RATES = (9600, 19_200, 38_400, 57_600)
-"""Line rates in baud; the index is the number after ``BR``."""
+"""Line rates in baud, indexed by the number after ``BR``."""
 
 _MAX_LINE = 64
 _REPLY_S, _SAVE_S = 0.002, 0.050
@@ -47,8 +44,6 @@ _VERSION = "EPC OEM Driver V2.10"
 
 @dataclass
 class _Settings:
-    """Settings of the controller that ``SAVE`` stores."""
-
     drive_mv: list[int] = field(default_factory=lambda: [0] * N_CHANNELS)
     frequency_hz: list[int] = field(default_factory=lambda: [10] * N_CHANNELS)
     scrambling: bool = False
@@ -60,8 +55,6 @@ class _Settings:
 
 
 class _Epc04Peer(SerialPeer):
-    """One host connection to the controller: a serial line and the characters of the command being received."""
-
     command_ends = b"\r\n"
 
     def __init__(self, device: Epc04, line: SerialLine) -> None:
@@ -69,7 +62,7 @@ class _Epc04Peer(SerialPeer):
         self._text = bytearray()
 
     def append(self, data: bytes) -> str | None:
-        """Append received bytes; return the command that they complete, if any. Empty lines are ignored."""
+        """Return the command that the received bytes complete; ``None`` if none is complete."""
         if data[-1:] not in (b"\r", b"\n"):
             self._text += data[: _MAX_LINE + 1 - len(self._text)]
             return None
@@ -80,15 +73,11 @@ class _Epc04Peer(SerialPeer):
 
 
 class Epc04(SerialDevice[_Epc04Peer]):
-    """Emulated EPC04 polarization controller. It reports its drive voltages; :class:`Squeezers` models the optics.
+    """Emulated EPC04 polarization controller; :class:`Squeezers` models the optics.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random phases of the scrambling waveforms.
-        drive_mv: Called with channel (1 to 4) and voltage in mV, for every channel at construction and then at every
-            change. Scrambling uses the full voltage range; the voltages are those at the time of :meth:`advance`.
-        serial: Serial number in ``SN?``.
-        echo: Whether the command is sent back as the first line of its reply.
+        drive_mv: Called with channel (1 to 4) and voltage in mV, for every channel at construction and at every change.
+        echo: Whether a reply begins with the command.
     """
 
     what = "the controller"
@@ -115,7 +104,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         self._drive()
 
     def power_cycle(self) -> None:
-        """Switch the power off and on: restore the settings stored by ``SAVE``; bytes in transmission are lost."""
+        """Switch the power off and on. Settings return to those stored by ``SAVE``."""
         self.advance()
         for peer in self._peers:
             peer.line.clear()
@@ -130,7 +119,6 @@ class Epc04(SerialDevice[_Epc04Peer]):
         return _Epc04Peer(self, SerialLine(RATES[self._active_rate]))
 
     def _follow(self, now: float) -> None:
-        """Execute commands that have arrived, and advance the scrambling to the clock's time."""
         for peer in self._peers:
             while (piece := peer.line.take_arrived(now, b"\r\n")) is not None:
                 command = peer.append(piece[1])
@@ -243,7 +231,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
 
 
 class EpcRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that the controller replies ``Error!`` to a command."""
+    """Reply ``Error!`` of the controller to a command."""
 
 
 def _require_range(value: int, low: int, high: int) -> int:

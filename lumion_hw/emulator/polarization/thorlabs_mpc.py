@@ -1,25 +1,18 @@
 """Emulated Thorlabs MPC320 and MPC220: three or two fibre paddles, rotated by motors.
 
-Command language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. The controller announces
-homed, completed and stopped motions to every connection. It also sends periodic status messages once a host has started
-them, or always with ``chatty_s``.
+Command language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Homed, completed and
+stopped motions are announced to every connection. Periodic status messages follow once a host has started them, or
+always with ``chatty_s``.
 
-Where the documents are silent, public reports about real devices decide. All channels are on after power-on: a user of
-an MPC220 moved both paddles by ``move_to`` with a client that could not enable a channel (pyLabLib issue 29; pull
-request 58 added this later). An unknown message, or one of a wrong length, is silently ignored: the same user found
-that for relative moves "the controllers do not respond and no error is returned".
+From public reports about real devices: all channels are on after power-on (pyLabLib issue 29, pull request 58). An
+unknown message, or one of a wrong length, is silently ignored (the same issue).
 
-Choices of this emulator: an enable message switches all channels on or off by its mask. A motion of a channel that is
-off is silently ignored, and a moving channel that is switched off stops. Homing moves to the end at 0 and then to the
-home position. A motion that another one replaces is not announced. A known message for a missing channel, or with a
-value outside the limits, is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text. Saving parameters
-(0x04B9) has no reply; only the parameters of message 0x0530 are kept over a power cycle. Announced motions contain
-channel and counts or, with ``long_announcements``, the data of a status message, as public drivers read them. An
-incomplete message is discarded after 0.1 s of silence.
-
-Every APT device has these messages too: identity (0x0005), start and stop of status messages (0x0011, 0x0012), their
-acknowledgement (0x0492), blink (0x0223), stop (0x0465), jog (0x046A), saving of parameters (0x04B9: channel and the id
-of the message whose parameters are saved) and disconnect (0x0002).
+Unverified choices: an enable message switches all channels on or off by its mask. A motion of a channel that is off is
+ignored, and a moving channel that is switched off stops. Homing moves to the end at 0 and then to the home position. A
+replaced motion is not announced. A known message for a missing channel, or with a value outside the limits, is answered
+by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text. Saving parameters (0x04B9) has no reply; only the parameters
+of message 0x0530 survive a power cycle. Announced motions contain channel and counts or, with ``long_announcements``,
+the data of a status message. An incomplete message is discarded after 0.1 s of silence.
 """
 
 from __future__ import annotations
@@ -45,7 +38,7 @@ BAUD = 115_200
 COUNTS_MAX = 1370
 COUNTS_PER_DEGREE = 1370 / 170
 DEGREES_PER_S = 400.0
-"""Speed at a velocity of 100 %."""
+"""Speed at a velocity of 100 %, in degrees per second."""
 UPDATE_S = 0.1
 """Period in s of status messages that a host has started."""
 MOVING_MA = 150
@@ -66,11 +59,11 @@ class Paddle:
     """Position of one paddle as a function of time.
 
     Attributes:
-        channel: Bit of its channel.
-        times_s: Corner times of its last motion.
+        channel: Bit of the channel.
+        times_s: Times of the last motion's start, turning points and end.
         counts: Positions at these times.
         announce: Message id that announces the end of the present motion, ``None`` when not moving.
-        homed: Whether it has been homed since power-on.
+        homed: Whether the paddle was homed since power-on.
     """
 
     channel: int
@@ -84,7 +77,7 @@ class Paddle:
         return float(np.interp(at_s, self.times_s, self.counts))
 
     def speed(self, at_s: float) -> float:
-        """Return the paddle's speed in counts per second, negative backwards, 0 when not moving."""
+        """Return the paddle's speed in counts per second, negative backwards."""
         if self.announce is None or not self.times_s[0] <= at_s < self.times_s[-1]:
             return 0.0
         position_counts = int(np.searchsorted(self.times_s, at_s, side="right"))
@@ -97,15 +90,13 @@ class Paddle:
 
 
 class _MpcPeer(SerialPeer):
-    """One host connection to the controller: a serial line, and a decoder of APT messages."""
-
     def __init__(self, device: Mpc320, line: SerialLine) -> None:
         super().__init__(device, line)
         self._decoder = AptFrameReader()
         self._received_s = -math.inf
 
     def messages(self, data: bytes, end_s: float) -> list[AptMessage]:
-        """Append received bytes; return the APT messages that ``data`` completes."""
+        """Return the APT messages that the received bytes complete."""
         if end_s - self.line.byte_s * len(data) > self._received_s + _SILENCE_S:
             self._decoder.discard_incomplete()
         self._received_s = end_s
@@ -113,11 +104,9 @@ class _MpcPeer(SerialPeer):
 
 
 class Mpc320(SerialDevice[_MpcPeer]):
-    """Emulated Thorlabs paddle polarization controller, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Thorlabs paddle polarization controller.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the plates' angle offsets and the initial paddle positions.
         turn: Called with the Jones matrix of the paddles, at construction and whenever they have moved.
         model: One of :data:`MODELS`, else ``ConfigError``.
         serial: Serial number. A text that is not a number is converted to one.
@@ -125,10 +114,10 @@ class Mpc320(SerialDevice[_MpcPeer]):
         long_announcements: Whether announced motions contain a whole status.
 
     Attributes:
-        paddles: The paddles by their channel.
+        paddles: The paddles by channel.
         enabled: Bits of the channels that are on.
         parameters: Velocity in per cent, then home position and jog steps of three paddles in counts.
-        saved: Saved parameters, which apply again after power-on.
+        saved: Parameters after power-on.
     """
 
     what = "the controller"
@@ -169,11 +158,11 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
     @property
     def counts_max(self) -> int:
-        """Position at the end of a paddle's range, in counts."""
+        """Largest position of a paddle in counts."""
         return COUNTS_MAX
 
     def power_cycle(self) -> None:
-        """Switch the power off and on: paddles keep their positions, all channels are on, saved parameters apply."""
+        """Switch the power off and on. Paddles keep their positions, all channels are on, saved parameters apply."""
         self.advance()
         now = self._clock.now()
         for peer in self._peers:
@@ -185,7 +174,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         self.start_updates(False, now)
 
     def next_due(self) -> float | None:
-        """Return the time of the next announcement, or ``None``."""
+        """Return the time of the next announcement; ``None`` if there is none."""
         times = [paddle.times_s[-1] for paddle in self.paddles.values() if paddle.announce is not None]
         if self._updates_s is not None:
             times.append(self._next_update_s)
@@ -195,7 +184,6 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return _MpcPeer(self, SerialLine(BAUD))
 
     def _follow(self, now: float) -> None:
-        """Execute received messages, end finished motions, and send announcements that are due."""
         for peer in tuple(self._peers):
             while (piece := peer.line.take_arrived(now)) is not None:
                 at_s, data = piece
@@ -240,14 +228,14 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return struct.pack("<HihhI", channel, round(paddle.position(at_s)), round(speed), current_ma, bits)
 
     def enable(self, mask: int, at_s: float) -> None:
-        """Switch on the channels of a mask and all others off. A moving paddle whose channel is off stops."""
+        """Switch on the channels of a mask and all others off. A moving paddle that is switched off stops."""
         self.enabled = mask
         for paddle in self.paddles.values():
             if not self.enabled & paddle.channel and paddle.announce is not None:
                 paddle.stop_here(at_s)
 
     def move(self, channel: int, positions: list[float], announce: int, at_s: float) -> None:
-        """Move a paddle through positions at the set velocity, unless its channel is off. Raises ``AptRefusal``."""
+        """Move a paddle through positions at the set velocity, unless the channel is off. Raises ``AptRefusal``."""
         paddle = self.paddle(channel)
         if any(not 0 <= position_counts <= COUNTS_MAX for position_counts in positions):
             raise AptRefusal("position outside the limits")
@@ -317,7 +305,6 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
 
 def _number(serial: str) -> int:
-    """Return a serial number derived from any string: eight digits starting with 38, as on these devices."""
     return (
         int(serial)
         if serial.isascii() and serial.isdecimal() and len(serial) < 10
@@ -334,15 +321,15 @@ VELOCITY_LIMITS = (10, 100)
 
 
 class AptRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that the controller refuses a message; the text of the exception is sent to the host."""
+    """Refusal of a message, with a text for the host."""
 
 
 @dataclass(frozen=True)
 class MessageRow:
-    """Handler of one APT message that the controller accepts.
+    """Handler of one APT message.
 
     Attributes:
-        size: Length of the message's data; ``None`` for a message with header only.
+        size: Length of the message's data; ``None`` for a header alone.
         run: Executes the message at a given time; returns the reply, empty for none.
     """
 

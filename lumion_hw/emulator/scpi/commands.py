@@ -1,8 +1,8 @@
-"""Declaration of an instrument's commands: one :class:`ScpiCommand` per documented header.
+"""Declaration of an instrument's commands, one :class:`ScpiCommand` per documented header.
 
-A handler receives a :class:`Call` and returns the reply (text, a block, or ``None`` for none) at once, or a
-:class:`PendingReply` that gives the reply at a later time. It raises :class:`~lumion_hw.emulator.scpi.errors.ScpiError`
-to refuse the call.
+A handler receives a :class:`Call` and returns the reply (text, a block, or ``None`` for none) or a
+:class:`PendingReply` that gives the reply later. To refuse the call it raises
+:class:`~lumion_hw.emulator.scpi.errors.ScpiError`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from lumion_hw.emulator.scpi.lexer import Token
 from lumion_hw.errors import ConfigError
 
 Value = float | int | bool | str | bytes
-"""A parsed parameter, in the parameter's own unit."""
+"""A parsed parameter in its unit."""
 Reply = str | bytes | None
-"""Part of the reply line that one command contributes; ``None`` for no reply."""
+"""Reply of one command; ``None`` for no reply."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One accepted command or query (in SCPI a program message unit), with its parsed parameters.
+    """One accepted command or query, with parsed parameters.
 
     Attributes:
-        suffix: Numeric suffixes of the header by their names in the pattern (``n`` in ``SENSe[n]``), with defaults.
+        suffix: Numeric suffixes of the header by name in the pattern (``n`` in ``SENSe[n]``), with defaults.
         values: Parsed parameters. Optional parameters that were not sent are missing at the end.
         message_available: Whether replies are waiting on this connection (status byte bit 4).
     """
@@ -66,10 +66,10 @@ class Call:
 
 @dataclass(frozen=True)
 class PendingReply:
-    """Reply of a command that completes later; the next commands of the same connection wait for its completion.
+    """Reply of a command that completes later. The next commands of the same connection wait.
 
     Attributes:
-        due_s: Returns the time of completion, ``None`` while it is unknown. Called repeatedly, so the time may change.
+        due_s: Returns the time of completion, or ``None`` while it is unknown. The time may change.
         finish: Called once at or after that time; returns the reply or raises ``ScpiError``.
     """
 
@@ -81,7 +81,7 @@ Handler = Callable[[Call], "Reply | PendingReply"]
 
 
 class Parameter(Protocol):
-    """Interface of a declared SCPI parameter, which converts a received token into a value or refuses the token."""
+    """A SCPI parameter in a declaration, which converts a received token into a value."""
 
     @property
     def optional(self) -> bool:
@@ -90,8 +90,8 @@ class Parameter(Protocol):
     def parse(self, token: Token, call: Call) -> Value:
         """Return the value of a received token.
 
-        Raises ``ScpiError`` for a wrong kind, unit or value, and ``NotApplied`` if the instrument silently ignores the
-        value.
+        Raises ``ScpiError`` for a wrong type, unit or value, and ``NotApplied`` for a value that the instrument
+        silently ignores.
         """
 
 
@@ -100,8 +100,6 @@ class Form:
     """The command form or the query form of a SCPI header.
 
     Attributes:
-        run: Handler of the form.
-        parameters: Parameters of the form.
         marker: Reply to send when the handler fails, in addition to the error in the queue (816x mainframes).
     """
 
@@ -117,7 +115,7 @@ class Form:
 
 @dataclass(frozen=True)
 class ScpiCommand:
-    """Declaration of one documented SCPI header, with its command form and query form.
+    """Declaration of one documented SCPI header.
 
     Attributes:
         pattern: Spelling as in :mod:`lumion_hw.emulator.scpi.tree`.
@@ -131,22 +129,22 @@ class ScpiCommand:
 
 
 def query(pattern: str, run: Handler, *parameters: Parameter, marker: Reply = None) -> ScpiCommand:
-    """Declare a SCPI header that only exists as a query."""
+    """Declare a SCPI header that exists only as a query."""
     return ScpiCommand(pattern, query=Form(run, parameters, marker))
 
 
 def event(pattern: str, run: Handler, *parameters: Parameter) -> ScpiCommand:
-    """Declare a SCPI header that only exists as a command."""
+    """Declare a SCPI header that exists only as a command."""
     return ScpiCommand(pattern, set=Form(run, parameters))
 
 
 def action(pattern: str, run: Callable[[], object], *parameters: Parameter) -> ScpiCommand:
-    """Declare a SCPI command without a query, whose action does not depend on parameters."""
+    """Declare a SCPI command without query and parameters."""
     return event(pattern, ignoring_call(run), *parameters)
 
 
 def ignoring_call(run: Callable[[], object]) -> Handler:
-    """Return a command handler that runs an action, ignores the parameters and sends no reply."""
+    """Return a command handler that calls a function without parameters and sends no reply."""
 
     def carry_out(call: Call) -> Reply:
         del call
@@ -158,24 +156,22 @@ def ignoring_call(run: Callable[[], object]) -> Handler:
 
 @dataclass(frozen=True)
 class Profile:
-    """Properties in which SCPI instruments differ: identity, formats, queue depth and dialect.
+    """Properties in which SCPI instruments differ.
 
     Attributes:
         identity: Reply to ``*IDN?``.
         terminator: Ends every reply.
         cr_ends: Whether a CR alone ends a message to the instrument, as LF and CR LF do.
-        queue_depth: Size of the error queue.
         message_limit: Longest program message in bytes; a longer one causes -363.
         integer: Format of integers in SCPI replies; register values of common commands are always unsigned.
         terminated_blocks: Whether the terminator also follows a reply that ends in a block.
-        aliases: Undocumented spellings, each with the documented pattern to which it is equivalent. Empty by default:
-            instruments are strict.
+        aliases: Undocumented spellings, each with the equivalent documented pattern. Empty by default.
         error_texts: The vendor's texts for standard error codes, and for its own (positive) codes.
         error_number: Format of the error number before the text.
         scpi_version: Reply to ``SYSTem:VERSion?``; ``None`` for an instrument without that query.
         self_test: Reply to ``*TST?``.
         reports_busy: Whether ``*OPC?`` replies at once (Keysight's optical instruments): 0 while an operation is
-            running, else 1, which also sets the operation-complete event. Otherwise ``*OPC?`` waits (IEEE 488.2).
+            running, else 1. Otherwise ``*OPC?`` waits (IEEE 488.2).
         slot_status: Whether the instrument has a ``STATus`` register for every slot, and declares all of them itself.
     """
 

@@ -1,4 +1,4 @@
-"""One host connection to a SCPI instrument: input buffer, header path, output buffer, and pending command."""
+"""One host connection to a SCPI instrument."""
 
 from __future__ import annotations
 
@@ -20,13 +20,10 @@ _LOG = logging.getLogger(__name__)
 class Connection:
     """Instrument's end of one host connection (:class:`~lumion_hw.links.base.Peer`).
 
-    Messages are carried out in order. A command that completes later delays only later commands of this connection. A
-    command that fails gives no reply and queues an error; the commands after it are still carried out.
+    Messages are carried out in order. A command that fails gives no reply and queues an error; the commands after it
+    are still carried out.
 
     Args:
-        state: State that all connections of the instrument share.
-        tree: Commands of the instrument.
-        advance: Brings the instrument to the clock's present time.
         on_close: Called once when the host closes the connection.
     """
 
@@ -56,7 +53,7 @@ class Connection:
     # -- peer interface
 
     def receive(self, data: bytes) -> None:
-        """Process bytes that the host has sent and execute the messages that they complete."""
+        """Process bytes from the host and execute the messages that they complete."""
         if self._closed:
             return
         self._advance()
@@ -67,7 +64,7 @@ class Connection:
             self.run()
 
     def transmit(self) -> bytes:
-        """Return the replies that are ready, even while a later command is still pending."""
+        """Return the replies that are ready."""
         if not self._output:
             self._advance()
         output = bytes(self._output)
@@ -75,13 +72,13 @@ class Connection:
         return output
 
     def next_event(self) -> float | None:
-        """Return the time of the next possible output: now, or when the pending command completes; else ``None``."""
+        """Return the time of the next possible output; ``None`` if it is unknown."""
         if self._output:
             return self._state.clock.now()
         return self._pending[0].due_s() if self._pending else None
 
     def close(self) -> None:
-        """Discard everything that this host has sent. The state of the instrument stays."""
+        """Discard everything that this host has sent."""
         if not self._closed:
             self._closed = True
             self._messages.clear()
@@ -92,11 +89,11 @@ class Connection:
 
     @property
     def response_pending(self) -> bool:
-        """Whether a reply is in preparation or has not been transmitted."""
+        """Whether a reply is in preparation or not yet transmitted."""
         return bool(self._output or self._replies or (self._pending is not None and self._query))
 
     def end_message(self) -> None:
-        """Mark the end of the message received so far, which the transport signals (END) without a terminator."""
+        """End the present message without a terminator (END)."""
         for message in self._framer.end():
             self._enqueue(message)
             self.run()
@@ -111,7 +108,7 @@ class Connection:
         self._output.clear()
 
     def interrupt(self) -> None:
-        """Discard the reply, because the host has sent more without reading it (error -410)."""
+        """Discard a reply that the host did not read before it sent more (error -410)."""
         self.device_clear()
         self._state.report(errors.QUERY_INTERRUPTED)
 
@@ -129,7 +126,6 @@ class Connection:
         return Framer(profile.message_limit, blocks=self._tree.has_blocks, cr_ends=profile.cr_ends)
 
     def _enqueue(self, message: ScpiMessage) -> None:
-        """Queue a message for execution, or report an error if the input buffer is full."""
         if message.overrun or self._waiting_bytes + message.size > self._state.profile.message_limit:
             self._state.report(errors.INPUT_BUFFER_OVERRUN)
             return
@@ -137,7 +133,7 @@ class Connection:
         self._waiting_bytes += message.size
 
     def run(self) -> None:
-        """Execute all commands that can run now. A nested call, from an instrument that reads itself, does nothing."""
+        """Execute all commands that can run now."""
         if self._running:
             return
         self._running = True
@@ -148,7 +144,6 @@ class Connection:
             self._running = False
 
     def _step(self) -> bool:
-        """Execute one step of the pending messages; return whether another step may be possible."""
         if self._pending is not None:
             pending, form = self._pending
             due = pending.due_s()
@@ -200,7 +195,7 @@ class Connection:
         self._run_step(carry_out, None)
 
     def _resolve(self, header: CommandHeader) -> tuple[Form, dict[str, int]]:
-        """Find the command of a header: relative to the previous command's path, or from the root after a colon."""
+        """Return the command of a header, relative to the previous command's path or from the root after a colon."""
         # Common commands neither use nor change the path.
         if header.common:
             return self._tree.find(header.mnemonics, query=header.query)
@@ -221,7 +216,6 @@ class Connection:
         return None
 
     def _run_step(self, action: Callable[[], Reply], form: Form | None) -> None:
-        """Run one step of a command: store its reply or queue its error; no exception escapes."""
         reply: Reply = None
         try:
             reply = action()

@@ -1,6 +1,6 @@
 """SCPI error numbers, their texts, and the error queue.
 
-Numbers and texts: SCPI-1999 volume 2 chapter 21.8; classes and event bits: IEEE 488.2 section 11.5.
+Sources: SCPI-1999 volume 2 chapter 21.8; classes and event bits: IEEE 488.2 section 11.5.
 """
 
 from __future__ import annotations
@@ -90,10 +90,7 @@ TEXTS: Mapping[int, str] = {
 
 
 class ScpiError(Exception):
-    """Error of a command that cannot be executed; the engine queues :attr:`code` and continues with the next command.
-
-    The exception is caught in the engine, so it is not part of the package's error tree.
-    """
+    """Error of a command; the instrument queues :attr:`code` and continues with the next command."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"{code},{TEXTS.get(code, 'device-specific error')}")
@@ -101,11 +98,11 @@ class ScpiError(Exception):
 
 
 class NotApplied(Exception):  # noqa: N818 - an event, not an error: nothing is queued
-    """Signal that the instrument silently ignores a value; the setting does not change."""
+    """The instrument silently ignores a value."""
 
 
 def event_bit(code: int) -> int:
-    """Return the value of the event status bit that an error code sets (IEEE 488.2 section 11.5.1)."""
+    """Return the bit that an error code sets in the event status register (IEEE 488.2 section 11.5.1)."""
     if -199 <= code <= -100:
         return 32
     if -299 <= code <= -200:
@@ -116,10 +113,10 @@ def event_bit(code: int) -> int:
 
 
 class ErrorQueue:
-    """First-in, first-out queue of SCPI errors, one per instrument.
+    """First-in, first-out queue of SCPI errors.
 
-    The last place is for error -350 (queue overflow): an error that would take it is replaced, and further errors are
-    dropped until one has been read (SCPI-1999 volume 2 section 21.8.1).
+    The last place is for error -350 (queue overflow); further errors are dropped until one has been read (SCPI-1999
+    volume 2 section 21.8.1).
 
     Args:
         depth: Number of places, at least 2, else ``ConfigError``.
@@ -135,7 +132,7 @@ class ErrorQueue:
         return len(self._codes)
 
     def push(self, code: int) -> int:
-        """Queue an error code if there is room. Return the queued code: ``code``, -350, or 0 if it was dropped."""
+        """Queue an error code. Return the queued code: ``code``, -350, or 0 if it was dropped."""
         if len(self._codes) >= self._depth:
             return NO_ERROR
         # The last place reports that errors were lost, including the one that would have used this place.
@@ -144,7 +141,7 @@ class ErrorQueue:
         return queued
 
     def pop(self) -> int:
-        """Remove and return the oldest error code, or 0 if the queue is empty."""
+        """Remove and return the oldest error code; 0 if the queue is empty."""
         return self._codes.popleft() if self._codes else NO_ERROR
 
     def clear(self) -> None:

@@ -17,16 +17,16 @@ def short_form(spelling: str) -> str:
 
 @cache
 def forms(spelling: str) -> frozenset[str]:
-    """Return the short form (the capitals) and the long form, both in upper case, of a spelling like ``WAVelength``."""
+    """Return the short form (the capitals) and the long form of a spelling like ``WAVelength``, in upper case."""
     return frozenset((short_form(spelling), spelling.upper()))
 
 
 FLOAT32_MAX: float = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
-"""Largest float32, about 3.4028E+38, which Keysight meters send instead of a power that they cannot express."""
+"""Largest float32, about 3.4028E+38: Keysight meters send it for a power that they cannot express."""
 
 
 def float32(value: float) -> float:
-    """Return the float32 nearest to a value, as a double; values beyond the range give the largest float32."""
+    """Round to float32. Values beyond the range give the largest float32."""
     bounded = max(-FLOAT32_MAX, min(FLOAT32_MAX, value))
     return float(struct.unpack("<f", struct.pack("<f", bounded))[0])
 
@@ -39,10 +39,9 @@ def keysight_float(value: float) -> str:
 
 
 def keysight_float32(value: float) -> str:
-    """Return :func:`keysight_float` of a value that the instrument stores in 32 bits.
+    """Return :func:`keysight_float` of a float32, with the shortest equivalent digits.
 
-    The digits are the shortest that give this float32, so that 1.31e-6 m is sent as ``+1.31000000E-006``, as in the
-    manual, and not as ``+1.31000002E-006``. Only the largest float32 is sent with all nine digits.
+    1.31e-6 m is sent as ``+1.31000000E-006``, as in the manual. Only the largest float32 has all nine digits.
     """
     held = float32(value)
     return keysight_float(held if abs(held) == FLOAT32_MAX else float(str(np.float32(held))))
@@ -59,12 +58,12 @@ def plain_float(value: float) -> str:
 
 
 def plain_int(value: int) -> str:
-    """Format an integer without a plus sign, as register values are sent: ``21``."""
+    """Format an integer without a plus sign: ``21``."""
     return f"{value:d}"
 
 
 def quoted(text: str) -> str:
-    """Return ``text`` as SCPI string data with inner quotes doubled."""
+    """Return ``text`` in quotes, with inner quotes doubled."""
     return '"' + text.replace('"', '""') + '"'
 
 
@@ -75,10 +74,10 @@ def definite_block(payload: bytes) -> bytes:
 
 
 def float32_block(values: Iterable[float]) -> bytes:
-    """Return a SCPI definite-length block of little-endian float32 values."""
+    """Return a definite-length block of little-endian float32 values."""
     return definite_block(b"".join(struct.pack("<f", float32(value)) for value in values))
 
 
 def uint16_block(values: Iterable[int]) -> bytes:
-    """Return a SCPI definite-length block of little-endian unsigned 16-bit values."""
+    """Return a definite-length block of little-endian unsigned 16-bit values."""
     return definite_block(b"".join(struct.pack("<H", value) for value in values))

@@ -1,8 +1,8 @@
-"""Framing: splits the bytes of one connection into SCPI messages, and each message into units (single commands).
+"""Framing: splits received bytes into SCPI messages, and each message into units (single commands).
 
 A message ends at LF (a CR just before it is part of the ending); on some instruments, also at a CR alone. Inside a
 definite-length block, line ends, ``;`` and quotes are data. Inside a quoted string only ``;`` is data: a line end
-always ends the message, because instruments resynchronise on it.
+always ends the message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ScpiMessage:
     """One SCPI program message, split into units (single commands).
 
     Attributes:
-        units: Units of the message, including white space but not the terminator.
+        units: Units with white space, without the terminator.
         size: Number of bytes that the message used in the input buffer.
         overrun: Whether the message was longer than the input buffer; its units are lost.
     """
@@ -34,8 +34,8 @@ class ScpiMessage:
 def block_end(data: bytes | bytearray, position: int, limit: int) -> int | None:
     """Return the index after the definite-length block that starts with ``#`` at ``position``.
 
-    A block is a parameter: it comes after white space or a comma. Without a block of at most ``limit`` bytes the result
-    is ``position`` itself, and ``None`` if more bytes are needed to decide or to complete the block.
+    A block comes after white space or a comma. The result is ``position`` if there is no block, or if the block is
+    longer than ``limit`` bytes. The result is ``None`` if more bytes are needed.
     """
     head = bytes(data[position + 1 : position + 11])
     if position == 0 or data[position - 1] not in b" \t," or head[:1] not in b"123456789":
@@ -49,7 +49,7 @@ def block_end(data: bytes | bytearray, position: int, limit: int) -> int | None:
 
 
 class Framer:
-    """Splits a byte stream into SCPI messages; stores an incomplete message until more bytes arrive.
+    """Splits a byte stream into SCPI messages.
 
     Args:
         limit: Longest message in bytes. A longer message is reported once, and discarded up to its terminator.
@@ -74,7 +74,7 @@ class Framer:
         self._ignore_blocks = not self._blocks
 
     def feed(self, data: bytes) -> list[ScpiMessage]:
-        """Append received bytes and return the messages that they complete, in order."""
+        """Return the messages that the received bytes complete, in order."""
         self._data += data
         messages: list[ScpiMessage] = []
         while not self._discarding or self._drop_to_terminator():
@@ -89,7 +89,7 @@ class Framer:
         return messages
 
     def end(self) -> list[ScpiMessage]:
-        """End the present message, even within a block, because the transport signals its end (END, EOI)."""
+        """End the present message, even within a block (END, EOI)."""
         messages = self.feed(b"\n")
         if self._data:
             # END overrides the announced length of a block.
@@ -129,7 +129,6 @@ class Framer:
         return None
 
     def _block(self, position: int) -> int | None:
-        """Return :func:`block_end`. After line noise in a message, ``#`` is an ordinary character."""
         # Line noise can look like the start of a block, and would then swallow all messages of the next minutes.
         self._ignore_blocks = (
             self._ignore_blocks or _NON_PRINTABLE.search(self._data, self._checked, position) is not None

@@ -1,4 +1,4 @@
-"""An emulated SCPI instrument, made from declarations of its commands."""
+"""An emulated SCPI instrument."""
 
 from __future__ import annotations
 
@@ -18,15 +18,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class ScpiInstrument:
-    """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) that speaks SCPI.
-
-    To be used by one thread at a time.
+    """An emulated device that speaks SCPI. To be used by one thread at a time.
 
     Args:
-        name: Device name in the bench file.
-        profile: Properties of the dialect.
-        on_reset: Resets the instrument's settings to their defaults.
-        on_advance: Lets the instrument's measurements and outputs follow the clock; called before anything else.
+        on_advance: Called before every action, so that measurements and outputs follow the clock.
         next_update: Returns the time at which ``on_advance`` must run even without a host; ``None`` for never.
     """
 
@@ -47,7 +42,7 @@ class ScpiInstrument:
         self._connections: list[Connection] = []
 
     def declare(self, commands: Iterable[ScpiCommand], suffixes: Mapping[str, SuffixRange] | None = None) -> None:
-        """Declare the instrument's own commands, in addition to the commands of every instrument.
+        """Declare the instrument's own commands.
 
         Raises ``ConfigError`` if the declarations contradict each other or cannot be parsed.
 
@@ -64,13 +59,13 @@ class ScpiInstrument:
         return self._name
 
     def connect(self) -> Connection:
-        """Open another connection from a host to the device."""
+        """Open another connection from a host."""
         connection = Connection(self.state, self._tree, self.advance, self._connections.remove)
         self._connections.append(connection)
         return connection
 
     def power_cycle(self) -> None:
-        """Reset to the state after power-on: default settings, no errors, no operation in progress."""
+        """Switch the power off and on: default settings, no errors, no operation in progress."""
         for connection in self._connections:
             connection.device_clear()
         self.state.reset()
@@ -78,7 +73,7 @@ class ScpiInstrument:
         self.advance()
 
     def advance(self) -> None:
-        """Advance to the clock's present time: end the operations and complete the replies that are due."""
+        """Advance to the clock's present time."""
         try:
             self._on_advance()
         except Exception:  # noqa: BLE001 - the instrument continues; the host finds -310 in the queue
@@ -90,19 +85,19 @@ class ScpiInstrument:
             connection.run()
 
     def next_due(self) -> float | None:
-        """Return the next time at which an operation ends or the instrument must follow the clock."""
+        """Return the next time at which an operation ends or the instrument must follow the clock, or ``None``."""
         times = (self.state.next_end_s(), self._next_update())
         return min((at_s for at_s in times if at_s is not None), default=None)
 
 
 class ScpiDevice(Switchable):
-    """Base class of emulated devices that hosts control through a :class:`ScpiInstrument`, stored in ``_scpi``."""
+    """Base class of emulated devices that speak SCPI; ``_scpi`` is the :class:`ScpiInstrument`."""
 
     what = "the instrument"
     _scpi: ScpiInstrument
 
     def connect(self) -> MessageConnection:
-        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return MessageConnection(self, self._scpi.connect())
 
@@ -113,9 +108,9 @@ class ScpiDevice(Switchable):
         self._scpi.power_cycle()
 
     def advance(self) -> None:
-        """Advance to the clock's present time: end the operations and complete the replies that are due."""
+        """Advance to the clock's present time."""
         self._scpi.advance()
 
     def next_due(self) -> float | None:
-        """Return the next time at which an operation ends or the instrument must follow the clock, or ``None``."""
+        """Return the next time at which an operation ends or the device must follow the clock; ``None`` for never."""
         return self._scpi.next_due()

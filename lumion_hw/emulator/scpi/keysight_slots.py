@@ -1,7 +1,7 @@
-"""Commands common to all emulated Keysight instruments: contents of their slots, and two kinds of parameters.
+"""Commands common to all emulated Keysight instruments.
 
-Command language: 8163/8164/8166 programming guide, pp. 60 (``*OPT?``) and 81-82 (``SLOT``). Choices of this emulator:
-an instrument that is not a mainframe reports itself as the module in each of its slots; only lasers have options.
+Command language: 8163/8164/8166 programming guide, pp. 60 (``*OPT?``) and 81-82 (``SLOT``). Unverified choices: an
+instrument that is not a mainframe reports itself as the module in each slot; only lasers have options.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ class SlotModule:
     """Identity of the module in a slot of a Keysight instrument.
 
     Attributes:
-        part: Part number.
         identity: Maker, part number, serial number and firmware.
         options: Options, as the instrument spells them.
     """
@@ -36,12 +35,12 @@ class SlotModule:
 
 
 def self_as_modules(identity: str, slots: Iterable[int]) -> dict[int, SlotModule]:
-    """Return a dictionary of slots in which an instrument that is not a mainframe reports itself as the module."""
+    """Return the modules by slot for an instrument that reports itself as the module in each slot."""
     return dict.fromkeys(slots, SlotModule(identity.split(",")[1], identity))
 
 
 def slot_commands(modules: Mapping[int, SlotModule], slots: Iterable[int]) -> Iterable[ScpiCommand]:
-    """Return the SCPI queries for slots; the slot number is the suffix ``n``.
+    """Return the SCPI queries for slots.
 
     Args:
         modules: Module in each occupied slot.

@@ -1,4 +1,4 @@
-"""Lexer: splits one unit (single command) of a SCPI message into header and parameters, without interpreting them."""
+"""Lexer: splits one unit (single command) of a SCPI message into header and parameters."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CommandHeader:
 
 
 class TokenKind(enum.Enum):
-    """Syntactic kind of a received SCPI parameter."""
+    """Type of a received SCPI parameter."""
 
     NUMBER = "number"
     WORD = "word"
@@ -59,7 +59,6 @@ class Token:
     """One SCPI parameter as received.
 
     Attributes:
-        kind: Syntactic kind.
         text: Mantissa of a number, the word, the content of a string or of an expression in parentheses, or a network
             address of four numbers (not part of IEEE 488.2).
         exponent: Decimal exponent of a number.
@@ -76,14 +75,14 @@ class Token:
 
 @dataclass(frozen=True)
 class Unit:
-    """One SCPI unit (single command): its header, and its parameters as bytes that are not parsed yet."""
+    """One SCPI unit (single command): the header, and the unparsed parameters."""
 
     header: CommandHeader
     parameters: tuple[bytes, ...]
 
 
 def parse_unit(raw: bytes, limit: int) -> Unit | None:
-    """Split one SCPI unit (single command) into header and parameters; ``None`` if there is only white space.
+    """Split one SCPI unit (single command) into header and parameters; ``None`` for white space alone.
 
     Raises ``ScpiError`` -101 for bytes that are not printable ASCII, -102 for a malformed header.
 
@@ -115,7 +114,6 @@ def _parse_header(text: str) -> CommandHeader:
 
 
 def _split_parameters(text: bytes, limit: int) -> list[bytes]:
-    """Split at commas outside strings, blocks and parentheses; strip white space around each parameter."""
     if not text.strip(b" \t"):
         return []
     fields: list[bytes] = []
@@ -141,13 +139,13 @@ def _split_parameters(text: bytes, limit: int) -> list[bytes]:
 
 
 def _strip(field: bytes) -> bytes:
-    """Strip white space around a parameter, but not at the end of a block, where it is data."""
+    """Strip white space around a parameter, but not at the end of a block."""
     field = field.lstrip(b" \t")
     return field if field.startswith(b"#") else field.rstrip(b" \t")
 
 
 def parse_token(raw: bytes) -> Token:
-    """Parse the bytes of one SCPI parameter. Raises ``ScpiError`` if they are malformed."""
+    """Parse one SCPI parameter. Raises ``ScpiError`` if it is malformed."""
     first = raw[:1]
     if first == b"#":
         return _parse_hash(raw)
@@ -179,7 +177,6 @@ def _parse_string(text: str) -> Token:
 
 
 def _parse_hash(raw: bytes) -> Token:
-    """Parse an ``#H #Q #B`` integer or a definite-length block."""
     base = _BASES.get(raw[1:2].decode("latin-1").upper())
     if base is not None:
         try:

@@ -1,4 +1,4 @@
-"""Kinds of SCPI parameters, for use in command declarations (SCPI-1999 volume 1 chapter 7, IEEE 488.2 section 7.7)."""
+"""SCPI parameters for command declarations (SCPI-1999 volume 1 chapter 7, IEEE 488.2 section 7.7)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.units import Suffixes
 
 Limit = float | Callable[[Call], float]
-"""A fixed limit, or a function that returns the limit for the addressed channel or the connected sensor."""
+"""A fixed limit, or a function that returns the limit for a call."""
 
 _WRONG_KIND = {
     TokenKind.NUMBER: errors.NUMERIC_NOT_ALLOWED,
@@ -32,7 +32,7 @@ def _expect(token: Token, *kinds: TokenKind) -> None:
 
 
 def _number(token: Token, suffixes: Suffixes | None) -> float:
-    """Return a received number in the parameter's unit; infinite if a double cannot represent the number."""
+    """Return a received number in the parameter's unit; infinite beyond the range of a double."""
     if not token.suffix:
         return float(f"{token.text}e{token.exponent}")
     if not suffixes:
@@ -62,7 +62,6 @@ class Numeric:
         suffixes: Accepted units; ``None`` when a unit is not allowed.
         integer: Whether the value is rounded to the nearest integer, halves away from zero.
         silent: Whether an out-of-range value is ignored without an error (some Thorlabs meters).
-        optional: Whether the host may omit the parameter.
     """
 
     minimum: Limit | None = None
@@ -99,7 +98,7 @@ class Numeric:
 
 @dataclass(frozen=True)
 class LimitName:
-    """Optional parameter of a query: ``MINimum``, ``MAXimum`` or ``DEFault``. The parsed value is that limit."""
+    """Optional parameter ``MINimum``, ``MAXimum`` or ``DEFault`` of a query; parsed to that limit."""
 
     parameter: Numeric
     optional: bool = True
@@ -114,10 +113,7 @@ class LimitName:
 class Boolean:
     """SCPI Boolean parameter ``0 1 ON OFF``; any number that does not round to zero is 1 (SCPI-1999 7.3).
 
-    Manuals that list only 0 and 1 mean the same: a client that was tested on an N7744A and an N7745C sends ``ON``.
-
-    Attributes:
-        optional: Whether the host may omit the parameter.
+    ``ON`` is accepted even where the manual lists only 0 and 1: a client for N7744A and N7745C sends it.
     """
 
     optional: bool = False
@@ -135,11 +131,10 @@ class Boolean:
 
 @dataclass(frozen=True)
 class Choice:
-    """SCPI parameter: one word from a list; the parsed value is the word's documented spelling.
+    """SCPI parameter: one word from a list; parsed to the documented spelling.
 
     Attributes:
         words: Documented spellings (``LOGGing``); short and long forms are accepted.
-        optional: Whether the host may omit the parameter.
     """
 
     words: tuple[str, ...]
@@ -161,12 +156,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class IndexedChoice:
-    """SCPI parameter: one word from a list, or its index from 0; the parsed value is the documented spelling.
+    """SCPI parameter: one word from a list, or its index from 0; parsed to the documented spelling.
 
     Attributes:
         words: Documented spellings, in the order of their numbers.
-        synonyms: Further spellings, each with the word to which it is equivalent.
-        optional: Whether the host may omit the parameter.
+        synonyms: Further spellings, each with the equivalent word.
     """
 
     words: tuple[str, ...]
@@ -215,7 +209,7 @@ def number_setting(
     write: Callable[[Call, float], None],
     reply: Callable[[float], str],
 ) -> ScpiCommand:
-    """Declare a setting that is a number with limits, and its query; both accept ``MIN MAX DEF``."""
+    """Declare a number with limits that can be set and queried; both forms accept ``MIN MAX DEF``."""
 
     def run_set(call: Call) -> Reply:
         write(call, call.number())
@@ -234,7 +228,7 @@ def word_setting(
     write: Callable[[Call, str], None],
     reply: Callable[[str], str] = short_form,
 ) -> ScpiCommand:
-    """Declare a setting that is one word from a list, and its query, which replies the short form by default."""
+    """Declare a word from a list that can be set and queried; the reply is the short form by default."""
 
     def run_set(call: Call) -> Reply:
         write(call, call.text())
@@ -250,7 +244,7 @@ def flag_setting(
     write: Callable[[Call, bool], None],
     reply: Callable[[int], str],
 ) -> ScpiCommand:
-    """Declare an on/off setting and its query."""
+    """Declare an on/off setting that can be set and queried."""
 
     def run_set(call: Call) -> Reply:
         write(call, call.flag())
@@ -265,13 +259,12 @@ def flag_setting(
 def number_attribute(
     pattern: str, parameter: Numeric, holder: Callable[[], object], name: str, reply: Callable[[float], str]
 ) -> ScpiCommand:
-    """Declare a setting that is a number with limits, stored as an attribute of an object.
+    """Declare a number with limits that is stored as an attribute of an object.
 
     Args:
         pattern: Spelling as in :mod:`lumion_hw.emulator.scpi.tree`.
         parameter: Limits and units.
-        holder: Returns the object with the attribute. Called each time, because a reset replaces the object. It can
-            raise ``ScpiError``.
+        holder: Returns the object with the attribute. Called each time; can raise ``ScpiError``.
         name: Name of the attribute, a number in the parameter's unit.
         reply: Format of the query's reply.
     """
@@ -285,7 +278,7 @@ def number_attribute(
 
 
 def flag_attribute(pattern: str, holder: Callable[[], object], name: str, reply: Callable[[int], str]) -> ScpiCommand:
-    """Declare an on/off setting stored as an attribute of an object; arguments as for :func:`number_attribute`."""
+    """Declare an on/off setting stored as an attribute of an object; arguments as in :func:`number_attribute`."""
     return flag_setting(
         pattern, Boolean(), lambda _: bool(getattr(holder(), name)), lambda _, on: setattr(holder(), name, on), reply
     )

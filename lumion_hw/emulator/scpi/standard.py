@@ -72,7 +72,7 @@ def _status_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
 def group_commands(
     pattern: str, group: Callable[[Call], RegisterGroup], reply: Callable[[int], str]
 ) -> tuple[ScpiCommand, ...]:
-    """Return the commands of status registers with the header ``pattern``; ``group`` returns the registers."""
+    """Return the commands of the status registers under the header ``pattern``; ``group`` returns the registers."""
 
     def mask(leaf: str, name: str) -> ScpiCommand:
         def run_set(call: Call) -> Reply:

@@ -1,6 +1,6 @@
-"""State that all connections of one SCPI instrument share: status, error queue, and operations in progress.
+"""State that all connections of one SCPI instrument share: status, error queue, operations in progress.
 
-IEEE 488.2 chapter 11, SCPI-1999 volume 1 chapter 9.
+Sources: IEEE 488.2 chapter 11, SCPI-1999 volume 1 chapter 9.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from lumion_hw.emulator.scpi.errors import SYSTEM_ERROR, TEXTS, ErrorQueue, even
 from lumion_hw.emulator.scpi.formats import quoted
 
 FIFTEEN_BITS = 0x7FFF
-"""Bits of a SCPI register that exist: bit 15 is always 0, so that the value is positive as a 16-bit integer."""
+"""Valid bits of a SCPI register: bit 15 is always 0."""
 SERVICE_BITS = 0xBF
-"""Bits of ``*SRE`` that can be set. Bit 6 of the status byte is the service request itself (IEEE 488.2, 11.3)."""
+"""Bits of ``*SRE`` that can be set: all except bit 6, the service request itself (IEEE 488.2, 11.3)."""
 
 # Bits of the event status register (IEEE 488.2 section 11.5.1).
 POWER_ON = 128
@@ -39,19 +39,19 @@ class RegisterGroup:
         self.preset()
 
     def preset(self) -> None:
-        """Preset the register group (``STATus:PRESet``): report no event; set events when conditions begin."""
+        """Preset the group (``STATus:PRESet``): report no event; set events when conditions begin."""
         self.enable = 0
         self.positive = FIFTEEN_BITS
         self.negative = 0
 
     @property
     def condition(self) -> int:
-        """The present condition bits of the register group."""
+        """The present condition bits."""
         return self._condition
 
     @condition.setter
     def condition(self, bits: int) -> None:
-        """Set the condition bits; changes that pass the transition filters are latched as events."""
+        """Set the condition bits. A change that passes the transition filters sets an event bit."""
         bits &= FIFTEEN_BITS
         # Only changes are events: a persistent condition latches nothing.
         rising, falling = bits & ~self._condition, self._condition & ~bits
@@ -59,17 +59,17 @@ class RegisterGroup:
         self._condition = bits
 
     def set_bit(self, bit: int, on: bool) -> None:
-        """Set or clear one condition bit of the group, numbered from 0."""
+        """Set or clear one condition bit, numbered from 0."""
         self.condition = self._condition | 1 << bit if on else self._condition & ~(1 << bit)
 
     def pop_event(self) -> int:
-        """Return the group's event register and clear it, as a query does."""
+        """Return the event register and clear it, as a query does."""
         event, self._event = self._event, 0
         return event
 
     @property
     def summary(self) -> bool:
-        """Whether any enabled event of the group is latched."""
+        """Whether any enabled event bit is set."""
         return bool(self._event & self.enable)
 
 
@@ -79,7 +79,7 @@ class StatusModel:
     Attributes:
         operation: ``STATus:OPERation``, summarised in bit 7 of the status byte.
         questionable: ``STATus:QUEStionable``, bit 3.
-        extra: Register groups that only some instruments have, by their bit in the status byte (0 or 1).
+        extra: Further register groups, by status byte bit (0 or 1).
         event_enable: Mask of ``*ESE``.
         service_enable: Mask of ``*SRE``, within :data:`SERVICE_BITS`.
     """
@@ -93,12 +93,12 @@ class StatusModel:
         self._events = POWER_ON
 
     def reset_conditions(self) -> None:
-        """Clear all condition bits, as an instrument does after aborting all operations."""
+        """Clear all condition bits."""
         for group in (self.operation, self.questionable, *self.extra.values()):
             group.condition = 0
 
     def latch(self, weight: int) -> None:
-        """Set bits in the instrument's event status register."""
+        """Set bits in the event status register."""
         self._events |= weight
 
     def pop_events(self) -> int:
@@ -118,7 +118,7 @@ class StatusModel:
             group.preset()
 
     def status_byte(self, *, errors: bool, message_available: bool) -> int:
-        """Return the status byte; reading it clears nothing (``*STB?``)."""
+        """Return the status byte (``*STB?``). Reading clears nothing."""
         byte = (
             4 * errors
             | 8 * self.questionable.summary
@@ -134,15 +134,15 @@ class StatusModel:
 _LOG = logging.getLogger(__name__)
 
 ROUNDING_S = 1e-9
-"""Times closer than this count as equal, because sums of floats on a clock differ in the last bits."""
+"""Times closer than this count as equal, in s."""
 
 
 @dataclass(eq=False)
 class Operation:
-    """An overlapped operation of an instrument, such as a measurement, zeroing, a logging run or laser tuning.
+    """An operation that runs while further commands are executed (overlapped), such as zeroing or laser tuning.
 
     Attributes:
-        end_s: Time at which the operation ends. It can be changed; ``None`` while only an external event can end it.
+        end_s: Time at which the operation ends; ``None`` while only an external event can end it.
         on_end: Called once when the operation ends, but not when it is aborted.
     """
 
@@ -151,7 +151,7 @@ class Operation:
 
 
 class InstrumentState:
-    """Status, errors and operations of one SCPI instrument; ``on_reset`` sets its settings to their defaults."""
+    """Status, errors and operations of one SCPI instrument."""
 
     def __init__(self, clock: Clock, profile: Profile, on_reset: Callable[[], None]) -> None:
         self.clock = clock
@@ -171,7 +171,7 @@ class InstrumentState:
         return len(self._errors) > 0
 
     def report(self, code: int) -> None:
-        """Queue an error and set the event status bit of its class."""
+        """Queue an error and set the matching event status bit."""
         # The bit of the error is set even if the queue has no room for its number.
         self.status.latch(event_bit(code))
         queued = self._errors.push(code)
@@ -179,7 +179,7 @@ class InstrumentState:
             self.status.latch(event_bit(queued))
 
     def pop_error(self) -> str:
-        """Remove the oldest error and return it as ``SYSTem:ERRor?`` does."""
+        """Remove the oldest error. Return the reply of ``SYSTem:ERRor?``."""
         code = self._errors.pop()
         text = self.profile.error_texts.get(code) or TEXTS.get(code, "Device-specific error")
         return f"{self.profile.error_number(code)},{quoted(text)}"
@@ -187,13 +187,13 @@ class InstrumentState:
     # -- common commands
 
     def clear(self) -> None:
-        """Clear errors, event registers and a pending ``*OPC``; masks stay (``*CLS``)."""
+        """Clear errors, event registers and a pending ``*OPC`` (``*CLS``). Masks stay."""
         self._errors.clear()
         self.status.clear()
         self._announce_completion = False
 
     def reset(self) -> None:
-        """Abort operations, cancel ``*OPC`` and ``*OPC?``, set defaults; errors and masks stay (``*RST``)."""
+        """Abort operations, cancel ``*OPC`` and ``*OPC?``, set defaults (``*RST``). Errors and masks stay."""
         self._operations.clear()
         self._announce_completion = False
         self._resets += 1  # earlier pending replies are dropped
@@ -205,7 +205,7 @@ class InstrumentState:
         self.advance()
 
     def when_complete(self, reply: Reply) -> PendingReply:
-        """Return a reply that is sent once no operation is pending (``*OPC?``, ``*WAI``); a reset drops the reply."""
+        """Return a reply that is sent once no operation is pending (``*OPC?``, ``*WAI``)."""
         resets = self._resets
 
         def finish() -> Reply:
@@ -224,13 +224,13 @@ class InstrumentState:
 
     @property
     def busy(self) -> bool:
-        """Whether an operation of the instrument is pending."""
+        """Whether an operation is pending."""
         return bool(self._operations)
 
     def poll_completion(self) -> str:
-        """Return 1 and set the operation-complete event if no operation is running, else return 0.
+        """Return 1 and set the operation-complete event if no operation is running; otherwise return 0.
 
-        An operation that waits for a trigger is not running, because the instrument is ready for the trigger.
+        An operation that waits for a trigger does not count as running.
         """
         self.advance()
         if any(operation.end_s is not None for operation in self._operations):
@@ -239,18 +239,18 @@ class InstrumentState:
         return "1"
 
     def next_end_s(self) -> float | None:
-        """Return the time at which the next operation ends, ``None`` if no operation has a scheduled end."""
+        """Return the time at which the next operation ends; ``None`` if there is no scheduled end."""
         ends = (operation.end_s for operation in self._operations)
         return min((end_s for end_s in ends if end_s is not None), default=None)
 
     def begin(self, duration_s: float | None, on_end: Callable[[], None]) -> Operation:
-        """Start an overlapped operation that ends after ``duration_s`` or, if that is ``None``, by :meth:`end`."""
+        """Start an operation of ``duration_s``; ``None`` means until :meth:`end`."""
         operation = Operation(None if duration_s is None else self.clock.now() + duration_s, on_end)
         self._operations.append(operation)
         return operation
 
     def end(self, operation: Operation) -> None:
-        """End an operation now; does nothing if the operation has already ended."""
+        """End an operation now; no effect on an operation that has ended."""
         if operation in self._operations:
             self._operations.remove(operation)
             try:
@@ -261,13 +261,13 @@ class InstrumentState:
             self._settle()
 
     def abort(self, operation: Operation) -> None:
-        """Abort an operation, which ends without its ``on_end`` action."""
+        """Abort an operation without calling ``on_end``."""
         if operation in self._operations:
             self._operations.remove(operation)
             self._settle()
 
     def advance(self) -> None:
-        """End the operations that are due, in the order of their end times."""
+        """End the operations that are due by now."""
         horizon = self.clock.now() + ROUNDING_S
         # Evaluated again after each operation, because its end may start or change another one.
         while due := [

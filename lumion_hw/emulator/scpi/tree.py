@@ -27,7 +27,7 @@ _PATTERN_TOKEN = re.compile(r"\[:|\]|:?(?P<word>\*?[0-9]*[A-Za-z][A-Za-z0-9]*)(?
 
 @dataclass(frozen=True)
 class SuffixRange:
-    """Range of a numeric suffix in a header, and its default if the host omits the suffix."""
+    """Range and default of a numeric suffix in a header."""
 
     first: int
     last: int
@@ -36,15 +36,11 @@ class SuffixRange:
 
 @dataclass(frozen=True)
 class _Node:
-    """One mnemonic of a header pattern, and the name of its numeric suffix (``""`` for none)."""
-
     spelling: str
     suffix: str = ""
 
 
 class _Branch:
-    """A node in the command tree: the mnemonics that can follow, and the commands that end at this node."""
-
     def __init__(self) -> None:
         self.children: dict[str, _Branch] = {}
         self.forms_by_query: dict[bool, tuple[tuple[_Node, ...], Form, Mapping[str, int]]] = {}
@@ -77,12 +73,11 @@ def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
 
 
 class Tree:
-    """Command tree of an instrument, which finds the command or query that a received header names.
+    """Command tree of an instrument, which finds the command of a received header.
 
     Args:
-        commands: Declarations of the commands.
         suffixes: Range of every numeric suffix named in the patterns.
-        aliases: Additional patterns, each with the documented pattern to which it is equivalent.
+        aliases: Additional patterns, each with the equivalent documented pattern.
 
     Attributes:
         has_blocks: Whether any command has a block parameter.

@@ -1,8 +1,6 @@
-"""Unit tables for SCPI numbers: accepted unit suffixes and their conversion to the parameter's own unit.
+"""Unit tables for SCPI numbers: accepted units and their conversion to the parameter's own unit.
 
-An integer in a table is a power of ten, applied to the decimal exponent so that ``1650NM`` is the same double as
-``1.65E-6``. Any other value is a function. Each kind of parameter has its own table because letters clash: ``M`` is
-milli, but mega in ``MHZ``.
+An integer in a table is a power of ten; any other value is a function. ``M`` is milli, but mega in ``MHZ``.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Callable, Mapping
 from lumion_hw.quantities import w_from_dbm
 
 Suffixes = Mapping[str, int | Callable[[float], float]]
-"""Power of ten, or a function from the received number to the parameter's unit, by upper-case suffix."""
+"""Power of ten, or a function to the parameter's unit, by upper-case unit."""
 
 LENGTH_M: Suffixes = {"PM": -12, "NM": -9, "UM": -6, "MM": -3, "M": 0}
 LENGTH_NM: Suffixes = {"PM": -3, "NM": 0, "UM": 3, "MM": 6, "M": 9}

@@ -1,17 +1,16 @@
 """Emulated Polatis (HUBER+SUHNER) optical matrix switch.
 
-Command language: the ``:OXC:`` subsystem as the comments of public clients quote the manual: channel lists
-``(@1,2,3),(@17,18,19)``, ``CONN:ADD``, ``CONN:SUB``, ``CONN:ONLY``, ``CONN:STAT?``, ``CONN:PORT? 2`` with the reply
-``"18"``, ``DISC:ALL``, ``SIZE?`` with the reply ``16,16``, ``PORT:DIS``, ``PORT:ENAB``, ``PORT:STAT?`` with D, E or F
-for each port. Commands have no reply. Inputs are ports 1 to N, outputs are the ports from N + 1 on. ``PMON:POW?
-(@1,17)`` replies ``(-3.21,-60.00)`` in dBm, at most 256 ports at once. CR, LF or both end a command.
+Command language: the ``:OXC:`` subsystem as public clients quote the manual. A channel list is ``(@1,2,3)``, an empty
+one ``(@)``. ``PORT:STAT?`` replies D, E or F for each port. Commands have no reply. Inputs are ports 1 to N, outputs
+are the ports from N + 1 on. ``PMON:POW? (@1,17)`` replies ``(-3.21,-60.00)`` in dBm, at most 256 ports at once. CR, LF
+or both end a command.
 
-Choices of this emulator (unverified): a new connection of a port ends its old connection. ``SUB`` of pairs that are not
-connected does nothing; with an empty second list it disconnects the ports of the first list. ``PORT?`` of a free port
-replies ``""``. Lists of different length give error -220, missing ports -222, a disabled port -221. Connections survive
-``*RST``, and a power loss only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``. Steering a beam takes 25 ms,
-for which ``*OPC?`` waits; light passes afterwards. Insertion loss is 1 dB. Every port has a power monitor, which reads
--60 dBm in the dark. ``SYST:ERR:ALL?`` replies all errors, separated by commas.
+Unverified choices: a new connection of a port ends its old connection. ``SUB`` of pairs that are not connected does
+nothing; with an empty second list it disconnects the ports of the first list. ``PORT?`` of a free port replies ``""``.
+Lists of different length give error -220, missing ports -222, a disabled port -221. Connections survive ``*RST``, and a
+power loss only if ``OXC:SWIT:BOOT:MODE`` is ``AUTO`` and not ``VOLatile``. Steering a beam takes 25 ms, for which
+``*OPC?`` waits; light passes afterwards. Insertion loss is 1 dB. Every port has a power monitor, which reads -60 dBm in
+the dark. ``SYST:ERR:ALL?`` replies all errors, separated by commas.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _DARK_W = 1e-9
 
 @dataclass(frozen=True)
 class ChannelList:
-    """SCPI parameter: a list of ports, ``(@1,2,5:7)``; the parsed value is the port numbers separated by commas."""
+    """SCPI parameter: a list of ports, ``(@1,2,5:7)``; parsed to port numbers separated by commas."""
 
     optional: bool = False
 
@@ -72,11 +71,9 @@ class ChannelList:
 
 
 class EmulatedPolatis(ScpiDevice):
-    """Emulated Polatis optical matrix switch, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Polatis optical matrix switch.
 
     Args:
-        name: Device name in the bench file.
-        serial: Serial number in ``*IDN?``.
         n_inputs: Number of ports on the first side, from 1.
         n_outputs: Number of ports on the second side, numbered after the inputs.
         changed: Called when the path of light has changed.
@@ -107,7 +104,7 @@ class EmulatedPolatis(ScpiDevice):
         self._scpi.declare(self._commands())
 
     def connections(self) -> Mapping[int, int]:
-        """Return the ports that light connects now, with both directions of each connection."""
+        """Return the connected ports, with both directions of each connection."""
         now = self._clock.now()
         ready = {port: partner for port, partner in self._joined.items() if self._arrives_s[port] <= now + 1e-9}
         return {**ready, **{partner: port for port, partner in ready.items()}}

@@ -1,21 +1,19 @@
 """Emulated Arroyo TECSource 5300 temperature controller: text over a serial line (38400 baud) or TCP.
 
-Command language: Arroyo Computer Interfacing Manual as public drivers quote it (MSL-Equipment's ComboSource 6305 and a
-driver of the 7154, both with the table of ``TEC:COND?`` from the manual; NIST's arroyo class for the settings).
-Commands are in short or long form, ended by CR, LF or both. Several commands in a line are separated by ``;``, their
-replies by ``,``. A command after ``;`` is looked up at the level of the previous command, then level by level up to the
-root. ``TEC:COND?``: 1 current limit, 2 voltage limit, 4 sensor limit, 8 and 16 temperature limits, 32 sensor shorted,
-64 sensor open, 128 module open, 512 out of tolerance, 1024 output on. The controller is in tolerance after it has been
-within ``TEC:TOL`` of the set point for the time that ``TEC:TOL`` sets.
+Command language: Arroyo Computer Interfacing Manual as public drivers quote it (MSL-Equipment's ComboSource 6305, a
+driver of the 7154, NIST's arroyo class). Commands are in short or long form, ended by CR, LF or both. Several commands
+in a line are separated by ``;``, their replies by ``,``. A command after ``;`` is looked up at the level of the
+previous command, then level by level up to the root. Bits of ``TEC:COND?``: 1 current limit, 2 voltage limit, 4 sensor
+limit, 8 and 16 temperature limits, 32 sensor shorted, 64 sensor open, 128 module open, 512 out of tolerance, 1024
+output on. ``TEC:TOL`` sets the tolerance and the time for which the temperature must be within it.
 
-Choices of this emulator (unverified): the event register ``TEC:EVEnt?``, which a public driver reads, has the bits of
-the condition register and keeps each until the host reads it. The reply to ``*IDN?`` and the numbers and wording of
-errors are assumed (errors as on ILX Lightwave controllers, whose command language Arroyo uses). ``ERRSTR?`` replies
-pairs of number and quoted text. Without output the controller is out of tolerance. An open interlock contact is
-detected as an open module and switches the output off, as a limit does.
+Unverified choices: the event register ``TEC:EVEnt?`` has the bits of the condition register and keeps each until the
+host reads it. The reply to ``*IDN?`` and the errors are assumed (errors as on ILX Lightwave controllers). ``ERRSTR?``
+replies pairs of number and quoted text. Without output the controller is out of tolerance. An open interlock contact
+counts as an open module and switches the output off, as a limit does.
 
-Plant (assumed): 20 K per ampere in steady state with a time constant of 30 s; a PI controller with current limit; the
-sensor is a 10 kOhm thermistor of B = 3950 K and has 1 mK of noise.
+Plant (assumed): 20 K per ampere in steady state with a time constant of 30 s; a PI controller with current limit; a 10
+kOhm thermistor of B = 3950 K with 1 mK of noise.
 """
 
 from __future__ import annotations
@@ -58,8 +56,6 @@ _ERRORS = {
 
 @dataclass
 class _TecSettings:
-    """Settings of the temperature controller."""
-
     setpoint_c: float = REFERENCE_C
     tolerance_k: float = 0.2
     window_s: float = 5.0
@@ -76,19 +72,15 @@ class _TecSettings:
 
 
 class TecRefusal(Exception):  # noqa: N818 - a reply of the device, not an error of the program
-    """Signal that a command fails and that its error number goes into the error queue."""
+    """Error of a command, with a number for the error queue."""
 
 
 class EmulatedArroyoTec(TextDevice):
-    """Emulated Arroyo controller and the plate it cools, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated Arroyo controller with the plate that it cools.
 
     Args:
-        name: Device name in the bench file.
-        serial: Serial number in ``*IDN?``.
-        rng: Random numbers for the noise of the sensor; none by default.
-        holding: Whether the plate has been at the set point for a long time; otherwise the output is off and the plate
-            is at ambient temperature.
-        model: Model in ``*IDN?``.
+        holding: Whether the plate starts at the set point; otherwise the output is off and the plate is at ambient
+            temperature.
     """
 
     what = "the temperature controller"
@@ -120,23 +112,23 @@ class EmulatedArroyoTec(TextDevice):
     # -- the plate
 
     def plate_c(self) -> float:
-        """Return the present plate temperature in degrees Celsius."""
+        """Return the plate temperature in degrees Celsius."""
         self._update_plate()
         return self._plate_c
 
     def heat_suddenly_k(self, kelvin: float) -> None:
-        """Change the plate temperature at once by a number of kelvin, as blown hot or cold air does."""
+        """Change the plate temperature at once by a number of kelvin, as hot or cold air does."""
         self.advance()
         self._update_plate()
         self._plate_c += kelvin
         self._in_tolerance_since_s = None
 
     def set_interlock(self, opened: bool) -> None:
-        """Open or close the interlock contact in the cooler's lead; opening switches the output off."""
+        """Open or close the interlock contact. Opening switches the output off; closing leaves it off."""
         self._fault(MODULE_OPEN, opened, 403)
 
     def unplug_sensor(self, unplugged: bool) -> None:
-        """Disconnect or reconnect the temperature sensor; without the sensor the output switches off."""
+        """Disconnect or reconnect the temperature sensor. Without the sensor the output switches off."""
         self._fault(SENSOR_OPEN, unplugged, 402)
 
     def _fault(self, bit: int, present: bool, error: int) -> None:
@@ -160,7 +152,6 @@ class EmulatedArroyoTec(TextDevice):
         return max(-limit_a, min(limit_a, gain * _KP_A_PER_K * error_k + self._integral_a))
 
     def _update_plate(self, to_s: float | None = None) -> None:
-        """Advance the simulated plate temperature to a given time, by default the present time."""
         now = self._clock.now() if to_s is None else to_s
         # Earlier times are skipped: everything has settled by then.
         self._plate_s = max(self._plate_s, now - _MAX_CATCH_UP_S)
@@ -248,7 +239,6 @@ class EmulatedArroyoTec(TextDevice):
         return 4 * bool(self._errors) | 8 * bool(faults)
 
     def _pop_events(self) -> int:
-        """Return the reply to ``TEC:EVEnt?``: every condition that was present since the last query."""
         events, self._events = self._events | self.condition(), 0
         return events
 
@@ -348,7 +338,6 @@ def _gain(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
 
 
 def _stored(name: str, low: float, high: float, digits: int) -> tuple[_Action, _Action]:
-    """Return the query and the command of a setting that has limits."""
     return (
         _query(lambda device: f"{getattr(device.settings, name):.{digits}f}"),
         _command(lambda device, value: setattr(device.settings, name, value), (low, high)),
@@ -356,7 +345,7 @@ def _stored(name: str, low: float, high: float, digits: int) -> tuple[_Action, _
 
 
 def _list(name: str, forms: Sequence[str], *limits: tuple[float, float]) -> tuple[_Action, _Action]:
-    """Return the query and the command of a setting of several numbers; ``forms`` are the formats of the reply."""
+    """Return query and command of a setting of several numbers; ``forms`` are the formats of the reply."""
 
     def write(device: EmulatedArroyoTec, *values: float) -> None:
         setattr(device.settings, name, values)

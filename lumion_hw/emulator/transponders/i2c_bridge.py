@@ -1,10 +1,9 @@
 """Emulated UART-to-I2C bridge, NXP SC18IM700, with I2C targets on its bus.
 
-Messages and registers follow the SC18IM700 data sheet, Rev. 02 (10 August 2007): Table 3 "ASCII commands supported",
-the chapter on the UART message format (S, R, W, I, O, Z, P; repeated START), the register summary (BRG, I2CClk, I2CStat
-0x0A), and the "OK" sent after power-up. The data sheet leaves three points open, and this emulator chooses: a failed
-read returns nothing, an incomplete message is dropped after 0.655 s, and at most 16 messages wait for the bus (later
-messages are lost).
+Source: SC18IM700 data sheet, Rev. 02 (10 August 2007): Table 3 "ASCII commands supported", the chapter on the UART
+message format (S, R, W, I, O, Z, P; repeated START), the register summary (BRG, I2CClk, I2CStat 0x0A), and the "OK"
+sent after power-up. Choices where the data sheet is silent: a failed read returns nothing, an incomplete message is
+dropped after 0.655 s, and at most 16 messages wait for the bus.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ I2C_STAT = 0x0A
 STAT_OK, STAT_NACK_ADDRESS, STAT_NACK_DATA, STAT_TIME_OUT = 0xF0, 0xF1, 0xF2, 0xF8
 """Values of the I2C status register."""
 MESSAGE_TIMEOUT_S = 0.655
-"""Time in s without a further byte after which an incomplete message is dropped."""
+"""Time in s after which an incomplete message is dropped."""
 BUS_TIMEOUT_S = 0.227
-"""Time in s after which the bridge ends a transaction on a bus that a target blocks."""
+"""Time in s after which the bridge ends a transaction on a blocked bus."""
 MAX_WAITING_MESSAGES = 16
-"""Largest number of messages that can wait for the bus; later messages are lost."""
+"""Largest number of messages that wait for the bus; later messages are lost."""
 
 _CRYSTAL_HZ = 7_372_800
 _BRG0, _BRG1, _IO_STATE, _CLOCK_LOW, _CLOCK_HIGH = 0x00, 0x01, 0x04, 0x07, 0x08
@@ -48,13 +47,13 @@ _READ_ONLY = frozenset((I2C_STAT,))
 
 
 class I2cTarget(Protocol):
-    """Interface of a device on the I2C bus, called for every byte; times can lie in the past."""
+    """A device on the I2C bus, called for every byte. Times may lie in the past."""
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
-        """Receive START and the address byte (7-bit ``address``); returns whether the target acknowledges."""
+        """Receive START and the address byte (7-bit ``address``). Return whether the target acknowledges."""
 
     def i2c_write(self, value: int) -> bool:
-        """Receive one data byte; returns whether the target acknowledges the byte."""
+        """Receive one data byte. Return whether the target acknowledges."""
 
     def i2c_read(self) -> int:
         """Return the data byte that the target sends."""
@@ -65,7 +64,7 @@ class I2cTarget(Protocol):
 
 @dataclass
 class _Segment:
-    """One segment of a bus message, which begins with START: a write of ``data`` or a read of ``length`` bytes."""
+    """One segment of a bus message after START: a write of ``data`` or a read of ``length`` bytes."""
 
     address: int
     read: bool
@@ -109,7 +108,6 @@ def _bus_message() -> _Parser:
 
 
 def _message() -> _Parser:
-    """Parse one message to the bridge; return ``None`` for invalid bytes."""
     command = chr((yield))
     if command == "S":
         return (yield from _bus_message())
@@ -129,8 +127,6 @@ def _message() -> _Parser:
 
 
 class _BridgePeer(SerialPeer):
-    """One connection to the bridge's UART: the serial line and the parser of an incomplete message."""
-
     command_ends = b"P"
 
     def __init__(self, bridge: I2cBridge, line: SerialLine) -> None:
@@ -140,7 +136,7 @@ class _BridgePeer(SerialPeer):
         self._received_at = float("-inf")
 
     def take(self, data: bytes, at_s: float) -> BridgeMessage | None:
-        """Parse bytes whose last one arrived at ``at_s``; returns the message that they complete, if any."""
+        """Return the message that the bytes complete, or ``None``. The last byte arrived at ``at_s``."""
         first_s = at_s - self.line.byte_s * (len(data) - 1)  # the timeout counts up to the first of these bytes
         if first_s - self._received_at > MESSAGE_TIMEOUT_S:
             self._restart()
@@ -166,12 +162,11 @@ class _BridgePeer(SerialPeer):
 
 
 class I2cBridge(SerialDevice[_BridgePeer]):
-    """Emulated UART-to-I2C bridge: receives messages on its UART and accesses the targets on its I2C bus.
+    """Emulated UART-to-I2C bridge.
 
     Args:
-        name: Device name in the bench file.
-        targets: Devices on the bus; the first one that acknowledges an address handles the transaction.
-        baud: UART rate. The chip itself powers up with 9600 baud. A host can change the rate through BRG0/BRG1.
+        targets: Devices on the bus. The first one that acknowledges an address handles the transaction.
+        baud: UART rate at power-up (the real chip: 9600 baud). A host can change the rate in BRG0/BRG1.
         ok_on_connect: Whether a new connection powers the bridge up (USB-powered adapter), so that it sends ``OK``.
     """
 
@@ -199,12 +194,12 @@ class I2cBridge(SerialDevice[_BridgePeer]):
 
     @property
     def baud(self) -> float:
-        """UART rate that the BRG registers set, in baud."""
+        """UART rate in baud, set by the BRG registers."""
         return _CRYSTAL_HZ / (16 + self._registers[_BRG0] + 256 * self._registers[_BRG1])
 
     @property
     def bus_hz(self) -> float:
-        """I2C clock rate set by the I2CClk registers (0x13 = 97 kHz); the chip's smallest divider is 5."""
+        """I2C clock rate in Hz, set by the I2CClk registers (0x13 = 97 kHz; smallest divider 5)."""
         return _CRYSTAL_HZ / (4 * max(self._registers[_CLOCK_LOW] + self._registers[_CLOCK_HIGH], 5))
 
     def _new_peer(self) -> _BridgePeer:
@@ -229,11 +224,10 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         self._work.clear()
 
     def next_due(self) -> float | None:
-        """Return the time at which the current transaction on the bus ends, ``None`` without a transaction."""
+        """Return the time at which the current transaction on the bus ends; ``None`` without a transaction."""
         return self._work[0][0] if self._work else None
 
     def _follow(self, now: float) -> None:
-        """Receive the bytes that have arrived and finish the transactions that have ended by now."""
         self._finish(now)
         for peer in self._peers:
             while (piece := peer.line.take_arrived(now, b"P")) is not None:
@@ -279,7 +273,6 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         return b""
 
     def _transact(self, segments: list[_Segment], at_s: float) -> tuple[int, bytes]:
-        """Run the segments of a message on the bus; returns the I2C status and the bytes that were read."""
         if self.bus_stuck:
             return STAT_TIME_OUT, b""
         if self.bench_time is not None:  # light read by a module must include the changes of the previous transaction

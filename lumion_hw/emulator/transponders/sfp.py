@@ -1,8 +1,7 @@
-"""Emulated SFP+ module of type 10GBASE-ER: two memories behind I2C, a laser, a receiver and their timing.
+"""Emulated SFP+ module of type 10GBASE-ER.
 
-The register map and number formats come from :mod:`lumion_hw.standards.sff8472.registers`. The behaviour follows
-SFF-8472 (start-up, soft control, status lag, flags), SFF-8431 (TX_FAULT recovery) and IEEE 802.3 clause 52 (optical
-levels).
+Register map and number formats: :mod:`lumion_hw.standards.sff8472.registers`. Behaviour: SFF-8472 (start-up, soft
+control, status lag, flags), SFF-8431 (TX_FAULT recovery) and IEEE 802.3 clause 52 (optical levels).
 """
 
 from __future__ import annotations
@@ -35,26 +34,22 @@ _FLAG_OFFSETS = (112, 113, 116, 117)
 
 @dataclass(frozen=True)
 class SfpProfile:
-    """Properties of an SFP+ module: power levels, accuracy and times. Defaults are those of a 10GBASE-ER module.
+    """Properties of an SFP+ module; the defaults are those of a 10GBASE-ER module.
 
     Attributes:
-        launch_dbm: True launch power, dBm.
-        bias_ma: Laser bias while the laser emits, mA.
-        temperature_c: Case temperature, degrees Celsius.
-        supply_v: Supply voltage, V.
-        los_assert_dbm: Optical power below which LOS is asserted, dBm.
-        los_release_dbm: Optical power above which LOS is released, dBm.
-        monitor_noise_db: RMS noise of the two power monitors, dB.
-        monitor_offset_db: Largest error of the power monitors, dB; each has a fixed error, drawn uniformly up to this
-            size.
-        bus_ready_s: Time from power-up until the bus responds, s.
-        laser_ready_s: Time from power-up until the laser emits, s.
-        data_ready_s: Time from power-up until the monitors are valid, s.
-        refresh_s: Update period of the monitors, s.
-        soft_control_s: Time from a soft TX_DISABLE write to its effect (at most 100 ms, SFF-8472), s.
-        status_lag_s: Time from an event to the soft status bits (at most 100 ms), s.
-        reinit_s: Time in s after which a module that had a fault sends light again once TX_DISABLE ends; also the
-            duration of a change of power level.
+        launch_dbm: True launch power.
+        bias_ma: Laser bias while the laser emits.
+        los_assert_dbm: Optical power below which LOS is asserted.
+        los_release_dbm: Optical power above which LOS is released.
+        monitor_noise_db: RMS noise of the two power monitors.
+        monitor_offset_db: Largest fixed error of the power monitors.
+        bus_ready_s: Time from power-up until the bus responds.
+        laser_ready_s: Time from power-up until the laser emits.
+        data_ready_s: Time from power-up until the monitors are valid.
+        refresh_s: Update period of the monitors.
+        soft_control_s: Time from a soft TX_DISABLE write to its effect (at most 100 ms, SFF-8472).
+        status_lag_s: Time from an event to the soft status bits (at most 100 ms).
+        reinit_s: Time from the end of TX_DISABLE to light after a fault; also the duration of a change of power level.
         latched_flags: Whether alarm and warning flags stay set until they are read; vendors differ.
         thresholds: High alarm, low alarm, high warning and low warning by monitor, in degC, V, mA (bias) and dBm
             (powers).
@@ -80,38 +75,33 @@ class SfpProfile:
 
 
 class _LaggedBit:
-    """A status bit whose register value follows an event after a lag."""
-
     def __init__(self, value: bool) -> None:
         self.value = value
         self._shown = value
         self._since = -math.inf
 
     def change(self, value: bool, at_s: float, lag_s: float) -> None:
-        """Record a change of the status bit; an unchanged value is ignored."""
+        """Record a change of the status bit."""
         if value != self.value:
             # Until the lag is over, the register keeps the value that it shows now.
             self._shown = self.shown_value(at_s, lag_s)
             self.value, self._since = value, at_s
 
     def shown_value(self, at_s: float, lag_s: float) -> bool:
-        """Return the value of the status bit that the register shows."""
+        """Return the register value of the status bit."""
         return self.value if at_s - self._since >= lag_s else self._shown
 
 
 class SfpModule:
-    """One emulated SFP+ module: an I2C target (:class:`~.i2c_bridge.I2cTarget`) at addresses 0x50 and 0x51.
+    """One emulated SFP+ module: an I2C target at addresses 0x50 and 0x51.
 
     Args:
-        name: Device name in the bench file.
-        rng: Source of the fixed monitor errors (drawn at once) and of the monitor noise.
         emit_w: Called with the launched power in W at every change, also from the constructor.
-        rx_power_w: Returns the average optical power at the receiver in W; called only when a register is read.
+        rx_power_w: Returns the average optical power at the receiver in W.
         vendor: Vendor name, at most 16 ASCII characters (as the next two), else ``ValueError``.
         part_number: Part number.
         serial: Serial number.
-        profile: Levels, accuracy and times.
-        warm: Whether the module was powered long before the clock's present time, so that there are no start-up times.
+        warm: Whether the module was powered long before the clock's present time.
     """
 
     def __init__(
@@ -167,25 +157,25 @@ class SfpModule:
     # -- the host's power, pins and hooks ---------------------------------------------------------------------------
 
     def power_off(self) -> None:
-        """Cut the module's supply (host switched off): the light goes out at once and the module stops responding."""
+        """Cut the module's supply: the light goes out at once and the module stops responding."""
         self.advance()
         self.powered = False
         self._update_emission()
 
     def power_on(self) -> None:
-        """Restore the module's supply; start-up times begin now. Does nothing while the module is powered."""
+        """Restore the module's supply, which starts the module."""
         if not self.powered:
             self._reset(self._clock.now())
             self.advance()
 
     def set_tx_disable_pin(self, disabled: bool) -> None:
-        """Drive the TX_DISABLE pin: light off within 100 us, on within 2 ms (SFF-8431)."""
+        """Set the TX_DISABLE pin: light off within 100 us, on within 2 ms (SFF-8431)."""
         self.advance()
         self._pin = disabled
         self._schedule_disable("pin", disabled, self._time + (100e-6 if disabled else 2e-3))
 
     def break_laser(self, *, persistent: bool = False) -> None:
-        """Make the laser fail: TX_FAULT latches and the light goes out; ``persistent`` until :meth:`repair_laser`."""
+        """Make the laser fail: TX_FAULT is set and the light goes out. ``persistent``: until :meth:`repair_laser`."""
         self.advance()
         self._laser_broken = persistent
         if self.powered:
@@ -193,12 +183,12 @@ class SfpModule:
         self._update_emission()
 
     def repair_laser(self) -> None:
-        """Remove the cause of a persistent laser fault; TX_FAULT stays latched until TX_DISABLE is toggled."""
+        """Repair a persistent laser failure. TX_FAULT stays set until TX_DISABLE is toggled."""
         self._laser_broken = False
 
     @property
     def launched_w(self) -> float:
-        """Optical power leaving the module in W, as of the last :meth:`advance`."""
+        """Launched optical power in W at the last :meth:`advance`."""
         return self._emitted_w
 
     # -- time -------------------------------------------------------------------------------------------------------
@@ -208,7 +198,7 @@ class SfpModule:
         self._evolve(self._clock.now())
 
     def next_event(self) -> float | None:
-        """Return the next time at which the module changes without a host access, or ``None``."""
+        """Return the next time at which the module changes without a host access; ``None`` if there is none."""
         if not self.powered:
             return None
         start = self._powered_at
@@ -266,7 +256,6 @@ class SfpModule:
     # -- measurement ------------------------------------------------------------------------------------------------
 
     def _observe(self) -> None:
-        """Sample the receiver, and refresh monitors and flags when they are due; called when a register is read."""
         received_w = max(self._rx_power_w(), 0.0)
         limit_dbm = self.profile.los_release_dbm if self._los.value else self.profile.los_assert_dbm
         # The change may be as old as the previous sample; assuming so keeps the real lag below its bound.
@@ -334,7 +323,7 @@ class SfpModule:
     # -- the I2C side -----------------------------------------------------------------------------------------------
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
-        """Receive START and an address. Return the acknowledgement: none while off, starting or storing."""
+        """Receive START and an address. Return whether the module acknowledges."""
         self._finish_write(at_s)
         self._selected = None
         if not self.powered:
@@ -350,7 +339,7 @@ class SfpModule:
         return True
 
     def i2c_write(self, value: int) -> bool:
-        """Receive one byte after a write address: first the memory address, then data; returns the acknowledgement."""
+        """Receive one byte: first the memory address, then data. Return whether the module acknowledges."""
         if self._selected is None or self._written is None:
             return False
         if self._written:
@@ -365,7 +354,7 @@ class SfpModule:
         return True
 
     def i2c_read(self) -> int:
-        """Return the next byte after a read address; 0xFF (released bus) when not addressed."""
+        """Return the next byte of a read; 0xFF when not addressed."""
         if self._selected is None:
             return 0xFF
         offset = self._pointer[self._selected]
@@ -376,7 +365,7 @@ class SfpModule:
         return value
 
     def i2c_stop(self, at_s: float) -> None:
-        """End the transaction: store the written data; the module is busy while it stores them."""
+        """End the transaction. The module is busy while it stores the written data."""
         self._finish_write(at_s)
         self._selected = None
 
@@ -399,7 +388,6 @@ class SfpModule:
             self._control(index, old, self._memory[A2H][index])
 
     def _control(self, offset: int, old: int, new: int) -> None:
-        """Start the actions that changed control bits request."""
         disable, level = BITS["soft_tx_disable"], BITS["power_level_select"]
         if offset == disable.byte and (old ^ new) & disable.mask:
             self._schedule_disable("soft", bool(new & disable.mask), self._time + self.profile.soft_control_s)

@@ -1,4 +1,4 @@
-"""The two memories of an emulated 10GBASE-ER SFP+ module as delivered (SFF-8472 Tables 4-1 and 9-1)."""
+"""The two memories of an emulated 10GBASE-ER SFP+ module (SFF-8472 Tables 4-1 and 9-1)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ALARM_LEVELS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 
 
 def raw_value(name: str, value: float) -> int:
-    """Return the register integer of a monitor or threshold value (powers in W), limited to its range."""
+    """Return the register integer of a monitor or threshold value (powers in W), limited to the register range."""
     count = round(value / float(FIELDS[name].scale))
     low, high = (-0x8000, 0x7FFF) if name.startswith("temperature") else (0, 0xFFFF)
     return min(max(count, low), high)
@@ -72,7 +72,7 @@ def identity_image(
 
 
 def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]]) -> bytearray:
-    """Return the A2h memory before any measurement: thresholds, neutral calibration constants, checksum."""
+    """Return the A2h memory before any measurement."""
     memory = bytearray(MEMORY_SIZE)
     for quantity, levels in thresholds.items():
         for level, value in zip(_ALARM_LEVELS, levels, strict=True):
@@ -91,7 +91,7 @@ def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]
 
 
 def _write_masks() -> bytes:
-    """Return the bits of memory A2h that a host can write, without paging and rate select (A0h 64.4, 93.3)."""
+    """Return the bits of memory A2h that a host can write (A0h 64.4, 93.3)."""
     masks = bytearray(MEMORY_SIZE)
     eeprom = FIELDS["user_eeprom"]
     masks[eeprom.byte : eeprom.end] = b"\xff" * eeprom.length

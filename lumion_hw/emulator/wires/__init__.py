@@ -1,1 +1,1 @@
-"""Connections of emulated devices to hosts (serial line, TCP, pseudo-terminal, HiSLIP), and their power and cable."""
+"""Connections of emulated devices to hosts (serial line, TCP, pseudo-terminal, HiSLIP), with power and cable."""

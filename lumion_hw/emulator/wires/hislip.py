@@ -1,8 +1,7 @@
-"""HiSLIP 1.0 server for an emulated SCPI instrument: status byte, device clear, service requests, locks.
+"""HiSLIP 1.0 server (IVI-6.1) for an emulated SCPI instrument.
 
-The module does no I/O. A :class:`HislipFront` is an emulated device whose connections are the two channels of HiSLIP
-sessions (IVI-6.1), so any server of byte streams can serve it. Sessions run in synchronised mode: if a message arrives
-before the host has read the last reply, the reply is discarded (error -410), as IEEE 488.2 requires.
+Any server of byte streams can serve a :class:`HislipFront`; the connections are the two channels of HiSLIP sessions. In
+synchronised mode a message discards the last reply if the host has not read it (error -410, IEEE 488.2).
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ FAILURE, SUCCESS, SUCCESS_SHARED, ERROR = range(4)
 
 @dataclass(frozen=True)
 class LockRequest:
-    """Lock request of a HiSLIP session that has to wait, with its deadline."""
+    """A waiting lock request, with deadline."""
 
     key: bytes
     deadline_s: float
 
 
 class HislipLocks:
-    """HiSLIP locks of one instrument. Sessions are identified by their numbers."""
+    """Locks of one instrument, by session number."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -47,13 +46,13 @@ class HislipLocks:
         self._requests: dict[int, LockRequest] = {}
 
     def may_talk(self, session: int) -> bool:
-        """Return whether a session may use the instrument, because no lock of another session excludes it."""
+        """Return whether a session may use the instrument."""
         if self._exclusive is not None:
             return self._exclusive == session
         return not self._shared or session in self._shared
 
     def request(self, session: int, key: bytes, timeout_s: float) -> int | None:
-        """Request a lock, shared if ``key`` is not empty. ``None``: :meth:`take_result` returns the result later."""
+        """Request a lock, shared if ``key`` is not empty. Return the result, or ``None`` while the request waits."""
         if session == self._exclusive or (key and session in self._shared) or session in self._requests:
             return ERROR
         if self._grant(session, key):
@@ -78,7 +77,7 @@ class HislipLocks:
         return True
 
     def release(self, session: int) -> int:
-        """Release the session's exclusive lock, or its shared lock if it has no exclusive one."""
+        """Release the session's exclusive lock; if there is none, the shared lock."""
         if self._exclusive == session:
             self._exclusive = None
             return SUCCESS
@@ -88,7 +87,7 @@ class HislipLocks:
         return ERROR
 
     def take_result(self, session: int) -> int | None:
-        """Return the result of a waiting lock request once it is known; ``None`` before."""
+        """Return the result of a waiting lock request; ``None`` while it waits."""
         request = self._requests.get(session)
         if request is None:
             return None
@@ -103,12 +102,12 @@ class HislipLocks:
         return min((request.deadline_s for request in self._requests.values()), default=None)
 
     def info(self) -> tuple[int, int]:
-        """Return the number of exclusive locks (0 or 1), and the number of sessions with a lock."""
+        """Return the number of exclusive locks (0 or 1) and of sessions with a lock."""
         holders = self._shared | ({self._exclusive} if self._exclusive is not None else set())
         return int(self._exclusive is not None), len(holders)
 
     def release_all(self, session: int) -> None:
-        """Release all locks and drop all lock requests of a session that has ended."""
+        """Release all locks and drop all lock requests of a session."""
         self._requests.pop(session, None)
         self._shared.discard(session)
         if self._exclusive == session:
@@ -121,16 +120,16 @@ _UNRECOGNISED_TYPE, _TOO_LARGE = 1, 4  # codes of an Error message; the session 
 _POORLY_FORMED, _NOT_ESTABLISHED, _BAD_SEQUENCE, _TOO_MANY_CLIENTS = 1, 2, 3, 4  # codes of a FatalError
 _MAX_SESSIONS = 32
 CHANNELS_PER_SESSION = 2
-"""Channels of a session, one synchronous and one asynchronous; each is a connection of its own."""
+"""Channels of a session: one synchronous, one asynchronous."""
 _WAITING_LIMIT = 64
-"""Largest number of messages stored for a session that waits for another session's lock."""
+"""Largest number of messages stored for a session that waits for a lock."""
 
 
 class HislipFront:
-    """Serves one instrument by HiSLIP (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+    """Serves one instrument by HiSLIP.
 
     Args:
-        device: The instrument; its connections are :class:`MessagePeer`, else ``ConfigError``. It must accept a
+        device: The instrument, which must have :class:`MessagePeer` connections, else ``ConfigError``. Must accept a
             connection, else ``ConnectError``.
     """
 
@@ -149,15 +148,15 @@ class HislipFront:
         return self._device.name
 
     def connect(self) -> Peer:
-        """Open another channel; the host's first message selects the synchronous or asynchronous kind."""
+        """Open another channel. The host's first message makes it synchronous or asynchronous."""
         return _Channel(self)
 
     def advance(self) -> None:
-        """Bring the instrument to the clock's present time."""
+        """Advance the instrument to the clock's present time."""
         self._device.advance()
 
     def next_due(self) -> float | None:
-        """Return the time at which the instrument next has something to do without a host."""
+        """Return the next time at which the instrument changes without a host."""
         return self._device.next_due()
 
     def _message_peer(self) -> MessagePeer:
@@ -168,7 +167,7 @@ class HislipFront:
         return peer
 
     def open_session(self) -> HislipSession | None:
-        """Open a HiSLIP session; return ``None`` if there are too many sessions."""
+        """Open a session; ``None`` if there are too many."""
         if len(self.sessions) >= _MAX_SESSIONS:
             return None
         number = self._next_session
@@ -177,7 +176,7 @@ class HislipFront:
         return self.sessions[number]
 
     def close_session(self, session: HislipSession) -> None:
-        """Close a HiSLIP session and release its locks."""
+        """Close a session and release its locks."""
         if self.sessions.get(session.number) is session:
             del self.sessions[session.number]
             self.locks.release_all(session.number)
@@ -188,8 +187,6 @@ class HislipSession:
     """One HiSLIP session: the synchronous and the asynchronous channel of one host.
 
     Attributes:
-        number: Session id.
-        peer: The host's connection to the instrument.
         established: Whether both channels are connected.
         alarms: Messages to send on the asynchronous channel.
     """
@@ -222,7 +219,7 @@ class HislipSession:
             self.run_waiting()
 
     def run_waiting(self) -> None:
-        """Carry out stored messages unless another session's lock prevents it."""
+        """Carry out the stored messages unless another session's lock prevents it."""
         while self._waiting and self._front.locks.may_talk(self.number):
             message = self._waiting.popleft()
             if not self._in_message:
@@ -234,7 +231,6 @@ class HislipSession:
                 self.peer.end_message()
 
     def _begin(self, message: HislipMessage) -> None:
-        """Start a new message. If the host has not read the last reply, discard the reply."""
         if message.control & 1:
             self._reply_is_unread = False
         if self._reply_is_unread or self.peer.response_pending:
@@ -279,7 +275,7 @@ class HislipSession:
         return HislipMessage(Kind.ASYNC_MAX_MSG_SIZE_RESPONSE, payload=struct.pack("!Q", MAX_PAYLOAD))
 
     def serial_poll_reply(self, message: HislipMessage) -> HislipMessage:
-        """Return the reply to a serial poll; the poll clears the service request, bit 6."""
+        """Return the reply to a serial poll, which clears the service request (bit 6)."""
         if message.control & 1:
             self._reply_is_unread = False
         byte = self._status_byte() & ~64 | 64 * self._service_requested
@@ -291,7 +287,7 @@ class HislipSession:
         return byte | 16 * (self._reply_is_unread or bool(self._replies))
 
     def check_service_request(self) -> None:
-        """Send a service request if there is a new reason for one, and the result of a waiting lock request."""
+        """Send a service request for a new reason, and the result of a waiting lock request."""
         _, mask = self.peer.serial_poll()
         reasons = self._status_byte() & mask & ~64
         # A persistent reason requests service only once, as on GPIB.
@@ -304,7 +300,7 @@ class HislipSession:
             self.alarms += HislipMessage(Kind.ASYNC_LOCK_RESPONSE, granted).encode()
 
     def start_device_clear(self, message: HislipMessage) -> HislipMessage:
-        """Discard everything in progress, and all further messages until the host confirms the clear."""
+        """Discard everything in progress and all messages until the host confirms the clear."""
         del message
         self._clearing, self._in_message, self._reply_is_unread = True, False, False
         self._waiting.clear()
@@ -313,7 +309,7 @@ class HislipSession:
         return HislipMessage(Kind.ASYNC_DEVICE_CLEAR_ACKNOWLEDGE, 0)
 
     def lock(self, message: HislipMessage) -> HislipMessage | None:
-        """Execute a lock message: acquire or release a lock."""
+        """Acquire or release a lock."""
         locks = self._front.locks
         if message.control & 1:
             answer = locks.request(self.number, message.payload, message.parameter * 1e-3)
@@ -322,13 +318,13 @@ class HislipSession:
         return None if answer is None else HislipMessage(Kind.ASYNC_LOCK_RESPONSE, answer)
 
     def lock_info(self, message: HislipMessage) -> HislipMessage:
-        """Return the reply to a lock info message: whether an exclusive lock exists, and the number of lock holders."""
+        """Return the reply to a lock info message: number of exclusive locks and of sessions with a lock."""
         del message
         exclusive, holders = self._front.locks.info()
         return HislipMessage(Kind.ASYNC_LOCK_INFO_RESPONSE, exclusive, holders)
 
     def remote_local(self, message: HislipMessage) -> HislipMessage:
-        """Accept remote and local control, which have no effect without a front panel."""
+        """Accept remote and local control, without effect."""
         del message
         return HislipMessage(Kind.ASYNC_REMOTE_LOCAL_RESPONSE)
 
@@ -354,8 +350,6 @@ def _error(code: int) -> HislipMessage:
 
 
 class _Channel:
-    """One TCP connection: the synchronous or the asynchronous channel, or not assigned yet."""
-
     def __init__(self, front: HislipFront) -> None:
         self._front = front
         self._decoder = HislipDecoder()

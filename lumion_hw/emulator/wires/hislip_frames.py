@@ -13,7 +13,7 @@ _HEADER = struct.Struct("!2sBBIQ")
 _PROLOGUE = b"HS"
 
 MAX_PAYLOAD = 1 << 20
-"""Longest payload accepted in one message; longer data comes in several ``DATA`` messages."""
+"""Longest payload accepted in one message."""
 
 
 class MessageType(enum.IntEnum):
@@ -52,11 +52,10 @@ class HislipMessage:
     """One HiSLIP message.
 
     Attributes:
-        kind: Message type as a number, so that unknown types can be represented.
+        kind: Message type as a number, which may be unknown.
         control: Control code; in data messages, bit 0 means that the host has read the last reply completely.
         parameter: Message id, session id or version, depending on the type.
-        payload: Payload.
-        oversized: Whether the payload was longer than :data:`MAX_PAYLOAD` and has been skipped.
+        oversized: Whether the payload was longer than :data:`MAX_PAYLOAD` and was skipped.
     """
 
     kind: int
@@ -66,12 +65,12 @@ class HislipMessage:
     oversized: bool = False
 
     def encode(self) -> bytes:
-        """Return the bytes of the HiSLIP message on the wire."""
+        """Return the message as bytes."""
         return _HEADER.pack(_PROLOGUE, self.kind, self.control, self.parameter, len(self.payload)) + self.payload
 
 
 class BadHeader(Exception):  # noqa: N818 - an event of the decoder; it never leaves the emulator
-    """The bytes are not a HiSLIP header, so nothing after them can be decoded."""
+    """The bytes are not a HiSLIP header."""
 
 
 class HislipDecoder:
@@ -82,13 +81,13 @@ class HislipDecoder:
         self._skip = 0
 
     def feed(self, data: bytes) -> None:
-        """Append bytes received on the connection."""
+        """Append received bytes."""
         dropped = min(self._skip, len(data))
         self._skip -= dropped
         self._data += data[dropped:]
 
     def next(self) -> HislipMessage | None:
-        """Return the next complete HiSLIP message, or ``None``. Raises ``BadHeader`` if the stream is not HiSLIP."""
+        """Return the next complete HiSLIP message; ``None`` if there is none. Raises ``BadHeader`` for other data."""
         # Checked from the first byte, because a host of another protocol may never send sixteen bytes.
         if not _PROLOGUE.startswith(bytes(self._data[:2])):
             raise BadHeader

@@ -16,21 +16,14 @@ from lumion_hw.links.base import Peer
 class Switchable(abc.ABC):
     """Power supply and cable of an emulated device; base class of all emulated devices.
 
-    Without power the device neither receives nor sends: a host waits in vain, and new connections are refused. Pulling
-    the cable ends every connection at once, while the device itself keeps running.
-
-    Args:
-        name: Device name in the bench file.
-        clock: Clock that gives the present time.
+    Without power the device neither receives nor sends, and new connections are refused. Pulling the cable ends every
+    connection, while the device keeps running.
 
     Attributes:
         what: Description of the device, for messages.
-        keeps_connections: Whether connections survive a power loss, as with a serial line whose converter has its own
-            supply. Otherwise they are lost when the device powers up again.
-        closes_on_power_loss: Whether a host sees its connection close when the device loses power. Otherwise the device
-            only stops responding.
-        bench_time: Scheduled events of the bench; every exchange with any device first runs those that are due.
-            ``None`` for a stand-alone device.
+        keeps_connections: Whether connections survive a power loss; otherwise they are lost when the device powers up.
+        closes_on_power_loss: Whether a host sees its connection close when the device loses power.
+        bench_time: Scheduled events of the bench; ``None`` for a stand-alone device.
     """
 
     what: ClassVar[str] = "the device"
@@ -61,7 +54,7 @@ class Switchable(abc.ABC):
         return self._powered
 
     def power_off(self) -> None:
-        """Cut the device's power: its outputs switch off and it stops responding. Does nothing without power."""
+        """Cut the device's power: outputs switch off and the device stops responding."""
         if self._powered:
             self.advance()  # events that were due earlier still happen
             self._powered = False
@@ -69,24 +62,24 @@ class Switchable(abc.ABC):
             self._lose_power()
 
     def power_on(self) -> None:
-        """Restore the device's power: the device powers up. Does nothing while the device has power."""
+        """Restore the device's power."""
         if not self._powered:
             self._powered = True
             self._regain_power()
 
     def pull_cable(self) -> None:
-        """Pull the cable to the host: connections are lost and refused, while the device continues to run."""
+        """Pull the cable to the host: connections are lost and refused, while the device keeps running."""
         self.advance()
         self._cabled = False
         self._cable_pulls += 1
 
     def plug_cable(self) -> None:
-        """Plug the cable between device and host in again."""
+        """Plug the cable to the host in again."""
         self._cabled = True
 
     @abc.abstractmethod
     def connect(self) -> DeviceConnection:
-        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
 
     @abc.abstractmethod
     def advance(self) -> None:
@@ -94,7 +87,7 @@ class Switchable(abc.ABC):
 
     @abc.abstractmethod
     def next_due(self) -> float | None:
-        """Return the time of the next :meth:`advance` that has an effect, ``None`` if there is none without a host."""
+        """Return the time of the next :meth:`advance` that has an effect; ``None`` if there is none without a host."""
 
     def _lose_power(self) -> None:  # noqa: B027 - optional
         """Switch off the functions of the device that need power."""
@@ -106,12 +99,16 @@ class Switchable(abc.ABC):
 
     def _require_reachable(self) -> None:
         if not self._powered:
-            raise ConnectError(f"{self.what} has no power", device=self.name, hint="Switch it on (emulated fault).")
+            raise ConnectError(
+                f"{self.what} has no power", device=self.name, hint="End the emulated fault that cut the power."
+            )
         if not self._cabled:
-            raise ConnectError(f"{self.what} is unplugged", device=self.name, hint="Plug it in (emulated fault).")
+            raise ConnectError(
+                f"{self.what} is unplugged", device=self.name, hint="End the emulated fault that pulled the cable."
+            )
 
     def is_reachable(self, epoch: tuple[int, int]) -> bool:
-        """Run the bench's due events. Return whether the device has power, so that bytes can reach it.
+        """Run the bench's due events. Return whether the device has power.
 
         Raises ``LinkLost`` if the connection was lost since :attr:`connection_epoch` had the value ``epoch``.
         """
@@ -127,15 +124,14 @@ class Switchable(abc.ABC):
 
     @property
     def connection_epoch(self) -> tuple[int, int]:
-        """Number of cable pulls and of power losses so far. If it has changed, connections have been lost."""
+        """Number of cable pulls and power losses so far. Each change means that connections were lost."""
         return self._cable_pulls, self._power_losses
 
 
 class DeviceConnection:
-    """A host connection (:class:`~lumion_hw.links.base.Peer`) that is lost with the cable or power of the device.
+    """A host connection that is lost with the cable or power of the device.
 
     Args:
-        device: The device.
         peer: The connection to the device while cable and power are present.
     """
 
@@ -150,20 +146,20 @@ class DeviceConnection:
         return self._device.bench_time or contextlib.nullcontext()
 
     def receive(self, data: bytes) -> None:
-        """Pass bytes from the host to the device. Raises ``LinkLost`` without a cable."""
+        """Pass bytes to the device. Raises ``LinkLost`` without a cable."""
         if self._is_reachable():
             with self._exchange():
                 self.peer.receive(data)
 
     def transmit(self) -> bytes:
-        """Return the bytes that the device has sent to the host by now. Raises ``LinkLost`` without a cable."""
+        """Return the bytes that have reached the host. Raises ``LinkLost`` without a cable."""
         if not self._is_reachable() and not self._device.closes_on_power_loss:
             return b""
         with self._exchange():
             return self.peer.transmit()
 
     def next_event(self) -> float | None:
-        """Return the time at which the device may send more bytes, or at which an event of the bench is due."""
+        """Return the time of the device's next bytes, or of the next event of the bench."""
         bench_time = self._device.bench_time
         times = (
             self.peer.next_event() if self._device.powered else None,
@@ -172,7 +168,7 @@ class DeviceConnection:
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """Close the connection from the host's side."""
+        """Close the connection."""
         self.peer.close()
 
 
@@ -185,11 +181,11 @@ class MessageConnection(DeviceConnection):
 
     @property
     def response_pending(self) -> bool:
-        """Whether a reply is in preparation or has not been transmitted."""
+        """Whether a reply is in preparation or not yet transmitted."""
         return self._messages.response_pending
 
     def end_message(self) -> None:
-        """Mark the end of the message received so far."""
+        """End the present message."""
         if self._is_reachable():
             with self._exchange():
                 self._messages.end_message()
@@ -199,7 +195,7 @@ class MessageConnection(DeviceConnection):
         self._messages.device_clear()
 
     def interrupt(self) -> None:
-        """Discard the reply, because the host has sent more without reading it."""
+        """Discard a reply that the host did not read before it sent more."""
         self._messages.interrupt()
 
     def serial_poll(self) -> tuple[int, int]:

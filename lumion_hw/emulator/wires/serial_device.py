@@ -1,4 +1,4 @@
-"""Common base of emulated devices on a serial line: several hosts, and bytes that need transmission time."""
+"""Common base of emulated devices on a serial line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lumion_hw.emulator.wires.serial_line import SerialLine
 
 
 class SerialPeer:
-    """One host connection (:class:`~lumion_hw.links.base.Peer`): a serial line and the command being received.
+    """One host connection to a device on a serial line.
 
     Attributes:
         command_ends: Bytes that end a command; ``None`` if the device acts on every byte.
@@ -24,22 +24,22 @@ class SerialPeer:
         self.line = line
 
     def receive(self, data: bytes) -> None:
-        """Start the transmission of bytes that the host sends now."""
+        """Start the transmission of bytes that the host sends."""
         self._device.advance()
         self.line.receive(data, self._device.now())
 
     def transmit(self) -> bytes:
-        """Return the bytes that the device has sent to the host by now."""
+        """Return the bytes that have reached the host."""
         self._device.advance()
         return self.line.take_departed(self._device.now())
 
     def next_event(self) -> float | None:
-        """Return the time at which the device can send the host more bytes."""
+        """Return the time at which more bytes reach the host."""
         times = (self.line.next_departure(), self.line.next_arrival(self.command_ends), self._device.next_due())
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """Close the connection from the host's side."""
+        """Close the connection."""
         self._device.disconnect(self)
 
 
@@ -47,7 +47,7 @@ P = TypeVar("P", bound=SerialPeer)
 
 
 class SerialDevice(Switchable, abc.ABC, Generic[P]):
-    """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) on serial lines."""
+    """An emulated device on serial lines."""
 
     keeps_connections = True
 
@@ -57,18 +57,18 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         self._advancing = False
 
     def next_due(self) -> float | None:
-        """Return the time at which the device next sends without a request, ``None`` if it never does."""
+        """Return the time at which the device next sends without a request; ``None`` if it never does."""
         return None
 
     def connect(self) -> DeviceConnection:
-        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         peer = self._new_peer()
         self._peers.append(peer)
         return DeviceConnection(self, peer)
 
     def power_cycle(self) -> None:
-        """Switch the power off and on: bytes in transmission are lost."""
+        """Switch the power off and on. Bytes in transmission are lost."""
         for peer in self._peers:
             peer.line.clear()
 
@@ -80,14 +80,14 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         self.power_cycle()
 
     def disconnect(self, peer: SerialPeer) -> None:
-        """Remove a closed connection after executing all commands that have arrived from it."""
+        """Remove a closed connection. Commands that have already arrived are still executed."""
         if peer in self._peers:
             self.advance()
             # A new list, because the old one may be in use by a loop.
             self._peers = [other for other in self._peers if other is not peer]
 
     def advance(self) -> None:
-        """Execute the commands that have arrived, and advance the device to the clock's present time."""
+        """Execute received commands, and advance the device to the clock's present time."""
         # A command may read the optical world, which makes every device advance.
         if self._advancing:
             return
@@ -103,4 +103,4 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def _follow(self, now: float) -> None:
-        """Execute the commands that have arrived by ``now`` and the device's actions that are due."""
+        """Execute the commands received by ``now`` and the due actions of the device."""

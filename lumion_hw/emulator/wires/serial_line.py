@@ -1,9 +1,8 @@
-"""Serial line of one connection: bytes need transmission time in both directions, on the bench's clock.
+"""Serial line of one connection, with transmission times in both directions.
 
 Byte i that is written at the time t_write arrives at ``a(i) = max(a(i-1), t_write) + 10/baud``. Byte j of a reply that
-is ready at t_ready leaves at ``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; docs/protocol.md, section 15). Without a
-baud rate, bytes need no transmission time. Buffers are finite, like those of a UART and its port: bytes that do not fit
-are lost (overrun).
+is ready at t_ready leaves at ``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; docs/protocol.md, section 15). Bytes
+beyond the buffer size are lost (overrun).
 """
 
 from __future__ import annotations
@@ -11,16 +10,15 @@ from __future__ import annotations
 from collections import deque
 
 LINE_LIMIT = 4096
-"""Largest number of bytes in transmission in each direction on a timed line: the size of a Linux serial port buffer."""
+"""Largest number of bytes in transmission per direction on a timed line, as in a Linux serial port."""
 MAX_UNREAD_BYTES = 65536
 """Largest number of unread reply bytes on a line without transmission time."""
 
 _MAX_SEPARATE_WRITES = 64
-"""Largest number of writes stored separately; the cost of reading the line grows with this number."""
+"""Largest number of writes stored separately."""
 
 
 def _count_transmitted(start: float, byte_s: float, data: bytes, at_s: float) -> int:
-    """Return how many bytes of a write that starts at ``start`` have been transmitted by ``at_s``."""
     if at_s < start:
         return 0
     if byte_s == 0.0:
@@ -31,7 +29,7 @@ def _count_transmitted(start: float, byte_s: float, data: bytes, at_s: float) ->
 
 
 def _first_index(data: bytes, command_ends: bytes | None, end: int) -> int:
-    """Return the index before ``end`` of the first byte that is in ``command_ends`` (``None``: any), or -1."""
+    """Return the index before ``end`` of the first byte in ``command_ends`` (``None``: any), or -1."""
     if command_ends is None:
         return 0 if end else -1
     indices = [index for index in (data.find(byte, 0, end) for byte in command_ends) if index >= 0]
@@ -39,12 +37,11 @@ def _first_index(data: bytes, command_ends: bytes | None, end: int) -> int:
 
 
 class SerialLine:
-    """Bytes in transmission between a host and a device. The caller passes all times.
+    """Bytes in transmission between a host and a device.
 
     Args:
-        baud: Line rate in baud, or ``None`` for a line without transmission time.
-        limit: Largest number of bytes in transmission in each direction on a timed line. Further bytes from the host
-            are lost, and so are replies.
+        baud: Line rate in baud; ``None`` for a line without transmission time.
+        limit: Largest number of bytes in transmission per direction on a timed line. Further bytes are lost.
     """
 
     def __init__(self, baud: float | None, limit: int = LINE_LIMIT) -> None:
@@ -56,11 +53,11 @@ class SerialLine:
         self._inbound_free_s = self._outbound_free_s = float("-inf")
 
     def set_baud(self, baud: float) -> None:
-        """Change the baud rate for bytes written from now on."""
+        """Change the baud rate from now on."""
         self.byte_s = 10.0 / baud
 
     def receive(self, data: bytes, at_s: float) -> None:
-        """Accept bytes that the host writes. On a timed line, bytes that exceed the buffer are lost."""
+        """Accept bytes from the host. On a timed line, bytes beyond the buffer are lost."""
         if self.byte_s > 0.0:
             data = data[: max(self._limit - self._inbound_bytes, 0)]
         if not data:
@@ -77,7 +74,7 @@ class SerialLine:
         self._inbound_bytes += len(data)
 
     def next_arrival(self, command_ends: bytes | None) -> float | None:
-        """Return the arrival time of the next byte in ``command_ends`` (any byte if ``None``), or ``None``."""
+        """Return the arrival time of the next byte in ``command_ends``, or ``None``. By default any byte counts."""
         for start, byte_s, data in self._inbound:
             index = _first_index(data, command_ends, len(data))
             if index >= 0:
@@ -85,7 +82,7 @@ class SerialLine:
         return None
 
     def take_arrived(self, at_s: float, command_ends: bytes = b"") -> tuple[float, bytes] | None:
-        """Remove the oldest bytes of one write that have arrived, up to the first in ``command_ends``.
+        """Remove the arrived bytes of one write, up to the first byte in ``command_ends``.
 
         Return the arrival time of the last byte, and the bytes; ``None`` if no bytes have arrived.
         """
@@ -105,7 +102,7 @@ class SerialLine:
         return end, data[:count]
 
     def send(self, data: bytes, ready_s: float) -> float:
-        """Queue a reply that is ready at a given time; return the time at which its last byte has left.
+        """Queue a reply that is ready at a given time. Return the time of its last byte.
 
         The reply is lost if too many bytes are unread.
         """
@@ -118,7 +115,7 @@ class SerialLine:
         return max(self._outbound_free_s, ready_s)
 
     def take_departed(self, at_s: float) -> bytes:
-        """Remove and return the bytes that have left for the host by ``at_s``."""
+        """Remove and return the bytes that have left the device by ``at_s``."""
         output = bytearray()
         while self._outbound:
             start, byte_s, data = self._outbound[0]
@@ -134,18 +131,18 @@ class SerialLine:
 
     @property
     def unread(self) -> int:
-        """Number of reply bytes that the host has not read yet."""
+        """Number of unread reply bytes."""
         return self._unread
 
     def next_departure(self) -> float | None:
-        """Return the time at which the last byte of the oldest reply in transmission leaves, or ``None``."""
+        """Return the time of the last byte of the oldest reply in transmission; ``None`` if there is none."""
         if not self._outbound:
             return None
         start, byte_s, data = self._outbound[0]
         return start + byte_s * len(data)
 
     def clear(self) -> None:
-        """Discard all bytes in transmission, as after a power loss or with the cable unplugged."""
+        """Discard all bytes in transmission."""
         self._inbound.clear()
         self._outbound.clear()
         self._inbound_bytes = self._unread = 0

@@ -1,8 +1,6 @@
 """Server for emulated devices: TCP on loopback, and pseudo-terminals with stable symlinks.
 
-One thread with one selector serves all devices and hosts. It sleeps until bytes arrive or a device has an event due,
-and then serves only these devices. A host that floods, stalls or disappears affects no other host: output is bounded,
-bytes from a host cannot end the loop, and each device gets its share of the time.
+One thread serves all devices and hosts. A host that floods, stalls or disappears affects no other host.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ from lumion_hw.errors import ConnectError, InUseError, LumionError
 _LOG = logging.getLogger(__name__)
 
 POLL_PERIOD_S = 0.05
-"""Longest time in s until the loop notices a change that did not wake it, such as a fault or a trigger pulse."""
+"""Longest time in s between two checks of all devices."""
 SHORTEST_WAIT_S = 0.0002
 """Shortest wait in s, so that an event that produces no bytes does not keep the loop busy."""
 MAX_CONNECTIONS = 32
-"""Largest number of hosts on one port; further ones are accepted and closed."""
+"""Largest number of hosts on one port; further hosts are disconnected."""
 SLICE_S = 0.002
-"""CPU time in s for the bytes of one device's hosts, after which the other devices have their turn."""
+"""CPU time in s for one device before other devices have their turn."""
 
 _MIN_CHUNK, _FIRST_CHUNK, _MAX_CHUNK = 16, 4096, 65536
 _MAX_ACCEPTS = 32
@@ -45,13 +43,11 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 @dataclass(eq=False)
 class _Served:
-    """One emulated device that the server serves, with its connected hosts.
+    """One served device with connected hosts.
 
     Attributes:
-        device: The device.
-        channels: Channels of its hosts by file descriptor.
         due_s: Time at which the device must be served next.
-        chunk: Number of bytes read at once, adapted so that they take about one time slice.
+        chunk: Number of bytes read at once.
     """
 
     device: EmulatedDevice
@@ -62,13 +58,10 @@ class _Served:
 
 @dataclass(eq=False)
 class _Port:
-    """A listening TCP port of the server.
+    """A listening TCP port.
 
     Attributes:
         front: Object that opens connections: the device, or its HiSLIP server.
-        served: The device.
-        max_hosts: Largest number of connections.
-        hosts: File descriptors of the connected hosts.
         full: Whether hosts have been refused since the port last had a free connection.
     """
 
@@ -80,11 +73,11 @@ class _Port:
 
 
 class EmulatorServer:
-    """Serves any number of emulated devices, each on any number of TCP ports, HiSLIP ports and serial lines.
+    """Serves emulated devices on TCP ports, HiSLIP ports and serial lines.
 
     Args:
         clock: The clock of the devices; it must run by itself, like :class:`~lumion_hw.clock.SystemClock`.
-        work_s: Returns the CPU time that the loop has used, to share it among devices.
+        work_s: Returns the CPU time that the loop has used.
     """
 
     def __init__(self, clock: Clock, work_s: Callable[[], float] = time.thread_time) -> None:
@@ -180,7 +173,7 @@ class EmulatorServer:
         self.wake()
 
     def wake(self) -> None:
-        """Make the loop poll every device now, because something has changed. May be called from any thread."""
+        """Serve every device now, because something has changed. May be called from any thread."""
         with contextlib.suppress(OSError):  # full: the loop is being woken already
             self._wake_sender.send(b"!")
 
@@ -227,7 +220,6 @@ class EmulatorServer:
             raise failures[0]
 
     def _cycle(self) -> None:
-        """Sleep until bytes arrive or a device is due, then serve the devices concerned."""
         while self._pending_actions:
             self._pending_actions.popleft()()
         now = self._clock.now()
@@ -253,7 +245,6 @@ class EmulatorServer:
                 self._serve_device(served, ready.get(served, set()))
 
     def _poll_devices(self, now_s: float) -> None:
-        """Query every device's next event, because an outside change may not have woken the loop."""
         self._next_poll_s = now_s + POLL_PERIOD_S
         for served in self._devices.values():
             served.due_s = min(served.due_s, self._due_s(served, now_s))
@@ -262,7 +253,6 @@ class EmulatorServer:
         self._paused_listeners.clear()
 
     def _serve_device(self, served: _Served, senders: set[HostChannel]) -> None:
-        """Process the bytes of a device's hosts, and run the device's actions that are due."""
         replied = self._process_input(served, senders) if senders else False
         now = self._clock.now()
         try:
@@ -280,7 +270,6 @@ class EmulatorServer:
             self._update_channel(channel, served)
 
     def _process_input(self, served: _Served, senders: set[HostChannel]) -> bool:
-        """Process bytes of a device's hosts for about one time slice; return whether there were replies."""
         started_s = self._work_s()
         replied = False
         for channel in [channel for channel in served.channels.values() if channel in senders]:
@@ -298,7 +287,6 @@ class EmulatorServer:
         return replied
 
     def _due_s(self, served: _Served, now_s: float) -> float:
-        """Return the next time at which a device has an action due or bytes to send."""
         due_s = None
         try:
             due_s = served.device.next_due()
@@ -308,7 +296,6 @@ class EmulatorServer:
         return min((at_s for at_s in (due_s, *times) if at_s is not None), default=math.inf)
 
     def _update_channel(self, channel: HostChannel, served: _Served) -> None:
-        """Update the socket events to wait for at one host. If its connection is broken, remove the host."""
         fd, before = channel.fd, channel.watched
         channel.watched = 0 if channel.broken else channel.interest
         if before and not channel.watched:
@@ -339,7 +326,6 @@ class EmulatorServer:
             self._add_host(connection, port)
 
     def _add_host(self, connection: socket.socket, port: _Port) -> None:
-        """Start to serve a host; close its connection if the host has disconnected or there are too many hosts."""
         if len(port.hosts) >= port.max_hosts:
             connection.close()
             if not port.full:
@@ -355,7 +341,6 @@ class EmulatorServer:
         self._attach(HostChannel(wire, port.front, serial_line=False), port.served)
 
     def _pause_accepting(self, listener: socket.socket, failure: OSError) -> None:
-        """Stop accepting hosts until file descriptors may be free; connected hosts are still served."""
         self._selector.unregister(listener)
         self._paused_listeners.add(listener.fileno())
         if not self._descriptors_exhausted:
@@ -365,7 +350,7 @@ class EmulatorServer:
     def close(self) -> None:
         """Close every connection, listener and pseudo-terminal and remove the symlinks; a second call does nothing.
 
-        The loop must have ended before (the ``with`` block of :meth:`in_thread`, or :meth:`run`).
+        The loop must have ended (the ``with`` block of :meth:`in_thread`, or :meth:`run`).
         """
         self._closed = True
         while self._pending_actions:

@@ -1,4 +1,4 @@
-"""Connection of one host to the emulator's server: TCP or pseudo-terminal, with bounded buffers."""
+"""Connection of one host to the emulator's server: TCP or pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from lumion_hw.links.base import Peer
 _LOG = logging.getLogger(__name__)
 
 BUFFER_LIMIT = 65536
-"""Number of unread bytes above which a host's input is not read (TCP) or its replies are lost (serial line)."""
+"""Number of unread bytes at which reading pauses (TCP) or replies are lost (serial line)."""
 LINGER_S = 30.0
-"""Time in s for which a host that has closed its sending side still receives replies."""
+"""Time in s for which a host that has stopped sending still receives replies."""
 _CHUNK = 65536
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 class HostWire(Protocol):
-    """Interface of the raw, non-blocking byte transport to one host."""
+    """Raw, non-blocking byte transport to one host."""
 
     def fileno(self) -> int:
         """Return the file descriptor to wait on."""
 
     def recv(self, size: int) -> bytes:
-        """Return received bytes, up to ``size``; ``b""`` when the host sends no more. Raises ``OSError``."""
+        """Return received bytes, at most ``size``; ``b""`` when the host sends no more. Raises ``OSError``."""
 
     def send(self, data: bytes) -> int:
         """Send as many bytes as possible now; return their number. Raises ``OSError``."""
@@ -54,7 +54,7 @@ class SocketWire:
         return self._socket.fileno()
 
     def recv(self, size: int) -> bytes:
-        """Return received bytes, up to ``size``; ``b""`` when the host sends no more."""
+        """Return received bytes, at most ``size``; ``b""`` when the host sends no more."""
         data = self._socket.recv(size)
         if _QUICK_ACK is not None:
             # A host with Nagle's algorithm holds its next message back until the last one is acknowledged. Linux delays
@@ -92,7 +92,6 @@ class PtyWire:
             raise
 
     def _publish(self) -> None:
-        """Point the symlink to the slave side in one step, so that a host always finds it."""
         if self._link.exists() and not self._link.is_symlink():
             raise ConfigError(
                 f"{self._link} exists and is not a symlink; it was not changed", hint="Choose another path."
@@ -107,7 +106,7 @@ class PtyWire:
         return self._master
 
     def recv(self, size: int) -> bytes:
-        """Return received bytes, up to ``size``; ``b""`` when the host sends no more."""
+        """Return received bytes, at most ``size``; ``b""`` when the host sends no more."""
         return os.read(self._master, size)
 
     def send(self, data: bytes) -> int:
@@ -115,7 +114,7 @@ class PtyWire:
         return os.write(self._master, data)
 
     def close(self) -> None:
-        """Close both ends of the pseudo-terminal and remove the symlink, unless it now points elsewhere."""
+        """Close both ends and remove the symlink, unless it points elsewhere."""
         with contextlib.suppress(OSError):
             if self._link.is_symlink() and os.readlink(self._link) == self._target:
                 self._link.unlink()
@@ -127,14 +126,9 @@ class HostChannel:
     """Connects one host's byte transport with one emulated device.
 
     Args:
-        wire: Byte transport.
-        serial_line: Whether the host is on a serial line, which has no flow control and no end of the connection. Its
-            input is always read, and output that it does not read is lost. After an error its next bytes open a new
-            connection to the device.
+        serial_line: Whether the host is on a serial line, which has no flow control: unread output is lost.
 
     Attributes:
-        fd: File descriptor of the transport.
-        watched: Events that the server waits for.
         broken: Whether the connection is over and the channel must be closed.
     """
 
@@ -153,7 +147,7 @@ class HostChannel:
 
     @property
     def interest(self) -> int:
-        """Socket events to wait for: input unless too much output is unread, and output if any is waiting."""
+        """Socket events to wait for."""
         listening = self._serial_line or (self._input_ended_s is None and len(self._output) < BUFFER_LIMIT)
         return selectors.EVENT_READ * listening | selectors.EVENT_WRITE * bool(self._output)
 
@@ -175,7 +169,7 @@ class HostChannel:
             self._peer.receive(data)
 
     def pump(self, now_s: float) -> bool:
-        """Move the device's replies to the transport; return whether there were any replies."""
+        """Move the device's replies to the transport. Return whether there were any."""
         replies = b""
         with self._contain_errors():
             if self._peer is not None and (self._serial_line or len(self._output) < BUFFER_LIMIT):
@@ -188,7 +182,7 @@ class HostChannel:
         return bool(replies)
 
     def next_event(self, now_s: float) -> float | None:
-        """Return the time of the next possible reply, ``None`` if no reply is pending."""
+        """Return the time of the next possible reply; ``None`` if no reply is pending."""
         event = None
         with self._contain_errors():
             if self._peer is not None and len(self._output) < BUFFER_LIMIT:
@@ -212,7 +206,7 @@ class HostChannel:
 
     @contextlib.contextmanager
     def _contain_errors(self) -> Iterator[None]:
-        """End only this connection if the device raises an exception, so that the server's loop continues."""
+        """Close only this connection if the device raises an exception."""
         try:
             yield
         except ConnectError:

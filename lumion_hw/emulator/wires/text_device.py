@@ -12,7 +12,7 @@ _MAX_LINE = 256
 
 
 class TextPeer(SerialPeer):
-    """One host connection: a serial line, and the characters of the command being received."""
+    """One host connection to a device with text commands."""
 
     command_ends = b"\r\n"
 
@@ -21,7 +21,7 @@ class TextPeer(SerialPeer):
         self._text = bytearray()
 
     def append(self, data: bytes) -> str | None:
-        """Append received bytes; return the command that they complete, if any. Empty lines are ignored."""
+        """Return the command that the received bytes complete; ``None`` if none is complete."""
         is_complete = data[-1:] in (b"\r", b"\n")
         self._text += (data[:-1] if is_complete else data)[: _MAX_LINE + 1 - len(self._text)]
         if not is_complete:
@@ -34,12 +34,10 @@ class TextDevice(SerialDevice[TextPeer]):
     """Base class of devices with one text command per line, ended by CR, LF or both.
 
     Args:
-        name: Device name in the bench file.
-        baud: Line rate.
         answer_s: Time from the end of a command to the first character of its reply.
 
     Attributes:
-        command_s: Arrival time of the command being executed, which may be earlier than the present time.
+        command_s: Arrival time of the command.
     """
 
     def __init__(self, name: str, clock: Clock, baud: int, answer_s: float) -> None:
@@ -61,4 +59,4 @@ class TextDevice(SerialDevice[TextPeer]):
 
     @abc.abstractmethod
     def _carry_out(self, command: str) -> tuple[str, float]:
-        """Execute a command; return its reply with line ends, and the time in s that it takes in addition."""
+        """Execute a command. Return the reply with line ends, and the extra time in s that the command takes."""

@@ -1,7 +1,7 @@
 """Failure detectors, which observe photodiodes, receivers, network carrier, processes, heartbeats or health commands.
 
-A detector is a small class with its own options. It is registered as an entry point of the group
-``lumion_hw.detectors`` and named in ``fabric.detectors`` of a bench file; other packages can register their own.
+Other packages can register detectors as entry points of the group ``lumion_hw.detectors``; bench files name them in
+``fabric.detectors``.
 """
 
 from lumion_hw.fabric.detectors.kind import Detector, DetectorOptions, WatchTargets, create_detectors

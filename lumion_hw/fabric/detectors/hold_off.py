@@ -1,4 +1,4 @@
-"""Hysteresis and hold-off (minimum duration) in the detection of light, for controllers that lack them."""
+"""Detection of light with hysteresis and hold-off (minimum duration), for controllers that have neither."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from lumion_hw.interfaces import LightState, LightThreshold, TelemetrySample
 
 
 class HoldOff:
-    """Hysteresis and hold-off (minimum duration) in the detection of light at monitors (docs/protocol.md, 9.3).
-
-    Args:
-        thresholds: One threshold per monitor.
-    """
+    """Hysteresis and hold-off (minimum duration) for light at monitors (docs/protocol.md, 9.3)."""
 
     def __init__(self, thresholds: Sequence[LightThreshold]) -> None:
         self._thresholds = {threshold.monitor: threshold for threshold in thresholds}
@@ -22,7 +18,7 @@ class HoldOff:
         self.dark: frozenset[int] = frozenset()
 
     def update(self, currents_ma: Mapping[int, float], at_s: float) -> float | None:
-        """Process one scan. Return the age in s of the oldest change that this scan confirms, or ``None``.
+        """Process one scan; return the age in s of the oldest change that it confirms, or ``None`` without one.
 
         Args:
             currents_ma: Photocurrent by monitor; NaN for a saturated monitor, which counts as light.
@@ -53,7 +49,7 @@ class HoldOff:
 
 
 class HostWatch:
-    """Watches the light at monitors of a mesh in software on the host, by the controller's telemetry or by polling.
+    """Watches the light at monitors of a mesh, in software on the host.
 
     Implements :class:`~lumion_hw.interfaces.LightWatcher`.
     """
@@ -65,7 +61,7 @@ class HostWatch:
         self._period_s = 0.0
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Watch the given monitors from now on, instead of the former ones."""
+        """Watch the given monitors from now on instead of earlier ones."""
         self.close()
         self._rule, self._period_s = HoldOff(thresholds), period_s
         if self._mesh.controller.info.telemetry:

@@ -25,7 +25,7 @@ _IFLA_IFNAME, _IFLA_CARRIER = 3, 33
 
 
 def link_changes(message: bytes) -> list[tuple[str, bool]]:
-    """Return the interface and its carrier state for every RTM_NEWLINK message in a datagram (rtnetlink(7))."""
+    """Return interface name and carrier state for every RTM_NEWLINK message in a datagram (rtnetlink(7))."""
     changes: list[tuple[str, bool]] = []
     while len(message) >= 16:
         length, kind = struct.unpack_from("=IH", message)
@@ -83,7 +83,7 @@ class Carrier(PollingDetector):
         self._polled_s = 0.0
 
     def start(self, watched: WatchTargets) -> None:
-        """Watch the network interfaces where the given circuits end."""
+        """Watch the network interfaces at the ends of the given circuits."""
         super().start(watched)
         self._polled_s = self._clock.now()
         module_at = {
@@ -150,7 +150,7 @@ class Process(PollingDetector):
         """Watch the process named in the options, if it still exists.
 
         Raises:
-            ConfigError: Neither the process ID nor its file is given, or the file holds no number.
+            ConfigError: Neither the process ID nor a file with the process ID is given, or the file contains no number.
         """
         super().start(watched)
         self._polled_s = self._clock.now()
@@ -202,7 +202,10 @@ class HeartbeatOptions(DetectorOptions):
 
 
 class Heartbeat(PollingDetector):
-    """Detects missing heartbeats: datagrams that hold the sender's name, expected after the first one."""
+    """Detects missing heartbeats: datagrams that contain the sender's name.
+
+    A sender is watched after its first heartbeat.
+    """
 
     name = "heartbeat"
 
@@ -277,7 +280,7 @@ class HealthCommandOptions(DetectorOptions):
 
 
 class HealthCommand(PollingDetector):
-    """Runs a program that checks a server, such as ``nvidia-smi``; an exit code other than 0 is a failure."""
+    """Runs a program that checks a server, such as ``nvidia-smi``; an exit code other than 0 means failure."""
 
     name = "command"
 

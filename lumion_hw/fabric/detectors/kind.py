@@ -18,11 +18,11 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.fabric.evidence import Evidence, Observation
 
 GROUP = "lumion_hw.detectors"
-"""Group of the entry points: each entry has the detector's name and its class."""
+"""Group of entry points under which detectors are registered."""
 
 
 class DetectorOptions(StrictModel):
-    """Options that every failure detector has; some detectors add fields."""
+    """Options common to all failure detectors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,10 +34,10 @@ class WatchTargets:
     """Circuits, servers and accelerators that failure detectors watch.
 
     Attributes:
-        circuits: Circuits in service, loopback circuits of warm spares included.
+        circuits: Circuits in service, including those of spares.
         units: Servers and accelerators in service.
-        budgeted_photocurrent_ma: For each circuit with a photodiode at its output, the photocurrent that its link
-            budget predicts.
+        budgeted_photocurrent_ma: Photocurrent that the link budget predicts, for each circuit with a photodiode at its
+            output.
     """
 
     bench: Bench
@@ -47,12 +47,12 @@ class WatchTargets:
 
 
 class Detector(Protocol):
-    """A failure detector. One thread at a time calls its methods; each can raise device errors.
+    """A failure detector. Methods may raise device errors; call them from one thread at a time.
 
     Attributes:
         name: Name of the detector in its observations.
         period_s: Time between two polls, for detectors that do not block.
-        is_blocking: Whether :meth:`poll` waits until there is an observation or the time-out ends.
+        is_blocking: Whether :meth:`poll` waits for an observation or the time-out.
     """
 
     name: str
@@ -64,17 +64,17 @@ class Detector(Protocol):
         """Return the detector for an entry of a bench file. Raises pydantic's ``ValidationError``."""
 
     def start(self, watched: WatchTargets) -> None:
-        """Watch the given circuits and units from now on, instead of the former ones."""
+        """Watch the given circuits, servers and accelerators from now on instead of earlier ones."""
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Return new observations; a blocking detector returns an empty list only after ``timeout_s``."""
+        """Return new observations. A blocking detector waits for one until ``timeout_s`` is over."""
 
     def close(self) -> None:
-        """Stop watching circuits and units; idempotent."""
+        """Stop watching; idempotent."""
 
 
 class PollingDetector:
-    """Base class of detectors that do not block: they are polled on the bench's clock."""
+    """Base class of detectors that do not block."""
 
     name = ""
     is_blocking = False
@@ -82,16 +82,19 @@ class PollingDetector:
     _clock: Clock
 
     def start(self, watched: WatchTargets) -> None:
-        """Watch the given circuits and units from now on."""
+        """Watch the given circuits, servers and accelerators from now on."""
         self._clock = watched.bench.clock
 
     def close(self) -> None:
-        """Stop watching circuits and units; idempotent."""
+        """Stop watching; idempotent."""
 
     def _evidence(
         self, observation: Observation, subject: str, since_s: float | None = None, reason: str = ""
     ) -> Evidence:
-        """Return an observation made now; ``since_s`` is the time of the last healthy check, by default now."""
+        """Return an observation made now.
+
+        ``since_s`` is the time of the last healthy check.
+        """
         now_s = self._clock.now()
         return Evidence(self.name, observation, subject, now_s if since_s is None else since_s, now_s, now_s, reason)
 

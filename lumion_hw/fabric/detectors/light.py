@@ -20,9 +20,9 @@ from lumion_hw.interfaces import LightState, LightThreshold, LightWatcher
 # The reference is an average with a quarter of the noise of one scan.
 _LEVEL_SCANS = 16
 _SILENT_ASKS, _SILENT_AGAIN_S = 3, 1.0
-"""A module that is silent once may be busy; after this many failed reads, a second apart, it counts as dead."""
+"""Number of failed reads, and seconds between them, after which a module counts as dead."""
 _MIN_LEVEL_STEPS = 40.0
-"""Minimum light at an output, in steps of the analogue-to-digital converter, so that a tenth of it is four steps."""
+"""Smallest light at an output that is watched, in steps of the analogue-to-digital converter."""
 
 
 class PhotodiodeOptions(DetectorOptions):
@@ -37,10 +37,7 @@ class PhotodiodeOptions(DetectorOptions):
 
 
 class Photodiodes:
-    """Detects light that goes out or returns at the outputs of circuits.
-
-    The detector uses the mesh controller's own watch if the controller has one.
-    """
+    """Detects light that disappears or returns at the outputs of circuits."""
 
     name = "photodiodes"
     is_blocking = True
@@ -59,7 +56,7 @@ class Photodiodes:
         self.unwatched: tuple[str, ...] = ()
 
     def start(self, watched: WatchTargets) -> None:
-        """Store the present light of every output as its reference power, and watch for changes."""
+        """Store the present light of every output as reference, and watch for changes."""
         mesh, options = watched.bench.mesh, self._options
         monitor_of = {port: monitor for monitor, port in enumerate(mesh.monitor_ports)} if mesh.meters is None else {}
         levels_ma = mesh.monitors_ma(_LEVEL_SCANS).tolist() if monitor_of and watched.circuits else []
@@ -98,7 +95,7 @@ class Photodiodes:
         self._clock = watched.bench.clock
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
-        """Wait until light at an output goes out or returns; report the changes."""
+        """Wait until light at an output disappears or returns; return the changes."""
         if self._watcher is None:
             self._clock.sleep(timeout_s)
             return ()
@@ -130,7 +127,7 @@ class Photodiodes:
 
 
 class Modules(PollingDetector):
-    """Polls receivers for loss of signal; a server whose receivers all stay silent has failed."""
+    """Polls receivers for loss of signal, and reports servers whose receivers all stop answering."""
 
     name = "modules"
 
@@ -190,7 +187,6 @@ class Modules(PollingDetector):
         return [*evidence, *self._evidence_on_units(watched, names)]
 
     def _evidence_on_units(self, watched: WatchTargets, receivers: Collection[str]) -> list[Evidence]:
-        """Return observations on servers whose receivers all stopped answering, or answer again."""
         evidence: list[Evidence] = []
         for unit in watched.units:
             own = [nic for nic in find_unit(watched.bench.model, unit).nics if nic in receivers]

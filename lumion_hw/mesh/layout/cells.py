@@ -1,8 +1,7 @@
 """Kinds of cells of which a mesh consists.
 
-Every cell has two couplers around two arms, like a programmable unit cell (PUC). A kind defines the coupling of both
-couplers and which arms can have a heater. Simple elements are cells whose couplers couple nothing or everything: the
-couplers of a phase shifter couple nothing, and a crossing exchanges both waveguides.
+Every cell has two couplers and two arms, like a programmable unit cell (PUC). Simple elements are special cases: a
+phase shifter has couplers without coupling; a crossing has couplers that exchange both waveguides.
 """
 
 from __future__ import annotations
@@ -19,12 +18,10 @@ class CellKind:
     """One kind of cell.
 
     Attributes:
-        name: Name in documents and netlists.
-        description: The cell in one phrase.
-        eta_in: Fraction of the power that the coupler at end A moves to the other waveguide, as designed.
-        eta_out: The same at end B.
+        eta_in: Designed fraction of the power that the coupler at end A moves to the other waveguide.
+        eta_out: Designed fraction of the power that the coupler at end B moves to the other waveguide.
         heated: Whether the upper and the lower arm can have a heater.
-        loss_share: Loss relative to a PUC with two couplers and two heated arms (assumed).
+        loss_share: Assumed loss, relative to a PUC with two couplers and two heated arms.
     """
 
     name: str
@@ -41,12 +38,12 @@ class CellKind:
 
     @property
     def has_couplers(self) -> bool:
-        """Whether a coupler mixes the two waveguides; otherwise all light takes the state ``passes``."""
+        """Whether the cell has couplers that mix its two waveguides."""
         return any(0.0 < eta < 1.0 for eta in (self.eta_in, self.eta_out))
 
     @property
     def passes(self) -> CellStates:
-        """State in which light passes a cell without couplers, ``bar`` or ``cross``; ``any`` with couplers."""
+        """State of a cell without couplers, ``bar`` or ``cross``; ``any`` for a cell with couplers."""
         if self.has_couplers:
             return "any"
         return "bar" if self.eta_in == self.eta_out else "cross"
@@ -71,7 +68,7 @@ CELL_KINDS: Mapping[str, CellKind] = {
         CellKind("crossing", "crossing of two waveguides", 1.0, 0.0, (False, False), 0.1),
     )
 }
-"""All kinds of cells, by name; the first is the PUC."""
+"""All kinds of cells, by name."""
 PUC = "two-arm"
 NO_CHANNEL = -1
-"""Drive channel of an arm without a heater, in lists of all arms."""
+"""Drive channel of an arm without a heater."""

@@ -1,7 +1,6 @@
-"""Netlists of gdsfactory and SAX as a flat circuit: instances, joints between their ports, and outside ports.
+"""Convert netlists of gdsfactory and SAX to a flat circuit: instances, joints (connected ports) and outside ports.
 
-Joints (of two ports) have three forms: a list ``nets``, a mapping ``connections``, and mappings ``routes.*.links``. A
-netlist describes one component, or maps component names to netlists, the top component first.
+Joints can be given as a list ``nets``, a mapping ``connections``, or mappings ``routes.*.links``.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from typing import Any
 from lumion_hw.errors import ConfigError
 
 MAX_INSTANCES = 200_000
-"""Largest number of instances of a flat circuit; a larger number comes from a mistake such as a huge array."""
+"""Largest number of instances of a flat circuit."""
 
 Pin = tuple[str, str]
-"""CircuitInstance and port."""
+"""Instance of a component, and name of its port."""
 _RELATIVE = ("xmin", "xmax", "ymin", "ymax", "port", "xc", "yc")
 _SEPARATOR = "~"
 
 
 @dataclass(frozen=True)
 class Transform:
-    """Position of an instance: mirrored at the x axis, then rotated, then moved; micrometres as complex numbers."""
+    """Placement of an instance: mirror at the x axis, then rotate, then move. Micrometres, as complex numbers."""
 
     move_um: complex = 0j
     rotation: complex = 1 + 0j
@@ -37,7 +36,7 @@ class Transform:
         return self.move_um + self.rotation * (point_um.conjugate() if self.is_mirrored else point_um)
 
     def then(self, outer: Transform) -> Transform:
-        """Return this transform, combined with ``outer``, which places the enclosing component in its circuit."""
+        """Return a transform that applies this one first, then ``outer``."""
         turned = self.rotation.conjugate() if outer.is_mirrored else self.rotation
         return Transform(outer.apply(self.move_um), outer.rotation * turned, self.is_mirrored != outer.is_mirrored)
 
@@ -47,11 +46,10 @@ class CircuitInstance:
     """An instance of a component.
 
     Attributes:
-        name: Name in the flat circuit; ``outer~inner`` inside a component.
-        component: Name of the component.
+        name: Name in the flat circuit; ``outer~inner`` for an instance inside a component.
         settings: Settings and information of the component, such as lengths.
-        place: Position of the instance; ``None`` if the netlist gives none.
-        line: Line of the netlist, or 0 if it is unknown.
+        place: Position; ``None`` if the netlist gives none.
+        line: Line in the netlist; 0 if unknown.
     """
 
     name: str
@@ -63,14 +61,14 @@ class CircuitInstance:
 
 @dataclass(frozen=True)
 class Circuit:
-    """A netlist without hierarchy: instances, joints between their ports, and outside ports.
+    """A netlist without hierarchy.
 
     Attributes:
         name: Name of the netlist, for messages.
         instances: Instances by name, in the order of the netlist.
-        joints: Pairs of pins (instance and port) that are joined.
-        ports: Outside ports, by name and pin.
-        lines: By pin, the line of its joint or outside port in the netlist, if known.
+        joints: Pairs of connected pins.
+        ports: Pin of each outside port, by name.
+        lines: Line in the netlist of the joint or outside port at each pin, if known.
     """
 
     name: str
@@ -80,14 +78,12 @@ class Circuit:
     lines: dict[Pin, int] = field(default_factory=dict)
 
     def error(self, message: str, hint: str, at: Pin | CircuitInstance | None = None) -> ConfigError:
-        """Return an error with the name of the netlist and, if known, the line."""
+        """Return an error that names the netlist and, if known, the line."""
         line = at.line if isinstance(at, CircuitInstance) else self.lines.get(at, 0) if at is not None else 0
         return ConfigError(f"{self.name}:{line}: {message}" if line else f"{self.name}: {message}", hint=hint)
 
 
 class _Mapping(dict[str, Any]):
-    """A mapping of a netlist that remembers the line of every key."""
-
     def __init__(self) -> None:
         super().__init__()
         self.lines: dict[str, int] = {}
@@ -97,7 +93,7 @@ def parse_netlist(text: str, name: str) -> Mapping[str, Any]:
     """Return the contents of a netlist in YAML or JSON.
 
     Raises:
-        ConfigError: The text is damaged, has a key twice, or is not a mapping.
+        ConfigError: The text is invalid, contains a key twice, or is not a mapping.
     """
     try:
         document = _parse_json(text) if text.lstrip().startswith("{") else None
@@ -126,8 +122,7 @@ def _parse_json(text: str) -> Any:
 def _parse_yaml(text: str, name: str) -> Any:
     import yaml
 
-    class Loader(yaml.SafeLoader):
-        """The safe YAML loader, which also stores the line of every key."""
+    class Loader(yaml.SafeLoader): ...
 
     def construct(loader: yaml.SafeLoader, node: yaml.MappingNode) -> Iterator[_Mapping]:
         mapping = _Mapping()
@@ -153,16 +148,18 @@ def _parse_yaml(text: str, name: str) -> Any:
 
 
 def flat_circuit(text: str, name: str, is_known: Callable[[str, str], bool], top: str | None) -> Circuit:
-    """Return the circuit of a netlist; components that the netlist itself defines are replaced by their contents.
+    """Return a netlist as a flat circuit.
+
+    Components that the netlist defines are replaced by their contents, unless ``is_known`` returns true.
 
     Args:
         text: The netlist, YAML or JSON.
         name: Name of the netlist, for messages.
-        is_known: Returns whether the component of an instance is known; if so, its contents are ignored.
-        top: Component to read from a netlist of several; by default the first.
+        is_known: Returns whether a component is known, from the instance name and the component name.
+        top: Component to read if the netlist has several; by default the first.
 
     Raises:
-        ConfigError: The netlist is damaged; the message names the instance, port or key.
+        ConfigError: The netlist is invalid; the message names the instance, port or key.
     """
     document = parse_netlist(text, name)
     if "instances" in document:
@@ -186,21 +183,17 @@ def flat_circuit(text: str, name: str, is_known: Callable[[str, str], bool], top
 
 @dataclass
 class _Reader:
-    """Reads netlists into a flat circuit."""
-
     circuit: Circuit
     netlists: Mapping[str, Any]
     is_known: Callable[[str, str], bool]
 
     def read(self, component: str) -> None:
-        """Read a component and all that it contains into the circuit."""
         ports = self._read_component(component, "", Transform(), (component,))
         self.circuit.ports.extend(ports.items())
 
     def _read_component(
         self, component: str, prefix: str, outer: Transform | None, path: tuple[str, ...]
     ) -> dict[str, Pin]:
-        """Read one component; return its ports by name."""
         netlist = self.netlists[component]
         entries, placements = self._mapping(netlist, "instances"), self._mapping(netlist, "placements")
         inner: dict[str, dict[str, Pin]] = {}
@@ -247,7 +240,6 @@ class _Reader:
         return not is_defined or self.is_known(prefix + instance.name, instance.component)
 
     def _instances(self, name: str, entry: Any, placement: Any, line: int) -> Iterator[CircuitInstance]:
-        """Yield the instances of an entry: one, or all elements of an array."""
         entry = {"component": entry} if isinstance(entry, str) else entry
         if not isinstance(entry, Mapping) or not isinstance(entry.get("component"), str):
             raise self._error(f"instance {name!r} has no component", "Give the name of its component.", line)
@@ -261,7 +253,6 @@ class _Reader:
                 yield CircuitInstance(element, entry["component"], settings, place and place.then(offset), line)
 
     def _array(self, name: str, entry: Mapping[str, Any], line: int) -> tuple[int, int, float, float]:
-        """Return columns, rows and pitches of an array; one of each without an array."""
         array = entry.get("array") or {key: entry[key] for key in ("na", "nb") if key in entry}
         if not array:
             return 1, 1, 0.0, 0.0
@@ -284,7 +275,6 @@ class _Reader:
         return counts[0], counts[1], float(x_um), float(y_um)
 
     def _transform(self, name: str, placement: Any) -> Transform | None:
-        """Return the position of an instance, or ``None`` if it has no placement."""
         if not isinstance(placement, Mapping):
             return None
         values = {key: placement.get(key) or 0 for key in ("x", "y", "rotation", "mirror", "dx", "dy")}
@@ -304,7 +294,6 @@ class _Reader:
         )
 
     def _joints(self, netlist: Mapping[str, Any]) -> Iterator[tuple[Any, Any, int]]:
-        """Yield both ends of every joint (connection of two ports), and its line in the netlist."""
         nets = netlist.get("nets") or []
         if not isinstance(nets, list) or not all(
             isinstance(net, Mapping) and {"p1", "p2"} <= net.keys() for net in nets

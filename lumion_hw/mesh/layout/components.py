@@ -1,8 +1,4 @@
-"""Components of gdsfactory and SAX netlists, and the kinds of mesh cells that they correspond to.
-
-The table :data:`COMPONENTS` lists all known components. Callers can add others: a mapping from the name of a component
-or of one instance to a kind (:data:`KINDS`).
-"""
+"""Known components of gdsfactory and SAX netlists, and the mesh cells that they correspond to."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from typing import Any
 from lumion_hw.mesh.layout.cells import CELL_KINDS
 
 MZI = "mzi"
-"""Kind of a Mach-Zehnder interferometer whose settings say which arms have a heater."""
+"""Kind of a Mach-Zehnder interferometer whose heaters are given by its settings."""
 WAVEGUIDE = "waveguide"
 FIBRE = "fibre"
 TERMINATION = "termination"
@@ -29,11 +25,10 @@ KINDS: Mapping[str, str] = {
     TERMINATION: "end of a waveguide, without a fibre",
     ELECTRICAL: "part without light, which is ignored",
 }
-"""All kinds that a component can be, by name, with a description."""
+"""Description of every kind of component, by name."""
 
 PortFamily = Mapping[str, int]
-"""Names of the optical ports of a cell, each with its PUC-port: end A, left (0) and right (1); end B, left (2) and
-right (3)."""
+"""Port names of a cell, each with its PUC-port: end A, left (0) and right (1); end B, left (2) and right (3)."""
 
 # As gdsfactory counts: clockwise from the lower left. SAX models count both sides from the bottom.
 _FOUR: tuple[PortFamily, ...] = ({"o1": 1, "o2": 0, "o3": 2, "o4": 3}, {"in0": 1, "in1": 0, "out0": 3, "out1": 2})
@@ -63,7 +58,7 @@ class Component:
         ports: Names of the component's ports; by default those of its kind.
         length_key: Name of the setting that holds the length in micrometres.
         start_um: Position of the left end relative to the component's origin.
-        more_um: Length to add to that of the setting.
+        more_um: Length to add to the length in the settings.
         default_um: Length if the netlist gives none.
     """
 
@@ -113,19 +108,19 @@ COMPONENTS: tuple[Component, ...] = (
     Component("via_*", ELECTRICAL),
     Component("wire_*", ELECTRICAL),
 )
-"""All known components. The first pattern that fits a name applies."""
+"""All known components. The first matching pattern applies."""
 
 
 def is_electrical(port: str) -> bool:
-    """Return whether the name of a port is that of an electrical port."""
+    """Return whether a port name belongs to an electrical port."""
     return _ELECTRICAL_PORT.fullmatch(port) is not None
 
 
 def find_component(instance: str, component: str, cells: Mapping[str, str]) -> Component | None:
     """Return the table entry of a component, or ``None`` if the component is unknown.
 
-    A number or parameters at the end of the component's name are ignored. Kinds in ``cells``, by instance or component,
-    override the table.
+    A number or parameters at the end of the component name are ignored. ``cells`` gives kinds by instance or component
+    name, which override the table.
     """
     cut = _PARAMETERS.split(component, maxsplit=1)[0]
     names = list(dict.fromkeys([component, cut, component.rstrip("0123456789"), cut.rstrip("0123456789")]))
@@ -142,11 +137,7 @@ def find_component(instance: str, component: str, cells: Mapping[str, str]) -> C
 
 
 def cell_kind(found: Component, component: str, settings: Mapping[str, Any]) -> str | None:
-    """Return the kind of a component; for an interferometer the heaters in its settings decide.
-
-    Returns:
-        ``None`` if a setting names an unknown component as an arm.
-    """
+    """Return the kind of a component, or ``None`` if its settings name an unknown component as an arm."""
     if found.kind != MZI:
         return found.kind
     heated: list[bool] = []
@@ -162,10 +153,7 @@ def cell_kind(found: Component, component: str, settings: Mapping[str, Any]) -> 
 
 
 def port_families(found: Component, kind: str, component: str, settings: Mapping[str, Any]) -> Sequence[PortFamily]:
-    """Return the possible families of port names of a cell; an instance uses the names of one family.
-
-    The splitters in the settings decide how many ports an interferometer has.
-    """
+    """Return the possible sets of port names of a cell."""
     if found.ports:
         return found.ports
     if kind == "upper-phase":
@@ -195,7 +183,6 @@ def length_um(found: Component, settings: Mapping[str, Any]) -> float:
 
 
 def _component_name(spec: Any) -> str:
-    """Return the component name in a setting, which is a name or a mapping that contains the name."""
     if isinstance(spec, Mapping):
         spec = spec.get("component") or spec.get("function") or spec.get("name")
     return spec if isinstance(spec, str) else str(spec)

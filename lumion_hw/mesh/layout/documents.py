@@ -1,4 +1,4 @@
-"""JSON form of a mesh: the entries common to all topologies, and the checks made when a mesh is read."""
+"""JSON form of a mesh, and checks of a mesh that is read."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def graph_entries(mesh: MeshTopology) -> dict[str, Any]:
 
 
 def check_format(document: Mapping[str, Any]) -> None:
-    """Raise ``ConfigError`` if a document does not describe a mesh.
+    """Check that a document describes a mesh.
 
     Raises:
-        ConfigError: The document names another format, or another version of the mesh format.
+        ConfigError: The document has another format, or another version of the mesh format.
     """
     if (document.get("format"), document.get("version")) != (_FORMAT, _VERSION):
         raise ConfigError(
@@ -45,10 +45,10 @@ def check_format(document: Mapping[str, Any]) -> None:
 
 
 def check_graph(mesh: MeshTopology, document: Mapping[str, Any]) -> None:
-    """Raise ``ConfigError`` if a mesh is inconsistent, or differs from its document.
+    """Check that a mesh is consistent and agrees with the document it was read from.
 
     Raises:
-        ConfigError: The message names the first element that is wrong.
+        ConfigError: The mesh is inconsistent; the message names the first wrong element.
     """
     check_format(document)
     size = 4 * mesh.n_pucs
@@ -81,7 +81,7 @@ def read_numbers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDA
     ``columns`` is 0 for a single number, 1 for a list, 2 for rows of two numbers.
 
     Raises:
-        ConfigError: The entry is missing or has another form.
+        ConfigError: The entry is missing or has another shape.
     """
     try:
         array = np.asarray(document[key], dtype=np.float64)
@@ -93,10 +93,12 @@ def read_numbers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDA
 
 
 def read_integers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[np.int64]:
-    """Return one entry of a mesh document as an array of integers; arguments as for :func:`read_numbers`.
+    """Return one entry of a mesh document as an array of integers.
+
+    ``columns`` is 0 for a single number, 1 for a list, 2 for rows of two numbers.
 
     Raises:
-        ConfigError: The entry is missing or has another form.
+        ConfigError: The entry is missing or has another shape.
     """
     array = read_numbers(document, key, columns)
     if not np.array_equal(np.rint(array), array) or np.abs(array).max(initial=0.0) > _LARGEST:

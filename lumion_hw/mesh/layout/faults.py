@@ -19,11 +19,10 @@ _STATES: tuple[State, State] = ("bar", "cross")
 class MeshFaults:
     """Known faults of a mesh.
 
-    Faults block states, not whole PUCs: a PUC stuck in bar still carries light in bar. A PUC with excess loss carries
-    light in both states. A PUC stuck between bar and cross splits the light and carries none.
+    A PUC stuck in bar can still carry light in bar. A PUC stuck between bar and cross carries none.
 
     Attributes:
-        stuck: By PUC: the state it is stuck in, ``"bar"`` or ``"cross"``, or its power coupling k (0 bar, 1 cross).
+        stuck: By PUC: ``"bar"``, ``"cross"``, or the power coupling k at which it is stuck (0 bar, 1 cross).
         excess_loss_db: By PUC: loss in addition to that of a healthy PUC; not negative.
         dead_ports: Ports where no circuit may start or end.
     """
@@ -33,7 +32,7 @@ class MeshFaults:
     dead_ports: frozenset[int] = frozenset()
 
     def check(self, mesh: MeshTopology) -> None:
-        """Raise ``ConfigError`` if the faults name elements that a mesh does not have, or contain impossible values.
+        """Check the faults against a mesh.
 
         Raises:
             ConfigError: A PUC or port does not exist, a state is unknown, a coupling is outside 0 … 1, or a loss is
@@ -58,8 +57,8 @@ class MeshFaults:
         """Return the ``(puc, state)`` pairs that the faults make unusable.
 
         Args:
-            split_tolerance: Fraction of the power that a stuck PUC may send to the wrong output. With the default of 0,
-                a PUC stuck between bar and cross can be used in neither state.
+            split_tolerance: Fraction of the power that a stuck PUC may send to the wrong output. With 0, a PUC stuck
+                between bar and cross is unusable.
         """
         wrong_output_fraction = {"bar": {"bar": 0.0, "cross": 1.0}, "cross": {"bar": 1.0, "cross": 0.0}}
         return frozenset(
@@ -78,7 +77,7 @@ class MeshFaults:
         return loss
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the faults as plain numbers, strings and lists, ready for JSON (whose keys are strings)."""
+        """Return the faults as plain numbers, strings and lists for JSON."""
         return {
             "stuck": {str(puc): stuck for puc, stuck in self.stuck.items()},
             "excess_loss_db": {str(puc): loss for puc, loss in self.excess_loss_db.items()},
@@ -90,8 +89,7 @@ class MeshFaults:
         """Return the faults that :meth:`to_dict` wrote; missing entries mean no fault.
 
         Raises:
-            ConfigError: A key is unknown, or a value has the wrong type. Whether the mesh has the faulty elements is
-                checked by :meth:`check`.
+            ConfigError: A key is unknown, or a value has the wrong type.
         """
         if unknown := sorted(set(document) - {"stuck", "excess_loss_db", "dead_ports"}):
             raise ConfigError(f"unknown keys {unknown} in the faults", hint="Use stuck, excess_loss_db and dead_ports.")

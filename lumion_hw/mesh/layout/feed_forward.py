@@ -1,8 +1,4 @@
-"""Feed-forward meshes: cells on waveguides that run from left to right, for the usual interferometers and switches.
-
-A design lists the cells in the order in which light passes them, each with its kind and its two waveguides. Light never
-turns back. A bench file gives a design by its name and size (:data:`DESIGNS`).
-"""
+"""Feed-forward meshes: light passes the cells from left to right and never turns back."""
 
 from __future__ import annotations
 
@@ -18,20 +14,19 @@ from lumion_hw.mesh.layout.documents import check_graph, graph_entries, read_int
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 _PITCH = 0.5
-"""Distance of two waveguides in cell lengths (assumption), as in a rectangular mesh."""
+"""Distance of two waveguides in cell lengths (assumption)."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """A cell of a design.
+    """A cell of a feed-forward mesh.
 
     Attributes:
-        kind: Kind of the cell.
-        upper: Waveguide of the upper rail.
-        lower: Waveguide of the lower rail; ``None`` if only the upper one is used.
-        column: Position along the waveguides, in cell lengths; by default right of all earlier cells on its waveguides.
-        tracks: Positions of both waveguides across the chip at end A (upper, lower), then at end B, from the top; by
-            default the numbers of the waveguides. Waveguides whose tracks change cross others between the cells.
+        lower: Number of the lower waveguide; ``None`` if the cell has only one waveguide.
+        column: Position from left to right, in cell lengths; by default directly behind the earlier cells on these
+            waveguides.
+        tracks: Vertical positions, counted from the top: upper and lower waveguide at end A, then at end B. By default
+            the numbers of the waveguides.
     """
 
     kind: str
@@ -42,7 +37,7 @@ class Placement:
 
     @property
     def placed(self) -> tuple[int, int, int, int]:
-        """Positions of both waveguides across the chip, as in ``tracks``."""
+        """Vertical positions of both waveguides at end A, then at end B, counted from the top."""
         lower = self.upper + 1 if self.lower is None else self.lower
         return self.tracks or (self.upper, lower, self.upper, lower)
 
@@ -56,9 +51,9 @@ class MeshDesign:
         size: Meaning of the size, such as ``ports``.
         least: Smallest size.
         most: Largest size.
-        cells: Returns the cells of a mesh of a given size, in the order of the light.
-        inputs: Returns the waveguides whose left ends are ports with a fibre, in the order of the ports.
-        outputs: Returns the waveguides whose right ends are ports with a fibre.
+        cells: Returns the cells of a mesh of a given size, from left to right.
+        inputs: Returns the waveguides with a fibre at their left end, in the order of the ports.
+        outputs: Returns the waveguides with a fibre at their right end, in the order of the ports.
     """
 
     name: str
@@ -74,13 +69,13 @@ class MeshDesign:
 class FeedForwardMesh(MeshTopology):
     """An immutable feed-forward mesh of cells.
 
-    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Higher
-    numbers are waveguide ends without a fibre. Every cell has end A on the left and rail L on the upper waveguide.
+    Ports 0 to N - 1 are the inputs on the left, ports N to 2N - 1 the outputs on the right, from top to bottom. Ports
+    with higher numbers have no fibre. Every cell has end A on the left.
 
     Attributes:
-        size: Size of the mesh in its design, such as the number N of inputs.
+        size: Size of the mesh, such as the number N of inputs.
         columns: Shape ``(n_cells,)``; column of each cell.
-        tracks: Shape ``(n_cells, 4)``; position of every PUC-port across the chip, counted from the top.
+        tracks: Shape ``(n_cells, 4)``; vertical position of every PUC-port, counted from the top.
     """
 
     topology: str  # type: ignore[misc]  # a field instead of a class variable: one class serves all designs
@@ -91,7 +86,7 @@ class FeedForwardMesh(MeshTopology):
 
     @classmethod
     def of(cls, design: MeshDesign, size: int) -> FeedForwardMesh:
-        """Return the mesh of a given size in a design (family of feed-forward meshes).
+        """Return the mesh of a given design and size.
 
         Raises:
             ConfigError: The design does not exist in this size.
@@ -142,7 +137,7 @@ class FeedForwardMesh(MeshTopology):
 
     @property
     def corners(self) -> NDArray[np.float64]:
-        """Position of every PUC-port, shape ``(4 n_pucs, 2)``: on its waveguide, midway between two columns."""
+        """Position of every PUC-port, shape ``(4 n_pucs, 2)``."""
         x = self.columns[:, None] + np.array([0, 0, 1, 1])
         return np.stack([x, -_PITCH * self.tracks], axis=2).reshape(-1, 2).astype(np.float64)
 
@@ -152,21 +147,19 @@ class FeedForwardMesh(MeshTopology):
 
 
 def _pairs(ports: int) -> Iterator[tuple[int, int]]:
-    """Yield column and upper waveguide of every interferometer of a rectangular mesh, column by column."""
+    """Yield column and upper waveguide of every interferometer of a rectangular mesh."""
     for column in range(ports):
         for row in range(column % 2, ports - 1, 2):
             yield column, row
 
 
 def _output_phases(ports: int) -> Iterator[Placement]:
-    """Yield phase shifters on all waveguides except the lowest, which is the phase reference."""
     for row in range(0, ports - 1, 2):
         kind = "two-phases" if row + 1 < ports - 1 else "upper-phase"
         yield Placement(kind, row, row + 1)
 
 
 def _clements(ports: int) -> Iterator[Placement]:
-    """Yield the cells of Clements 2016: before each interferometer a phase shifter; phase shifters at the outputs."""
     for _, row in _pairs(ports):
         yield Placement("upper-phase", row, row + 1)
         yield Placement("upper-arm", row, row + 1)
@@ -174,7 +167,6 @@ def _clements(ports: int) -> Iterator[Placement]:
 
 
 def _reck(ports: int) -> Iterator[Placement]:
-    """Yield the cells of Reck 1994: diagonals of interferometers that form a triangle."""
     for diagonal in range(1, ports):
         for row in range(diagonal - 1, -1, -1):
             yield Placement("upper-phase", row, row + 1)
@@ -183,10 +175,7 @@ def _reck(ports: int) -> Iterator[Placement]:
 
 
 def _benes(ports: int) -> Iterator[Placement]:
-    """Yield the switches of a Benes network: columns that pair waveguides 1, 2, 4, … apart, then … 4, 2, 1.
-
-    The switches of a column stand one below the other; the waveguides cross between the columns.
-    """
+    """Yield the switches of a Benes network: columns that pair waveguides 1, 2, 4, … apart, then … 4, 2, 1."""
     if ports & (ports - 1):
         raise ConfigError(f"a Benes network cannot have {ports} ports", hint="Give a power of two.")
     distances = [1 << bit for bit in range(ports.bit_length() - 1)]
@@ -198,11 +187,6 @@ def _benes(ports: int) -> Iterator[Placement]:
 
 
 def _crossbar(ports: int) -> Iterator[Placement]:
-    """Yield the switches of a crossbar: where the waveguide of an input meets the waveguide of an output.
-
-    The switches form a square that stands on its corner. The two waveguides of a switch cross behind it: that of the
-    input runs down, that of the output up.
-    """
     for row in range(ports):
         for column in range(ports):
             track = ports - 1 - row + column
@@ -219,7 +203,7 @@ DESIGNS: Mapping[str, MeshDesign] = {
         MeshDesign("crossbar", "ports on each side", 2, 32, _crossbar, outputs=lambda ports: range(ports, 2 * ports)),
     )
 }
-"""All designs, by name."""
+"""All designs (families of feed-forward meshes), by name."""
 
 
 def _topology_kind(design: MeshDesign) -> TopologyKind:

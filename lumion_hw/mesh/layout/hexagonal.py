@@ -1,9 +1,8 @@
-"""The hexagonal mesh: every PUC is an edge of a honeycomb, and light can circulate around the cells.
+"""The hexagonal mesh: every PUC is an edge of a honeycomb.
 
-PUCs that meet at 120° are joined. At wider corners (rim) both PUC-ports stay open and are ports of the mesh. Vertices
-lie on zig-zag columns: V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs form the zig-zags, horizontal PUCs
-connect them. Both are numbered column by column, from top to bottom. Layout and numbering are those of the
-SmartLight-class chip (Sánchez-Jácome 2025), extended by the same rule to any number of columns and to rings of cells.
+Where two PUCs meet at 120°, their waveguides are joined. At the wider corners around the rim they stay open as ports.
+Vertex V(c, j) is at x = 1.5 c ± 0.25, y = -(√3/2) j. PUCs are numbered column by column, from top to bottom. Source of
+layout and numbering: Sánchez-Jácome 2025 (SmartLight-class chip).
 """
 
 from __future__ import annotations
@@ -20,10 +19,13 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.documents import check_format, check_graph, graph_entries, read_integers, read_numbers
-from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshLayout, MeshTopology, TopologyKind
+from lumion_hw.mesh.layout.rim import join_corners, number_ports
+from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 MAX_CELLS = 4096
-"""Maximum number of cells: about 12,000 PUCs, fifty times the largest existing chip."""
+"""Largest number of cells: about 12,000 PUCs, fifty times the largest existing chip."""
+
+_CORNER_RAD = 2.0 * math.pi / 3.0
 
 _SMARTLIGHT_CELLS = (2, 3, 2, 3, 2, 3, 2)
 _SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
@@ -33,14 +35,10 @@ _SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
 class HexMesh(MeshTopology):
     """An immutable hexagonal mesh: every PUC is an edge of a honeycomb.
 
-    Attributes inherited from :class:`MeshTopology` are described there.
-
     Attributes:
         ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
         vertices: Shape ``(n_vertices, 2)``; positions in PUC lengths, y up.
-        colour: Shape ``(n_vertices,)``; 0 or 1. Every PUC connects vertices of different colour (a honeycomb is
-            bipartite).
-        n_cells: Number of hexagonal cells.
+        colour: Shape ``(n_vertices,)``; 0 or 1, different at both ends of each PUC (a honeycomb is bipartite).
     """
 
     topology = "hexagonal"
@@ -52,16 +50,13 @@ class HexMesh(MeshTopology):
 
     @classmethod
     def smartlight(cls) -> HexMesh:
-        """Return the 72-PUC mesh of the SmartLight class: 40 ports, with fibres on ports 0-21 and 34-39."""
+        """Return the SmartLight-class mesh: 72 PUCs and 40 ports, with fibres on ports 0-21 and 34-39."""
         layout = cls.columns(_SMARTLIGHT_CELLS)
         return replace(layout, label="smartlight", fibre_ports=_SMARTLIGHT_FIBRE_PORTS)
 
     @classmethod
     def columns(cls, cells: Sequence[int]) -> HexMesh:
-        """Return the mesh with the given number of cells in each column; neighbouring columns differ by one cell.
-
-        Every port has a fibre. Where a shorter column ends the mesh, its corners have PUCs that end in open ports, as
-        on the SmartLight-class chip.
+        """Return the mesh with the given number of cells in each column. Every port has a fibre.
 
         Args:
             cells: Cells per column, alternating ``r, r+1, r, …`` or ``r+1, r, r+1, …``.
@@ -88,12 +83,12 @@ class HexMesh(MeshTopology):
 
     @classmethod
     def rings(cls, count: int) -> HexMesh:
-        """Return a mesh of k concentric rings of cells: 9k² - 3k PUCs, 12k ports, every PUC an edge of a cell.
+        """Return a mesh of k concentric rings of cells: 3k² - 3k + 1 cells, 9k² - 3k PUCs, 12k ports.
 
-        Every port has a fibre. Two rings give the 7-cell chip. PUCs are numbered as in :meth:`columns`.
+        Every port has a fibre.
 
         Args:
-            count: Number of rings k; the middle cell is the first. The mesh has 3k² - 3k + 1 cells.
+            count: Number of rings k; the middle cell is the first.
 
         Raises:
             ConfigError: ``count`` is below 1, or there are more than ``MAX_CELLS`` cells.
@@ -115,13 +110,10 @@ class HexMesh(MeshTopology):
     def _from_columns(
         cls, label: str, cells: Sequence[int], tops: Sequence[int], spans: Sequence[tuple[int, int]]
     ) -> HexMesh:
-        """Return a mesh of columns, with a fibre at every port.
+        """Return a mesh of columns.
 
-        Args:
-            label: Name of the layout, such as ``columns 2 3 2``.
-            cells: Cells per column.
-            tops: Lattice row (j of the vertices) of the topmost horizontal PUC of each column.
-            spans: First and last lattice row of the vertices on each zig-zag line; there is one line more than columns.
+        ``tops`` is the lattice row of the topmost horizontal PUC of each column. ``spans`` are the first and last
+        lattice row of each zig-zag line, of which there is one more than columns.
         """
         grid = [(c, j) for c, (first, last) in enumerate(spans) for j in range(first, last + 1)]
         index = {position: number for number, position in enumerate(grid)}
@@ -135,9 +127,9 @@ class HexMesh(MeshTopology):
             if c < len(cells):
                 ends += [(index[c, j], index[c + 1, j]) for j in range(tops[c], tops[c] + 2 * cells[c] + 1, 2)]
         ends_array = np.array(ends, dtype=np.int64)
-        mate = _join_corners(ends_array, vertices)
+        mate = join_corners(ends_array, vertices, _CORNER_RAD)
         colour = np.array([(c + j) % 2 for c, j in grid], dtype=np.int64)
-        ports = _number_ports(mate)
+        ports = number_ports(mate)
         return cls(label, mate, ports, tuple(range(len(ports))), ends_array, vertices, colour, sum(cells))
 
     @cached_property
@@ -165,65 +157,6 @@ def _check_size(cells: int) -> None:
         raise ConfigError(f"a mesh of {cells} cells is too large", hint=f"Give at most {MAX_CELLS} cells.")
 
 
-def _join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the PUC-port joined to each PUC-port, or -1: PUCs at 120° are joined, at wider corners both stay open."""
-    around: dict[int, list[tuple[float, int]]] = {}
-    for puc, (a, b) in enumerate(ends.tolist()):
-        direction = vertices[b] - vertices[a]
-        angle = math.atan2(direction[1], direction[0])
-        around.setdefault(a, []).append((angle % (2 * math.pi), 4 * puc))
-        around.setdefault(b, []).append(((angle + math.pi) % (2 * math.pi), 4 * puc + 2))
-    mate = np.full(4 * len(ends), -1, dtype=np.int64)
-    for incident in around.values():
-        incident.sort()
-        for i, (angle, end) in enumerate(incident):
-            next_angle, next_end = incident[(i + 1) % len(incident)]
-            # A PUC that is alone at its vertex is its own neighbour, a full turn away.
-            gap = (next_angle - angle) % (2 * math.pi) or 2 * math.pi
-            # On a honeycomb, PUCs that meet inside the mesh are 120° apart; a wider gap is a corner of the rim.
-            if abs(gap - 2 * math.pi / 3) < 1e-6:
-                # Seen from the vertex outwards, the counter-clockwise side is rail L at an end A and rail R at an end
-                # B.
-                ccw = end if end % 4 == 0 else end + 1
-                cw = next_end + 1 if next_end % 4 == 0 else next_end
-                mate[ccw], mate[cw] = cw, ccw
-    return mate
-
-
-def _number_ports(mate: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the ports around the rim from end A of PUC 0 (ports 0, 1); all-bar light from port 2m+1 exits at 2m+2."""
-    open_ports = np.flatnonzero(mate < 0)
-    # With all PUCs in bar, light from a port follows the rim and leaves at the first port of the next open corner.
-    arrives: dict[int, int] = {}
-    for start in open_ports.tolist():
-        leaving = start ^ EXIT_XOR["bar"]
-        while mate[leaving] >= 0:
-            leaving = int(mate[leaving]) ^ EXIT_XOR["bar"]
-        arrives[start] = leaving
-    partner = _corner_partners(mate, open_ports)
-    first = int(open_ports[open_ports < 4][-1]) if 1 not in open_ports else 1
-    order: list[int] = []
-    port = first
-    while len(order) < len(open_ports):
-        order += [port, partner[port]]
-        port = arrives[partner[port]]
-    if len(set(order)) != len(open_ports):
-        raise ConfigError("the rim of this mesh is not one closed path")
-    return np.array(order, dtype=np.int64)
-
-
-def _corner_partners(mate: NDArray[np.int64], open_ports: NDArray[np.int64]) -> dict[int, int]:
-    """Return, for each open PUC-port, the other open PUC-port at the same corner."""
-    partner: dict[int, int] = {}
-    for start in open_ports.tolist():
-        # Go around the vertex: to the other rail of the same end, then through its joint, until a PUC-port is open.
-        side = start ^ 1
-        while mate[side] >= 0:
-            side = int(mate[side]) ^ 1
-        partner[start] = side
-    return partner
-
-
 def _smartlight(_numbers: Sequence[int]) -> HexMesh:
     return HexMesh.smartlight()
 
@@ -233,7 +166,6 @@ def _rings(numbers: Sequence[int]) -> HexMesh:
 
 
 def _read(document: Mapping[str, Any]) -> HexMesh:
-    """Return the mesh that a JSON document describes, with the PUC and port numbers of the document."""
     check_format(document)
     mesh = HexMesh(
         label=str(document.get("label", "")),

@@ -1,8 +1,6 @@
-"""Meshes from netlists: the chip as it was drawn with gdsfactory, without a second description.
+"""Meshes from gdsfactory netlists: instances become cells, waveguides become joints, outside ports become mesh ports.
 
-Instances become cells, waveguides between them become joints with a length, and outside ports become the ports of the
-mesh. Only port names determine how cells are joined, because mirrored and rotated cells keep their port names.
-Positions only determine where heaters lie.
+Port names determine how cells are joined; positions only determine where heaters lie.
 """
 
 from __future__ import annotations
@@ -48,15 +46,15 @@ _MAX_CELLS = 10_000
 class NetlistMesh(MeshTopology):
     """An immutable mesh that a netlist describes.
 
-    The first ports have a fibre: outside ports of the netlist, in its order, then other couplers to fibres. Higher
-    numbers are ends of unused waveguides.
+    The first ports are the outside ports of the netlist, then other couplers to fibres. Ports with higher numbers are
+    ends of unused waveguides.
 
     Attributes:
         kinds: Kind of every cell.
         instances: Name of the instance of each cell.
         port_names: Name of every port with a fibre.
-        places: Corner of each PUC-port in PUC lengths, shape ``(4 n_pucs, 2)``.
-        lengths_um: Length of the waveguide of every joint, shape ``(n_joints,)``; 0 if it is unknown.
+        places: Position of each PUC-port in PUC lengths, shape ``(4 n_pucs, 2)``.
+        lengths_um: Length of every joint (waveguide between cells), shape ``(n_joints,)``; 0 if unknown.
     """
 
     topology = NETLIST_NAME
@@ -84,12 +82,12 @@ class NetlistMesh(MeshTopology):
 
     @cached_property
     def drawn(self) -> MeshTopology:
-        """Copy of the mesh with the cells in columns for a picture: on the chip they are too close to each other."""
+        """Copy of the mesh for a picture, with the cells moved apart."""
         fibres = self.port_puc_port[: len(self.fibre_ports)].tolist()
         return replace(self, places=placed_corners([None] * self.n_pucs, self.mate, fibres))
 
     def port_name(self, port: int) -> str:
-        """Return the name of a port in the netlist; for an unused waveguide end, the instance and its PUC-port."""
+        """Return the name of a port in the netlist."""
         if port < len(self.port_names):
             return self.port_names[port]
         cell, _, end = super().port_name(port).partition(".")
@@ -107,19 +105,17 @@ class NetlistMesh(MeshTopology):
 
 
 def read_netlist(text: str, name: str, cells: Mapping[str, str] | None = None, top: str | None = None) -> NetlistMesh:
-    """Return the mesh that a netlist of gdsfactory or SAX describes. Opens no file.
-
-    Instances of unknown components are ignored if none of their ports is used, as for labels.
+    """Return the mesh that a netlist of gdsfactory or SAX describes.
 
     Args:
-        text: The netlist in YAML or JSON: of one component, or one netlist per component with the top component first.
+        text: The netlist in YAML or JSON, of one component or of several.
         name: Name of the netlist, for messages and the label of the mesh.
         cells: Kind (:data:`~lumion_hw.mesh.layout.components.KINDS`) by component or instance; overrides the table of
             known components.
-        top: Component to read, if the text contains several; by default the first.
+        top: Component to read if the text has several; by default the first.
 
     Raises:
-        ConfigError: The netlist is damaged or not a mesh; the message names the instance and the port.
+        ConfigError: The netlist is invalid or not a mesh; the message names the instance and the port.
     """
     # Reading takes long, and equal meshes as one object keep all that is cached on a mesh.
     return _read_cached(text, name, tuple(sorted((cells or {}).items())), top)
@@ -144,11 +140,9 @@ class _Part:
     """An instance, with its component and its kind.
 
     Attributes:
-        instance: The instance.
-        component: Entry of the component in the table of known components.
         kind: Kind of the cell, or ``waveguide``, ``fibre`` or ``termination``.
-        used: Optical ports of the instance that the netlist mentions, in its order.
-        ports: Names of all optical ports, with the PUC-port of each; only for cells.
+        used: Optical ports of the instance that the netlist mentions.
+        ports: Names of all optical ports of a cell, each with its PUC-port.
         cell: Number of the cell, or -1.
     """
 
@@ -161,8 +155,6 @@ class _Part:
 
 
 class _Builder:
-    """Builds a mesh from a flat circuit."""
-
     def __init__(self, circuit: Circuit, cells: Mapping[str, str]) -> None:
         self._circuit = circuit
         self._known = {name: find_component(name, entry.component, cells) for name, entry in circuit.instances.items()}
@@ -178,7 +170,6 @@ class _Builder:
         self._number_ports()
 
     def build(self) -> NetlistMesh:
-        """Return the mesh."""
         parts = [part for part in self._parts.values() if part.cell >= 0]
         if not parts:
             raise self._circuit.error("the netlist has no cell with a coupler or heater", "Check the key 'instances'.")
@@ -227,7 +218,6 @@ class _Builder:
         return not is_electrical(pin[1]) and (known is None or known.kind != ELECTRICAL)
 
     def _check_pins(self) -> None:
-        """Raise an error if a joint or an outside port names an instance that does not exist."""
         joined = [pin for joint in self._circuit.joints for pin in joint]
         for pin in (*joined, *(pin for _, pin in self._circuit.ports)):
             if pin[0] not in self._circuit.instances:
@@ -236,7 +226,6 @@ class _Builder:
                 )
 
     def _join(self) -> None:
-        """Fill the tables of joints and outside ports."""
         for first, second in self._circuit.joints:
             if not (self._is_optical(first) and self._is_optical(second)):
                 continue
@@ -266,7 +255,6 @@ class _Builder:
             self._outside[pin] = name
 
     def _classify(self) -> None:
-        """Determine what each instance is, and fill the table of parts."""
         used: dict[str, list[str]] = {name: [] for name in self._circuit.instances}
         for instance_name, port in (*self._partner, *self._outside):
             used[instance_name].append(port)
@@ -300,7 +288,7 @@ class _Builder:
     def _port_family(
         self, instance: CircuitInstance, component: Component, kind: str, used: Sequence[str]
     ) -> PortFamily:
-        """Return the port names of a cell: of the possible families, the one that fits the joints of the cell best."""
+        """Return the set of port names that fits the joints of a cell best."""
         families = port_families(component, kind, instance.component, instance.settings)
         family = max(families, key=lambda family: len(family.keys() & set(used)))
         if strange := [port for port in used if port not in family]:
@@ -312,7 +300,6 @@ class _Builder:
         return family
 
     def _check_waveguide(self, part: _Part) -> None:
-        """Raise an error if a part does not have as many ports as its kind."""
         most = {WAVEGUIDE: (2, 2), FIBRE: (1, 2), TERMINATION: (1, 1)}.get(part.kind)
         if most is None or most[0] <= len(part.used) <= most[1]:
             return
@@ -336,7 +323,6 @@ class _Builder:
         )
 
     def _number_ports(self) -> None:
-        """Number the outside ports of the netlist, then the fibre couplers that are not outside ports."""
         for pin, name in self._outside.items():
             self._port_of[self._port_pin(pin)] = len(self._ports)
             self._ports.append(name)
@@ -355,8 +341,8 @@ class _Builder:
         """Follow a waveguide from a port of a cell to its other end.
 
         Returns:
-            The PUC-port at the other end, ``-1 - port`` for a mesh port, or the name of a termination; then the length
-            in µm.
+            The PUC-port at the other end, ``-1 - port`` for a mesh port, or the name of a termination; and the length
+                in µm.
         """
         pin, length = start, 0.0
         while True:
@@ -376,7 +362,6 @@ class _Builder:
             pin = name, part.used[1 - part.used.index(port)]
 
     def _check_ports(self, open_at: Mapping[int, int]) -> None:
-        """Raise an error if an outside port reaches no cell."""
         for port, name in enumerate(self._ports):
             if port not in open_at:
                 raise self._circuit.error(
@@ -384,7 +369,6 @@ class _Builder:
                 )
 
     def _check_connected(self, parts: Sequence[_Part], mate: NDArray[np.int64]) -> None:
-        """Raise an error if the cells form several separate meshes."""
         group = list(range(len(parts)))
 
         def root(cell: int) -> int:
@@ -411,7 +395,6 @@ _CELLS = frozenset(CELL_KINDS) | {MZI}
 
 
 def _placed(part: _Part) -> tuple[complex, complex] | None:
-    """Return the positions of both ends of a cell in micrometres, or ``None`` without a placement."""
     place = part.instance.place
     if place is None:
         return None
@@ -425,7 +408,6 @@ def _text(pin: Pin) -> str:
 
 
 def _read(document: Mapping[str, Any]) -> NetlistMesh:
-    """Return the mesh of a document."""
     names = {key: document.get(key) for key in ("label", "kinds", "instances", "port_names")}
     for key, value in names.items():
         expected = [value] if key == "label" else value

@@ -1,4 +1,4 @@
-"""Positions of cells whose netlist gives placements, and of cells that have none."""
+"""Positions of the cells of a netlist."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PUC_UM = 811.41
 """Length of a PUC in micrometres, the unit of positions."""
 
 _PITCH = 0.5
-"""Distance of two waveguides in cell lengths (assumption), as in a rectangular mesh."""
+"""Distance of two waveguides in cell lengths (assumption)."""
 
 
 def placed_corners(
@@ -19,11 +19,10 @@ def placed_corners(
     mate: NDArray[np.int64],
     fibres: Sequence[int],
 ) -> NDArray[np.float64]:
-    """Return the corner of every PUC-port in PUC lengths, shape ``(4 n_cells, 2)``.
+    """Return the position of every PUC-port in PUC lengths, shape ``(4 n_cells, 2)``.
 
     Args:
-        ends_um: Ends A and B of every cell in micrometres, y up. If one has no position, all cells are placed in
-            columns instead.
+        ends_um: Ends A and B of every cell in micrometres, y up. If any is ``None``, all cells are placed in columns.
         mate: PUC-port joined to each PUC-port, or -1.
         fibres: PUC-ports with a fibre, in the order of the ports.
     """
@@ -36,11 +35,6 @@ def placed_corners(
 
 
 def _columns(mate: NDArray[np.int64], fibres: Sequence[int]) -> NDArray[np.float64]:
-    """Return corners of cells in columns: each cell is right of the cells that are joined to its left end.
-
-    Waveguides keep their height, so that a mesh of straight waveguides is drawn as such. In a ring every cell waits for
-    another one; the cell that waits for fewest comes first.
-    """
     ends = _oriented_ends(mate, fibres[0])
     count = len(ends)
     is_left = np.zeros(4 * count, dtype=np.bool_)
@@ -83,8 +77,7 @@ def _columns(mate: NDArray[np.int64], fibres: Sequence[int]) -> NDArray[np.float
 def _oriented_ends(mate: NDArray[np.int64], first: int) -> NDArray[np.int64]:
     """Return the PUC-ports of every cell at upper left, lower left, upper right, lower right; shape ``(n_cells, 4)``.
 
-    The end with PUC-port ``first`` is on the left. Every joint leads from a right end to a left end where possible:
-    mirrored and rotated cells have their end A on the right.
+    The end with PUC-port ``first`` is on the left.
     """
     count = len(mate) // 4
     left_end = np.full(count, -1, dtype=np.int64)
@@ -105,7 +98,6 @@ def _oriented_ends(mate: NDArray[np.int64], first: int) -> NDArray[np.int64]:
 
 
 def _pass_heights(heights: NDArray[np.float64], ends: Sequence[int], mate: NDArray[np.int64], lowest: float) -> None:
-    """Set the heights of the PUC-ports of a cell, and of those joined to its right end, to those of its waveguides."""
     upper, lower = heights[ends[0]], heights[ends[1]]
     if np.isnan(upper) and np.isnan(lower):
         upper = lowest - _PITCH

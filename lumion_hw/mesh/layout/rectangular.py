@@ -1,9 +1,7 @@
-"""The rectangular mesh: a feed-forward mesh of PUC columns between N ports on the left and N on the right.
+"""The rectangular mesh of Clements 2016: N waveguides from left to right, with N (N - 1) / 2 PUCs in N columns.
 
-This is the interferometer of Clements 2016: N waveguides run from left to right, and in column c a PUC connects
-waveguides r and r + 1 for every r with the parity of c. An outermost waveguide without a partner in a column passes
-this column without a PUC. N columns hold N (N - 1) / 2 PUCs. Light never turns back, and every port on the left reaches
-every port on the right.
+In column c a PUC connects waveguides r and r + 1 for every r with the parity of c. Light never turns back. Every port
+on the left can reach every port on the right.
 """
 
 from __future__ import annotations
@@ -20,21 +18,20 @@ from lumion_hw.mesh.layout.documents import check_graph, graph_entries, read_int
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 MAX_PORTS = 128
-"""Maximum number of ports on one side: about 8,000 PUCs, similar to the largest hexagonal mesh allowed."""
+"""Largest number of ports on one side: about 8,000 PUCs."""
 
 _MIN_PORTS = 3
-"""Two ports would be a single PUC without joints, which is a coupler and not a mesh."""
+"""Two ports would be a single coupler, not a mesh."""
 
 _PITCH = 0.5
-"""Distance of two waveguides in PUC lengths (assumption): PUCs in one column are then one length apart."""
+"""Distance of two waveguides in PUC lengths (assumption)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RectangularMesh(MeshTopology):
     """An immutable rectangular mesh: port r on the left and port N + r on the right are the ends of waveguide r.
 
-    Every PUC has its end A on the left and its rail L on the upper of its two waveguides. PUCs are numbered column by
-    column, from top to bottom. Attributes inherited from :class:`MeshTopology` are described there.
+    Every PUC has end A on the left. PUCs are numbered column by column, from top to bottom.
 
     Attributes:
         columns: Shape ``(n_pucs,)``; column of each PUC.
@@ -81,7 +78,7 @@ class RectangularMesh(MeshTopology):
 
     @property
     def corners(self) -> NDArray[np.float64]:
-        """Position of every PUC-port, shape ``(4 n_pucs, 2)``: on its waveguide, midway between two columns."""
+        """Position of every PUC-port, shape ``(4 n_pucs, 2)``."""
         right, lower = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
         x = self.columns[:, None] + right
         y = -_PITCH * (self.rows[:, None] + lower)
@@ -89,7 +86,7 @@ class RectangularMesh(MeshTopology):
 
     @property
     def port_positions(self) -> NDArray[np.float64]:
-        """Position of every port, shape ``(n_ports, 2)``: at the left and right edges of the mesh."""
+        """Position of every port, shape ``(n_ports, 2)``."""
         port = np.arange(self.n_ports)
         x, y = port // self.n_waveguides * self.n_waveguides, -_PITCH * (port % self.n_waveguides)
         return np.stack([x, y], axis=1).astype(np.float64)

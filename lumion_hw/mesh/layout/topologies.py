@@ -1,7 +1,4 @@
-"""Mapping ``TOPOLOGIES``: every topology of a mesh that a bench file, a command or a document can name.
-
-To add a topology, write a module such as :mod:`lumion_hw.mesh.layout.rectangular` and add it to ``TOPOLOGIES``.
-"""
+"""All mesh topologies that a bench file, a command or a document can name."""
 
 from __future__ import annotations
 
@@ -12,14 +9,17 @@ from typing import Any
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.feed_forward import FEED_FORWARD
 from lumion_hw.mesh.layout.hexagonal import HEXAGONAL
+from lumion_hw.mesh.layout.lattice import LATTICES
 from lumion_hw.mesh.layout.netlist import NETLIST
 from lumion_hw.mesh.layout.rectangular import RECTANGULAR
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
-TOPOLOGIES: dict[str, TopologyKind] = {kind.name: kind for kind in (HEXAGONAL, RECTANGULAR, *FEED_FORWARD, NETLIST)}
+TOPOLOGIES: dict[str, TopologyKind] = {
+    kind.name: kind for kind in (HEXAGONAL, RECTANGULAR, *FEED_FORWARD, *LATTICES, NETLIST)
+}
 
 LAYOUTS: dict[str, MeshLayout] = {word: layout for kind in TOPOLOGIES.values() for word, layout in kind.layouts.items()}
-"""Layouts of all topologies, by the first word of their labels."""
+"""All layouts, by the first word of their labels."""
 
 
 @lru_cache(maxsize=16)
@@ -28,7 +28,7 @@ def _build_cached(word: str, numbers: tuple[int, ...]) -> MeshTopology:
 
 
 def build_mesh(word: str, numbers: Sequence[int] = ()) -> MeshTopology:
-    """Return the mesh of a layout; repeated calls return the same object.
+    """Return the mesh of a layout.
 
     Args:
         word: Name of the layout, such as ``columns``.
@@ -68,8 +68,7 @@ def mesh_from_dict(document: Mapping[str, Any]) -> MeshTopology:
     """Return the mesh that :meth:`MeshTopology.to_dict` wrote.
 
     Raises:
-        ConfigError: An entry is missing, has the wrong shape, or contradicts another entry; the message names the
-            element.
+        ConfigError: An entry is missing, invalid, or contradicts another; the message names the element.
     """
     # Documents older than the rectangular topology have no 'topology' key: they are hexagonal.
     name = document.get("topology", HEXAGONAL.name)

@@ -1,11 +1,9 @@
-"""The mesh as a graph, for every topology: PUCs, waveguide joints, ports, directed waves and positions.
+"""The mesh as a graph: PUCs, joints (waveguides between PUCs) and ports.
 
-A programmable unit cell (PUC) has two ends, A and B, and two rails, L (left) and R (right) as seen from A to B.
-PUC-port ``p = 4 e + k`` has ``k``: 0 (A, L), 1 (A, R), 2 (B, L), 3 (B, R). A wave that enters PUC ``e`` at PUC-port
-``p`` leaves at ``p ^ 2`` in the bar state (same rail) and at ``p ^ 3`` in the cross state; it never returns to the end
-where it entered. A joint is a waveguide that connects two PUC-ports. A PUC-port without a joint is a port of the mesh.
-
-A topology defines which PUC-ports are joined, which are ports, and where they lie. Everything else follows.
+A programmable unit cell (PUC) has two ends, A and B, and two rails (waveguides), L (left) and R (right) as seen from A
+to B. PUC-port ``p = 4 e + k`` of PUC ``e`` has ``k``: 0 (A, L), 1 (A, R), 2 (B, L), 3 (B, R). Light that enters at
+PUC-port ``p`` leaves at ``p ^ 2`` in the bar state (same rail) and at ``p ^ 3`` in the cross state. A PUC-port without
+a joint is a port of the mesh. Elsewhere, "wave p" is the light that enters a PUC at PUC-port p.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.cells import CELL_KINDS, PUC
 
 State = Literal["bar", "cross"]
-"""State of a PUC that routes light: in ``bar`` light stays on its rail, in ``cross`` it changes to the other rail."""
+"""State of a PUC: in ``bar`` light stays on its rail, in ``cross`` it changes to the other rail."""
 
 EXIT_XOR: dict[str, int] = {"bar": 2, "cross": 3}
-"""A wave that enters at PUC-port ``p`` leaves at ``p ^ EXIT_XOR[state]``."""
+"""Light that enters at PUC-port ``p`` leaves at ``p ^ EXIT_XOR[state]``."""
 _ENDRAIL = ("AL", "AR", "BL", "BR")
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Path of light through a mesh of pure bar and cross states.
+    """Path of light through a mesh.
 
     Attributes:
         port: Port where the light leaves.
@@ -51,7 +49,7 @@ class MeshTopology(ABC):
     Attributes:
         label: Name and size of the layout, such as ``columns 2 3 2``.
         mate: Shape ``(4 n_pucs,)``; the PUC-port joined to each PUC-port, or -1 at a port.
-        port_puc_port: Shape ``(n_ports,)``; PUC-port behind each port.
+        port_puc_port: Shape ``(n_ports,)``; PUC-port at each port.
         fibre_ports: Ports that have a fibre and a monitor photodiode.
     """
 
@@ -66,20 +64,17 @@ class MeshTopology(ABC):
     @property
     @abstractmethod
     def corners(self) -> NDArray[np.float64]:
-        """Corner of each PUC-port, where its waveguide meets the next one: PUC lengths, y up, shape ``(4 n_pucs, 2)``.
-
-        The two PUC-ports of a waveguide joint have the same corner, unless the waveguide has some length.
-        """
+        """Position of each PUC-port in PUC lengths, y up, shape ``(4 n_pucs, 2)``."""
 
     @property
     def port_positions(self) -> NDArray[np.float64]:
-        """Position of each port in PUC lengths, shape ``(n_ports, 2)``; two ports can have the same position."""
+        """Position of each port in PUC lengths, shape ``(n_ports, 2)``."""
         places: NDArray[np.float64] = self.corners[self.port_puc_port]
         return places
 
     @property
     def drawn(self) -> MeshTopology:
-        """The mesh to draw in a picture, which may have other positions; by default this mesh."""
+        """The mesh to draw in a picture; its positions may differ."""
         return self
 
     @abstractmethod
@@ -120,7 +115,7 @@ class MeshTopology(ABC):
 
     @cached_property
     def unused_ports(self) -> frozenset[int]:
-        """Ports that no light reaches: both ends of an unused waveguide through a cell without couplers."""
+        """Ports that no light reaches: ends of an unused waveguide."""
         turn_of_cell = np.array([EXIT_XOR.get(CELL_KINDS[kind].passes, 0) for kind in self.cell_kinds])
         turns = turn_of_cell[self.port_puc_port // 4]
         other = self.port_at[self.port_puc_port ^ turns]
@@ -130,7 +125,7 @@ class MeshTopology(ABC):
 
     @property
     def cell_kinds(self) -> tuple[str, ...]:
-        """Kind of every cell, a key of :data:`~lumion_hw.mesh.layout.cells.CELL_KINDS`; by default all are PUCs."""
+        """Kind of every cell, a key of :data:`~lumion_hw.mesh.layout.cells.CELL_KINDS`."""
         return (PUC,) * self.n_pucs
 
     @property
@@ -145,7 +140,7 @@ class MeshTopology(ABC):
 
     @cached_property
     def nominal_eta(self) -> NDArray[np.float64]:
-        """Designed splitting of the couplers at ends A and B, shape ``(2, n_pucs)``."""
+        """Designed power splitting of the couplers at ends A and B, shape ``(2, n_pucs)``."""
         kinds = [CELL_KINDS[kind] for kind in self.cell_kinds]
         return np.array([[kind.eta_in for kind in kinds], [kind.eta_out for kind in kinds]])
 
@@ -158,13 +153,13 @@ class MeshTopology(ABC):
 
     @cached_property
     def has_coupler(self) -> NDArray[np.bool_]:
-        """Whether there is a coupler, whose splitting can differ from its design; shape ``(2, n_pucs)``."""
+        """Whether each end of each PUC has a coupler; shape ``(2, n_pucs)``."""
         splits: NDArray[np.bool_] = (self.nominal_eta > 0.0) & (self.nominal_eta < 1.0)
         return splits
 
     @cached_property
     def interferes(self) -> NDArray[np.bool_]:
-        """Which cells interfere, so that the phase difference of their arms changes the split ratio."""
+        """Whether the phase difference between the arms changes the split ratio of each cell; shape ``(n_pucs,)``."""
         return np.array([CELL_KINDS[kind].interferes for kind in self.cell_kinds], dtype=np.bool_)
 
     @cached_property
@@ -174,9 +169,9 @@ class MeshTopology(ABC):
 
     @cached_property
     def successors(self) -> NDArray[np.int64]:
-        """Wave that follows each wave in bar and in cross, or ``-1 - port`` where light leaves; ``(4 n_pucs, 2)``.
+        """The PUC-port that light enters next after each PUC-port, in bar and in cross; shape ``(4 n_pucs, 2)``.
 
-        A cell without couplers has only one state; both columns then contain the next wave in this state.
+        The value is ``-1 - port`` where light leaves the mesh. For a cell without couplers both columns are equal.
         """
         exits = {"any": tuple(EXIT_XOR.values()), **{state: (exit_xor,) * 2 for state, exit_xor in EXIT_XOR.items()}}
         turns = np.array([exits[CELL_KINDS[kind].passes] for kind in self.cell_kinds])
@@ -186,11 +181,7 @@ class MeshTopology(ABC):
 
     @cached_property
     def faces(self) -> tuple[tuple[int, ...], ...]:
-        """PUCs around each hexagonal cell, one tuple per cell, in the direction of all-bar light around the cell.
-
-        The cell is on the right of this light. Each tuple starts at its smallest PUC, by which cells are sorted. A
-        feed-forward mesh has no such cells.
-        """
+        """PUCs around each cell of a lattice, one tuple per cell; empty for a feed-forward mesh."""
         # A wave on its right-hand rail (R when it enters at end A, L at end B) goes around the cell on its right.
         rings = closed_rings(self, ["bar"] * self.n_pucs)
         rounds = [tuple(wave // 4 for wave in ring) for ring in rings if ring[0] % 4 in (1, 2)]
@@ -201,8 +192,7 @@ class MeshTopology(ABC):
     def hops_to_port(self) -> NDArray[np.int64]:
         """Smallest number of PUCs on a path from each PUC-port to each port; shape ``(n_ports, 4 n_pucs)``.
 
-        The value is ``8 n_pucs`` (more than any path) where no path exists. Paths back to the port of entry are
-        included.
+        The value is ``8 n_pucs`` where no path exists.
         """
         never = 8 * self.n_pucs
         # The last columns are the ports, so that index -1 - port selects them from the end.
@@ -233,13 +223,13 @@ class MeshTopology(ABC):
 
     @cached_property
     def joints(self) -> NDArray[np.int64]:
-        """The two PUC-ports of each waveguide joint, smaller first, in ascending order; shape ``(n_joints, 2)``."""
+        """The two PUC-ports of each joint (waveguide between PUCs), in ascending order; shape ``(n_joints, 2)``."""
         first = np.flatnonzero(self.mate > np.arange(4 * self.n_pucs))
         return np.stack([first, self.mate[first]], axis=1)
 
     @cached_property
     def end_positions(self) -> NDArray[np.float64]:
-        """Positions of end A and end B of each PUC, midway between their rails; shape ``(n_pucs, 2, 2)``."""
+        """Positions of end A and end B of each PUC; shape ``(n_pucs, 2, 2)``."""
         places: NDArray[np.float64] = self.corners.reshape(-1, 2, 2, 2).mean(axis=2)
         return places
 
@@ -256,9 +246,9 @@ class MeshTopology(ABC):
         return places
 
     def port_parity(self, source: int, target: int) -> int | None:
-        """Return the parity (0 even, 1 odd) of the number of PUCs on every path between two ports.
+        """Return whether paths between two ports have an even (0) or odd (1) number of PUCs.
 
-        Return ``None`` if both parities are possible, or no path exists.
+        Return ``None`` if both occur, or no path exists.
         """
         component, colour, two_coloured = self._colouring
         start, end = int(self.port_puc_port[source]), 4 * self.n_pucs + target
@@ -268,13 +258,10 @@ class MeshTopology(ABC):
 
     @cached_property
     def _colouring(self) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bool, ...]]:
-        """Two-colouring of waves and ports in which each PUC on a path changes the colour; it gives path parities.
+        """Divide PUC-ports and ports into two colours so that light changes colour at each PUC.
 
-        On a bipartite lattice (honeycomb, square) such a colouring exists: the number of PUCs on any path between two
-        ports is always even or always odd. It does not exist where waveguides pass columns without a PUC.
-
-        Returns for each wave and port the number of its connected part and its colour, both of shape ``(4 n_pucs +
-        n_ports,)``; then whether each part can be coloured.
+        Returns for each PUC-port and port the number of its connected part and its colour, both of shape ``(4 n_pucs +
+        n_ports,)``; and whether each part can be coloured.
         """
         size = 4 * self.n_pucs
         neighbours: list[list[int]] = [[] for _ in range(size + self.n_ports)]
@@ -312,7 +299,7 @@ class MeshTopology(ABC):
 
         Args:
             port: Port where the light enters.
-            states: State of every PUC on the path; other PUCs may be missing.
+            states: State of every PUC on the path.
 
         Raises:
             ConfigError: The port does not exist, or a PUC on the path has no state (the message names it).
@@ -335,7 +322,7 @@ class MeshTopology(ABC):
         return Trace(port=-1 - node, pucs=tuple(pucs))
 
     def canonical_text(self) -> str:
-        """Return a text that identifies the mesh: two meshes are equal if and only if their texts are."""
+        """Return a text that identifies the mesh: equal meshes have equal texts."""
         # Label and positions are left out: the same graph under another name is the same mesh.
         mate = ",".join(map(str, self.mate.tolist()))
         ports = ",".join(map(str, self.port_puc_port.tolist()))
@@ -346,19 +333,19 @@ class MeshTopology(ABC):
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 of the canonical text; every calibration record stores it."""
+        """SHA-256 of the canonical text."""
         return hashlib.sha256(self.canonical_text().encode()).hexdigest()
 
 
 def _next_waves(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
-    """Return the next wave after each wave for given states of all PUCs, or ``-1 - port`` where light leaves."""
+    """Return the PUC-port that light enters next after each PUC-port, or ``-1 - port`` where light leaves."""
     crossed = np.repeat(np.array([state == "cross" for state in states], dtype=np.int64), 4)
     following: list[int] = mesh.successors[np.arange(4 * mesh.n_pucs), crossed].tolist()
     return following
 
 
 def closed_rings(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
-    """Return the closed rings, in which light would circulate for ever, as lists of waves, for given PUC states.
+    """Return the closed rings in which light would circulate, each as the list of PUC-ports that light enters.
 
     Every ring appears twice, once for each direction of rotation.
     """
@@ -390,9 +377,9 @@ class MeshLayout:
 
     Attributes:
         key: Key of the size in section ``mesh`` of a bench file; ``None`` for a layout of fixed size.
-        size: Meaning of the size numbers, such as ``cells per column``.
+        size: Meaning of the size, such as ``cells per column``.
         build: Builds the mesh of a given size; raises ``ConfigError`` if the size is impossible.
-        many: Whether the size is a list of numbers; otherwise it is one number.
+        many: Whether the size is a list of numbers.
     """
 
     key: str | None
@@ -407,7 +394,7 @@ class MeshLayout:
 
 @dataclass(frozen=True)
 class TopologyKind:
-    """A topology that bench files and documents can name, as listed in ``TOPOLOGIES``.
+    """A mesh topology.
 
     Attributes:
         name: Name in bench files and documents.

@@ -1,10 +1,6 @@
-"""Draw the mesh and its circuits as SVG, without dependencies or external resources, for a light background.
+"""Draw the mesh and its circuits as SVG, for a light background.
 
-Every PUC is drawn as a two-rail cell at its position; other cells have symbols of their own
-(:mod:`lumion_hw.mesh.picture.symbols`). Waveguide joints are the short curves between cells, and ports lie around the
-rim. Each circuit is traced through the PUC states. Its line follows the rails and joints that carry its
-light, and changes rails inside a PUC in the cross state. Circuits differ in dash pattern and in colour (palette of
-Okabe and Ito, safe for colour-blind readers).
+Colours are the palette of Okabe and Ito, safe for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -46,13 +42,12 @@ class PicturePath:
         label: Name in the legend, such as ``srv1/nic0 → srv4/nic1``.
         source: Port where the light enters.
         pucs: PUCs on the path, in order.
-        colour: CSS colour; a palette colour when omitted.
+        colour: CSS colour; by default a palette colour.
         loss_db: Loss for the legend, in dB.
         source_name: Name written at the source port; the label when empty.
         target_name: Name written at the target port; the label when empty.
-        power_dbm: Power before the first PUC, between PUCs, and after the last PUC: one value more than ``pucs``,
-            ``None`` where unknown. The line width follows the power. Paths without powers are drawn with a constant
-            width.
+        power_dbm: Power before the first PUC, between PUCs, and after the last PUC; ``None`` where unknown. Sets the
+            line width.
     """
 
     label: str
@@ -67,7 +62,7 @@ class PicturePath:
 
 @dataclass(frozen=True)
 class _Circuit:
-    """A circuit to draw: its path with entry and exit PUC-port at each PUC, and its line style."""
+    """A circuit to draw: its path, the entry and exit PUC-port at each PUC, and its line style."""
 
     path: PicturePath
     index: int
@@ -86,7 +81,6 @@ class _Circuit:
         return (self.path.source, _shortened(source, _NAME_LETTERS)), (self.target, _shortened(target, _NAME_LETTERS))
 
     def stroke(self, width_px: float) -> str:
-        """Return the SVG stroke attributes of the circuit's line."""
         dash = _DASHES[self.index % len(_DASHES)]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         return f'fill="none" stroke={quoteattr(self.colour)} stroke-width="{width_px:g}"{dashed}'
@@ -107,27 +101,24 @@ def mesh_svg(
     unlit: Collection[int] = (),
     heater_channels: Sequence[int] = (),
 ) -> str:
-    """Return an SVG picture of a mesh with its states and circuits, or with numbers on its PUCs and cells.
+    """Return an SVG picture of a mesh, its states and its circuits.
 
     Elements have the ids ``puc-<number>``, ``port-<number>``, ``joint-<number>`` (row of ``MeshTopology.joints``) and
-    ``path-<index>``. The picture is readable at a width of 1200 px up to about 100 PUCs; larger meshes give a wider
-    picture.
+    ``path-<index>``. The width is 1200 px up to about 100 PUCs, and larger for larger meshes.
 
     Args:
         mesh: The mesh.
         states: State of each PUC; PUCs without a state are drawn with open rails.
-        paths: Circuits, drawn in this order along their rails and joints.
+        paths: Circuits to draw.
         title: Heading; the mesh's label when empty.
         failed: PUCs to mark as failed.
-        parked: PUCs to mark as parked: set to guide stray light out of the mesh, but not used by a circuit.
+        parked: PUCs to mark as parked: no circuit uses them; they guide stray light out of the mesh.
         ports_labelled: Whether to write port numbers.
-        field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` for no light.
-            Joints are coloured by the stronger of their two directions.
-        field_range_db: Range of the colour scale in dB, downwards from the strongest wave; weaker light is not drawn.
-        values: Numbers to write on PUCs and cells, which also set their colour.
+        field_db: Power in dB of the light that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` for no light.
+        field_range_db: Range of the colour scale in dB; weaker light is not drawn.
+        values: Numbers to write on PUCs and cells; they set the colours.
         unlit: PUCs to mark as without light.
-        heater_channels: Drive channel of every arm, by 2·PUC + arm; ``NO_CHANNEL`` for an arm without a heater. They
-            are written on the heaters where there is room.
+        heater_channels: Drive channel of every arm, at index 2·PUC + arm; ``NO_CHANNEL`` for an arm without a heater.
 
     Raises:
         ConfigError: A path does not follow the light in these states, a failed or unlit PUC does not exist, the field
@@ -165,7 +156,6 @@ def mesh_svg(
 
 
 def _opening(width: float, height: float, heading: str, description: str) -> list[str]:
-    """Return the start of the SVG document: size, description for screen readers, white background and heading."""
     heading = xml_text(heading)
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
@@ -180,7 +170,6 @@ def _opening(width: float, height: float, heading: str, description: str) -> lis
 
 
 def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[int, State]) -> _Circuit:
-    """Trace one path through the states and check that the light passes the PUCs that the path names."""
     # A path that does not fit the states would give a picture that is wrong and looks right.
     trace = mesh.trace(path.source, states)
     if trace.pucs != tuple(path.pucs):
@@ -206,7 +195,6 @@ def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
 
 
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
-    """Return an SVG text element, dark unless the attributes set another fill."""
     fill = "" if "fill=" in attributes else f'fill="{INK}" '
     # Text that is escaped already must not be escaped twice.
     inner = text if escaped else xml_text(text)
@@ -214,7 +202,6 @@ def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", e
 
 
 def _shortened(text: str, letters: int) -> str:
-    """Return a name shortened to at most the given number of letters, with an ellipsis at the end if it was cut."""
     return text if len(text) <= letters else text[: letters - 1] + "…"
 
 
@@ -223,7 +210,6 @@ def _name_width(name: str) -> float:
 
 
 def _svg_curves(curves: Sequence[Curve]) -> str:
-    """Return the SVG ``d`` attribute for consecutive curves."""
     start = f"M{curves[0][0][0]:.1f} {curves[0][0][1]:.1f}"
     return start + "".join("C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:]) for curve in curves)
 
@@ -238,7 +224,6 @@ def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
 
 
 def _field(mesh: MeshTopology, page: PageLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
-    """Colour the waveguides by the power they carry, and draw the colour scale at the top right."""
     yield '<g fill="none">'
     for curve, colour, width, text in field_lines(mesh, page, field, range_db):
         yield (
@@ -255,8 +240,6 @@ def _field(mesh: MeshTopology, page: PageLayout, field: NDArray[np.float64], ran
 
 @dataclass(frozen=True)
 class _Marks:
-    """Marks of the PUCs of a picture: states, failed, parked and unlit PUCs, numbers, and channels of the heaters."""
-
     states: Mapping[int, State]
     failed: frozenset[int]
     parked: frozenset[int]
@@ -265,7 +248,6 @@ class _Marks:
     channels: Sequence[int]
 
     def symbol(self, mesh: MeshTopology, puc: int) -> Symbol:
-        """Return the symbol of a PUC."""
         value = None if self.values is None else self.values.pucs.get(puc)
         return Symbol(
             CELL_KINDS[mesh.cell_kinds[puc]],
@@ -279,7 +261,6 @@ class _Marks:
         )
 
     def text(self, puc: int, kind: str) -> str:
-        """Return the tooltip of a PUC."""
         if self.values is not None and puc in self.values.pucs:
             return f"PUC {puc}: {self.values.pucs[puc]:.4g} {self.values.unit}"
         state = self.states.get(puc) or "no state"
@@ -335,17 +316,14 @@ def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str
 
 
 def _is_unused(mesh: MeshTopology, puc_port: int) -> bool:
-    """Return whether a PUC-port is an end of an unused waveguide."""
     return int(mesh.port_at[puc_port]) in mesh.unused_ports
 
 
 def _drawn_ports(mesh: MeshTopology) -> list[int]:
-    """Return all ports except the ends of unused waveguides, which would hide other ports."""
     return [port for port in range(mesh.n_ports) if port not in mesh.unused_ports]
 
 
 def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
-    """Draw one circuit from port to port, with arrow heads."""
     lead, out = page.port_curve(circuit.path.source), page.port_curve(circuit.target)
     passes = [page.puc_curve(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
     joints = [page.joint_curve(q, p) for q, p in zip(circuit.leaving, circuit.entering[1:], strict=False)]
@@ -368,7 +346,6 @@ def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm
 
 
 def _power_segments(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: float) -> Iterator[str]:
-    """Draw a circuit in segments (a waveguide and the next PUC), whose line widths depend on the power there."""
     for hop, power_dbm in enumerate(circuit.path.power_dbm):
         # curves: lead-in, PUC, joint, PUC, …, lead-out
         piece = curves[2 * hop : 2 * hop + 2]
@@ -380,7 +357,7 @@ def _power_segments(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: f
 
 
 def power_width(power_dbm: float | None, strongest_dbm: float) -> float:
-    """Return a line width in px for a power: 7 at the strongest power in the picture, 1.6 if 30 dB lower or unknown."""
+    """Return a line width in px: 7 at the strongest power in the picture, 1.6 if 30 dB weaker or unknown."""
     if power_dbm is None:
         return _NARROW
     fraction = 1.0 - min(max(strongest_dbm - power_dbm, 0.0), _POWER_RANGE_DB) / _POWER_RANGE_DB
@@ -388,7 +365,6 @@ def power_width(power_dbm: float | None, strongest_dbm: float) -> float:
 
 
 def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
-    """Draw an arrow head in the last third of a curve."""
     # Point and direction of a cubic Bézier curve at t.
     t = 0.62
     a, b, c, d = curve
@@ -418,7 +394,6 @@ def _names(page: PageLayout, circuit: _Circuit) -> Iterator[str]:
 
 
 def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tuple[str, str]]:
-    """Return drawing and text of every symbol that the key explains."""
     kinds = {name: CELL_KINDS[name] for name in mesh.cell_kinds}
     puc, size = CELL_KINDS[PUC], SymbolSize.of(_KEY_SCALE, RAIL)
     shown: list[tuple[Symbol, str]] = []
@@ -448,7 +423,6 @@ def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tu
 
 
 def _key(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> tuple[list[str], int]:
-    """Return the key that explains the symbols, below the mesh, and its number of rows."""
     x, row, parts = MARGIN, 0, []
     for drawing, text in _key_entries(mesh, page, marks):
         length = 42 + 7.0 * len(text) + 26

@@ -1,4 +1,4 @@
-"""Light in a mesh as colour: power in dB along the waveguide joints of a picture."""
+"""Light in a mesh as colour: power in dB along the joints (waveguides between PUCs)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.picture.geometry import Curve, PageLayout
 
 _SCALE = ("#fde725", "#7ad151", "#22a884", "#2a788e", "#414487", "#440154")
-"""Viridis colours from bright to dark: perceptually uniform, and readable in grey."""
+"""Viridis colours from bright to dark."""
 
 _STRONGEST, _WEAKEST = 6.5, 1.5  # px
 
 
 def checked_field_db(mesh: MeshTopology, field_db: ArrayLike) -> NDArray[np.float64]:
-    """Return the power in dB of the wave that enters each PUC-port as an array, after checking it.
+    """Check the power in dB of the light that enters each PUC-port and return it as an array.
 
     Raises:
         ConfigError: The shape is wrong, or a value is NaN.
@@ -38,10 +38,9 @@ def checked_field_db(mesh: MeshTopology, field_db: ArrayLike) -> NDArray[np.floa
 def field_lines(
     mesh: MeshTopology, page: PageLayout, field_db: NDArray[np.float64], range_db: float
 ) -> Iterator[tuple[Curve, str, float, str]]:
-    """Yield curve, colour, width in px and tooltip for every joint and port that carries light.
+    """Yield curve, colour, width in px and tooltip for every waveguide between PUCs and every port with light.
 
-    A joint is drawn with the stronger of its two directions. Light that is weaker than the strongest wave by more than
-    ``range_db`` is not drawn.
+    Light weaker than the strongest by more than ``range_db`` is not drawn.
     """
     strongest = float(field_db.max(initial=-np.inf))
     for index, (one, other) in enumerate(mesh.joints.tolist()):
@@ -55,7 +54,6 @@ def field_lines(
 def _line(
     curve: Curve, power_db: float, strongest_db: float, range_db: float, name: str
 ) -> Iterator[tuple[Curve, str, float, str]]:
-    """Yield the line for one joint or port if its power is within the colour scale."""
     if not np.isfinite(power_db) or power_db < strongest_db - range_db:
         return
     depth = (strongest_db - power_db) / range_db

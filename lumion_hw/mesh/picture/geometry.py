@@ -1,4 +1,4 @@
-"""Geometry of mesh pictures: rails, waveguide joints, ports and names as points and curves on a page."""
+"""Geometry of mesh pictures."""
 
 from __future__ import annotations
 
@@ -19,10 +19,7 @@ HALF_BODY = 0.27
 """Half the length of the body of a PUC, in PUC lengths."""
 
 RAIL = 0.085
-"""Distance of a rail from the axis of its PUC in PUC lengths, if both waveguides meet at the ends of the PUC.
-
-In feed-forward meshes rails lie on the waveguides instead, so that waveguides are straight.
-"""
+"""Distance of a rail from the axis of its PUC, in PUC lengths."""
 
 EDGE = 0.065
 """Distance from a rail to the edge of the body of a PUC, in PUC lengths."""
@@ -37,7 +34,7 @@ TITLE_HEIGHT = 62.0
 """Space for the title, in px."""
 
 WIDTH = 1200.0
-"""Width of the page in px; large meshes make it wider."""
+"""Smallest width of the page, in px."""
 
 _SCALE_LIMITS = (62.0, 120.0)  # px per PUC length
 _PORT_SPACING = 0.14  # this and the next two in PUC lengths
@@ -47,20 +44,18 @@ _NUMBER_GAP = 7.0  # px
 _HEATER_GAP = 9.0  # px, where heaters are drawn on the upper rail
 _NUMBERS_ABOVE = 14.0  # px; numbers of the top row are above the ports
 _STEEPEST = 0.8
-"""Largest length of one bend of a waveguide, relative to the distance that the waveguide covers in its direction."""
+"""Largest length of one bend of a waveguide, relative to the distance between its ends in the same direction."""
 
 
 class PageLayout:
     """Positions of all picture elements, in px with y down.
 
     Args:
-        mesh: The mesh.
         names: Ports that have a name tag, each with the width of the tag in px.
 
     Attributes:
         rail: Distance of a rail from the axis of its PUC, in PUC lengths.
         scale: Pixels per PUC length.
-        width: Width of the page.
         mesh_bottom: Lower edge of the mesh, including ports and names.
     """
 
@@ -93,22 +88,13 @@ class PageLayout:
         self.mesh_bottom = float(top + high[1] - low[1])
 
     def _fitting_scale(self, names: Sequence[tuple[int, float]]) -> float:
-        """Return the largest scale at which the mesh fits the page.
-
-        The width is a convex function of the scale, so interpolating between the limits never gives a scale that is too
-        large.
-        """
         small, large = _SCALE_LIMITS
         narrow, wide = (float(np.ptp([side[0] for side in self._bounds(names, scale)])) for scale in _SCALE_LIMITS)
         fitting = small + (WIDTH - 2 * MARGIN - narrow) * (large - small) / (wide - narrow)
         return min(max(fitting, small), large)
 
     def _open_direction(self, port: int) -> _Vector:
-        """Return the unit vector that points out of the mesh at a port's open corner, y up.
-
-        Where two PUCs meet, the direction is exactly sideways, up or down, so that names along one side of the rim are
-        parallel.
-        """
+        """Return the unit vector that points out of the mesh at a port, y up."""
         puc_port = int(self._mesh.port_puc_port[port])
         here = np.all(self._mesh.corners == self._mesh.corners[puc_port], axis=1) & self._is_end
         here[puc_port] = True
@@ -122,12 +108,10 @@ class PageLayout:
         return unit
 
     def _along(self, puc: int, end: int) -> _Vector:
-        """Return the unit vector from one end of a PUC towards its other end, y up."""
         vector: _Vector = self._towards_b[puc] * (1 - 2 * end)
         return vector
 
     def _port_point(self, port: int, reach: float, scale: float) -> _Vector:
-        """Return the point at a given distance outside a port, offset sideways if two ports share the corner."""
         outward = self._outward[port]
         across = np.array([-outward[1], outward[0]])
         puc_port = int(self._mesh.port_puc_port[port])
@@ -140,7 +124,6 @@ class PageLayout:
         return point
 
     def _bounds(self, names: Sequence[tuple[int, float]], scale: float) -> tuple[_Vector, _Vector]:
-        """Return the lowest and highest coordinates of the drawing, in px with y up from the lattice origin."""
         ports = [self._port_point(port, _PORT_REACH, scale) * scale for port in range(self._mesh.n_ports)]
         far = [
             self._port_point(port, _NAME_REACH, scale) * scale + self._outward[port] * (width + 4)
@@ -150,7 +133,7 @@ class PageLayout:
         return points.min(axis=0) - PORT_RADIUS, points.max(axis=0) + PORT_RADIUS
 
     def px(self, point: _Vector) -> _Vector:
-        """Return the position of a lattice point on the page, in px."""
+        """Return the position in px of a point given in PUC lengths."""
         place: _Vector = self._origin + self.scale * point * np.array([1.0, -1.0])
         return place
 
@@ -164,7 +147,7 @@ class PageLayout:
         return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(along[1], along[0]))
 
     def number_position(self, puc: int) -> tuple[_Vector, bool]:
-        """Return the position of a PUC's number, and whether the text starts there (else it is centred)."""
+        """Return the position of a PUC's number, and whether the text starts there (otherwise it is centred)."""
         along = self._towards_b[puc]
         aside = np.array([-along[1], along[0]])
         slanted = abs(aside[0]) > 1e-9
@@ -175,7 +158,10 @@ class PageLayout:
         return self.px(self._mesh.puc_centres[puc] + away), slanted
 
     def puc_curve(self, entering: int, leaving: int) -> Curve:
-        """Return the curve of light through a PUC, from one rail end to another."""
+        """Return the curve of light through a PUC.
+
+        ``entering`` and ``leaving`` are PUC-ports.
+        """
         start, end = self._rail_ends[entering], self._rail_ends[leaving]
         inward = self._along(entering // 4, entering % 4 // 2) * HALF_BODY
         return self._curve(start, start + inward, end - inward, end)
@@ -208,10 +194,7 @@ class PageLayout:
 
 
 def _reaches(start: _Vector, first: _Vector, end: _Vector, second: _Vector) -> tuple[float, float]:
-    """Return how far two waveguides run, each in its unit direction, until they meet.
-
-    Waveguides that are parallel or diverge never meet; each then runs straight for half the gap, then bends.
-    """
+    """Return how far two waveguides run straight, each in its unit direction, before they bend."""
     gap = end - start
     turn = float(first[0] * second[1] - first[1] * second[0])
     # Waveguides that are nearly parallel would meet far outside the gap.

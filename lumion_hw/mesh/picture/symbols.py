@@ -1,8 +1,4 @@
-"""Symbols of the cells of a mesh picture: interferometers, phase shifters, couplers and crossings, with their heaters.
-
-Every symbol is drawn around the origin, with its two rails from left to right. An interferometer is a box; a phase
-shifter is a heater on a straight waveguide without a box.
-"""
+"""Symbols of cells in a mesh picture: interferometers, phase shifters, couplers and crossings, with their heaters."""
 
 from __future__ import annotations
 
@@ -19,9 +15,9 @@ INK, FAINT, GUIDE, BODY, BORDER, FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4
 _HEATER, _HEATER_EDGE = "#fbe0c3", "#c9741f"
 _HEATER_HEIGHT, _THIN_HEATER = 12.0, 7.4  # px
 _STUB = 0.55
-"""Half length of a heater, and of the gap in the rails of a cell without a state, as a fraction of half the body."""
+"""Half length of a heater, as a fraction of half the body."""
 _TIGHT_PX = 11.0
-"""Rails that are nearer to the axis leave no room for heaters."""
+"""Smallest distance in px of a rail from the axis at which heaters are drawn."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +44,7 @@ class Symbol:
     """One cell to draw.
 
     Attributes:
-        kind: Kind of the cell.
-        state: State of the cell; ``None`` draws open rails. Cells without interference need none.
+        state: State of the cell; ``None`` draws open rails.
         failed: Whether the cell is marked as failed.
         parked: Whether the cell only guides stray light.
         unlit: Whether no light reaches the cell.
@@ -124,7 +119,6 @@ class Symbol:
         return f'<path d="{d}" fill="none" stroke="{GUIDE}" stroke-width="1.5"/>'
 
     def _heaters(self, size: SymbolSize) -> Iterator[str]:
-        """Draw a heater on every arm that can have one, with its channel."""
         half, high = _STUB * size.half, 0.5 * min(_HEATER_HEIGHT, max(_THIN_HEATER, 0.65 * size.rail))
         for arm, (heated, side) in enumerate(zip(self.kind.heated, (-1, 1), strict=True)):
             channel = self.channels[arm] if self.channels else None
@@ -134,7 +128,7 @@ class Symbol:
 
 
 def heater_svg(y: float, half: float, high: float, text: str) -> str:
-    """Return a heater at a height, of half the given length and height in px, with a text on it."""
+    """Return a heater as SVG, with a text on it; arguments in px."""
     heater = (
         f'<rect class="heater" x="{-half:.1f}" y="{y - high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" '
         f'rx="2" fill="{_HEATER}" stroke="{_HEATER_EDGE}" stroke-width="0.8"/>'
@@ -145,7 +139,6 @@ def heater_svg(y: float, half: float, high: float, text: str) -> str:
 
 
 def _hatch(half: float, high: float) -> str:
-    """Return slanted lines that fill a body of half the given length and height."""
     lines = []
     for start in np.arange(-half - 2 * high + 6.0, half, 6.0):
         # From the lower edge to the upper one, cut at the left and right edges.

@@ -1,4 +1,4 @@
-"""Draw numbers on a picture of the mesh, per PUC or per cell, as colours and as text."""
+"""Draw numbers per PUC or cell on a picture of the mesh, as colours and as text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _VIRIDIS = (
     "#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151", "#bddf26",
     "#fde725",
 )  # fmt: skip
-"""Viridis colours from low to high: perceptually uniform, also for colour-blind readers and in grey."""
+"""Viridis colours from low to high."""
 
 _STEPS = 24
 _DECADES = 1.5
-"""The scale is logarithmic if the numbers span more than this many powers of ten."""
+"""The colour scale is logarithmic if the numbers span more than this many powers of ten."""
 _SCALE_WIDTH = 320.0  # px
 _DISC = 0.3
 """Radius of the disc that marks a cell, in PUC lengths."""
@@ -34,7 +34,6 @@ class PictureValues:
 
     Attributes:
         name: Name of the quantity, written at the colour scale.
-        unit: Unit of the numbers.
         pucs: Numbers by PUC; PUCs without a number are drawn empty.
         cells: Numbers by cell, in the order of ``MeshTopology.faces``.
     """
@@ -45,7 +44,7 @@ class PictureValues:
     cells: Mapping[int, float] = field(default_factory=dict)
 
     def check(self, mesh: MeshTopology) -> None:
-        """Raise ``ConfigError`` if the numbers cannot be drawn on a mesh.
+        """Check that the numbers can be drawn on a mesh.
 
         Raises:
             ConfigError: A PUC or cell does not exist, or a number is not finite.
@@ -61,13 +60,13 @@ class PictureValues:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Ends of the colour scale: the smallest and the largest number."""
+        """Smallest and largest of the numbers: the ends of the colour scale."""
         numbers = [*self.pucs.values(), *self.cells.values()]
         return (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
 
     @property
     def logarithmic(self) -> bool:
-        """Whether the colour scale is logarithmic, because the numbers span several powers of ten."""
+        """Whether the colour scale is logarithmic."""
         low, high = self.limits
         return low > 0.0 and math.log10(high / low) > _DECADES
 

@@ -1,1 +1,1 @@
-"""Heater currents for desired states or unitaries, and predictions of the light, from a calibration record."""
+"""Heater currents for wanted states or unitaries, and predictions of the light, from a calibration record."""

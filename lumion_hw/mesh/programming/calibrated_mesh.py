@@ -1,4 +1,4 @@
-"""A calibration record as arrays: the predicted behaviour of the mesh at given heater currents."""
+"""Predicted behaviour of the mesh at given heater currents, from a calibration record."""
 
 from __future__ import annotations
 
@@ -25,20 +25,18 @@ _BALANCED = CouplerEntry()
 
 @dataclass(frozen=True, eq=False)
 class CalibratedMesh:
-    """A calibrated mesh of E PUCs and J waveguide joints: its parameters with all heaters off, and the effect of heat.
+    """A calibrated mesh of E PUCs and J joints (waveguides between PUCs).
 
-    Heater ``2·PUC`` is on the upper arm. Unknown values are neutral: no passive phase, balanced couplers, waveguide
-    joints without phase, no crosstalk.
+    Heater ``2·PUC`` is on the upper arm. Unknown values are neutral: zero phase, balanced couplers, no crosstalk.
 
     Attributes:
-        record: The calibration record.
         chip: Chip parameters in the record.
-        passive_rad: Shape ``(E,)``; passive phase, NaN where unknown.
+        passive_rad: Shape ``(E,)``; phase without heat, NaN where unknown.
         max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.
         heat_mw_per_rad: Shape ``(2E,)``; heat per radian on the heater's own arm.
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another heater (column).
         joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint (row) per heat of a heater (column); no rows if the record
-            does not describe crosstalk as a function of distance.
+            gives no crosstalk as a function of distance.
         returns: Current loss of channels that share a return conductor.
     """
 
@@ -60,8 +58,8 @@ class CalibratedMesh:
         """Return the calibrated mesh of a record.
 
         Args:
-            record: The calibration record.
-            max_ma: Largest current of the controller, if it is smaller than the largest heater current in the record.
+            record: Calibration record of the mesh.
+            max_ma: Largest current of the controller, if smaller than the limits in the record.
 
         Raises:
             CalibrationError: The record assumes another distance between PUCs, or other groups of channels that share a
@@ -95,23 +93,27 @@ class CalibratedMesh:
 
     @property
     def mesh(self) -> MeshTopology:
-        """Topology of the mesh. Raises ``CalibrationError`` as :attr:`CalibrationRecord.mesh` does."""
+        """Topology of the mesh.
+
+        Raises:
+            CalibrationError: As in :attr:`CalibrationRecord.mesh`.
+        """
         return self.record.mesh
 
     @property
     def law(self) -> Real:
-        """Coefficients of I², I⁴ and I⁶ in every heater's phase, shape ``(2 n_pucs, 3)``; zeros without effect."""
+        """Coefficients of I², I⁴ and I⁶ in every heater's phase, shape ``(2 n_pucs, 3)``; zeros for a dead heater."""
         return self.chip.heater_law
 
     @property
     def reach_rad(self) -> Real:
-        """Phase that each heater reaches on its own arm whatever the others do, shape ``(2 n_pucs,)``; 0 if dead."""
+        """Phase that each heater can reach on its own arm, shape ``(2 n_pucs,)``; 0 if dead."""
         # Alone, a heater reaches more; with all others driven, a shared return takes part of its current.
         return np.minimum(self._law_rad(self.max_ma), self.own_rad(self.max_ma))
 
     @property
     def joint_rad(self) -> Real:
-        """Phase of every waveguide joint without heat, shape ``(n_joints,)``."""
+        """Phase of every joint (waveguide between PUCs) without heat, shape ``(n_joints,)``."""
         return self.chip.joint_phase_rad
 
     def own_rad(self, currents_ma: Real) -> Real:
@@ -119,7 +121,6 @@ class CalibratedMesh:
         return self._law_rad(self.returns.flowing_ma(currents_ma, self.chip.extra_physics.get("shared_return_per_ma")))
 
     def _law_rad(self, currents_ma: Real) -> Real:
-        """Return the phase of every heater on its own arm when it is driven alone, shape ``(…, 2 n_pucs)``."""
         square = currents_ma**2
         rho2, rho4, rho6 = self.law.T
         own: Real = square * (rho2 + square * (rho4 + square * rho6))
@@ -133,7 +134,7 @@ class CalibratedMesh:
         return slope
 
     def currents_ma(self, own_rad: Real) -> Real:
-        """Return the heater currents that give the required phase of every heater on its own arm, all driven together.
+        """Return the heater currents for the wanted phases of all heaters on their own arms.
 
         Phases and currents have shape ``(2 n_pucs,)``.
 
@@ -172,8 +173,8 @@ class CalibratedMesh:
 
         Args:
             currents_ma: Heater currents, shape ``(2 n_pucs,)``, or ``(N, 2 n_pucs)`` for N settings.
-            frequency_hz: Frequency of the light, by default the reference frequency. All heater phases, including
-                crosstalk, are proportional to it.
+            frequency_hz: Frequency of the light, by default the reference frequency. Heater phases are proportional to
+                it.
 
         Raises:
             LimitError: The record is not valid at this frequency.
@@ -193,11 +194,6 @@ class CalibratedMesh:
         return cells if per_mw is None else with_heat_loss(cells, heat * per_mw)
 
     def _frequency_ratio(self, frequency_hz: float) -> float:
-        """Return the ratio of a frequency to the reference frequency of the record.
-
-        Raises:
-            LimitError: The record is not valid at this frequency.
-        """
         wavelength_nm = round(
             wavelength_m_from_frequency_hz(frequency_hz) * 1e9, 6
         )  # remove the rounding error of the conversion
@@ -209,7 +205,7 @@ class CalibratedMesh:
         return self.chip.cold_cells(self.mesh, self.record.reference_hz)
 
     def coupler(self, puc: int) -> CouplerEntry:
-        """Return the couplers of a PUC; balanced couplers if they were not measured."""
+        """Return the couplers of a PUC; balanced if not measured."""
         return self.record.pucs[puc].coupler or _BALANCED
 
     def heater_name(self, heater: int) -> str:
@@ -220,7 +216,6 @@ class CalibratedMesh:
 
 
 def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
-    """Return the crosstalk phases of arms and joints per heat; no joint rows if the record has no crosstalk kernel."""
     n_heaters = 2 * len(record.pucs)
     arms, joints = np.zeros((n_heaters, n_heaters)), np.zeros((0, n_heaters))
     entry = record.crosstalk
@@ -243,7 +238,9 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
 
 
 def kernel_crosstalk(mesh: MeshTopology, kernel: CrosstalkKernel) -> ThermalCrosstalk:
-    """Return the phases of arms and waveguide joints per heat, from a kernel (crosstalk as a function of distance).
+    """Return the phases of arms and joints (waveguides between PUCs) per heat, from a crosstalk kernel.
+
+    The kernel gives crosstalk as a function of distance.
 
     Raises:
         CalibrationError: The kernel was fitted with another lattice edge length.

@@ -1,7 +1,4 @@
-"""Parameters of one chip in the model that calibration and routing share: cold phases and losses, and heater laws.
-
-docs/decisions/0013-mesh-parameters.md explains why these fields are defined once, here.
-"""
+"""Parameters of one chip: phases and losses without heat, and phase of each heater as a function of current."""
 
 from __future__ import annotations
 
@@ -21,37 +18,36 @@ Real = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ChipParameters:
-    """Physics of one chip with E PUCs and J joints. Heater ``2·PUC`` is on the upper arm.
+    """Physics of one chip with E PUCs and J joints (waveguides between PUCs). Heater ``2·PUC`` is on the upper arm.
 
-    The phase of an arm is ``ρ2·I² + ρ4·I⁴ + ρ6·I⁶`` of its own heater, plus the passive phase (upper arm only), plus
-    the crosstalk of all other heaters. The heat of a heater is ``heater_ohm·I²``, times the rise of its resistance
-    according to its law (``own phase / (ρ2·I²)``), times ``heat_factor``. ``heater_ohm`` is a nominal value. It matters
-    for crosstalk only, where it is multiplied by the crosstalk amplitudes.
+    The phase of an arm is ``ρ2·I² + ρ4·I⁴ + ρ6·I⁶`` of its own heater, plus the phase without heat (upper arm only),
+    plus crosstalk. The heat of a heater is ``heater_ohm·I²``, times the rise of its resistance (``own phase /
+    (ρ2·I²)``), times ``heat_factor``. ``heater_ohm`` is a nominal value and matters for crosstalk only.
 
     Attributes:
-        passive_phase_rad: Shape ``(E,)``; phase of the upper arm relative to the lower arm.
+        passive_phase_rad: Shape ``(E,)``; phase without heat of the upper arm relative to the lower arm.
         heater_law: Shape ``(2E, 3)``; ρ2, ρ4, ρ6 in rad/mA², rad/mA⁴, rad/mA⁶; zeros for a heater without effect.
         loss_db: Shape ``(E,)``; insertion loss.
         coupler_common_rad: Shape ``(E,)``; mean of the two coupler angles asin√η, minus π/4.
         coupler_difference_rad: Shape ``(E,)``; angle at end A minus angle at end B.
-        joint_phase_rad: Shape ``(J,)``; phases of the waveguide joints, of which only sums around closed paths can be
-            observed (docs/calibration.md, 1.2).
-        crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length and floor of the crosstalk kernel ``κ(d) =
-            amplitude·exp(-d/length) + floor`` over distance, in rad/mW, mm and rad/mW, for arms and joints.
-        heat_factor: Shape ``(2E,)`` or one number; ratio of each heater's heat to the heat of the nominal resistance.
+        joint_phase_rad: Shape ``(J,)``; phases of the joints, of which only sums around closed paths can be observed
+            (docs/calibration.md, 1.2).
+        crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length and floor of the crosstalk ``κ(d) =
+            amplitude·exp(-d/length) + floor`` over distance, in rad/mW, mm and rad/mW.
+        heat_factor: Shape ``(2E,)`` or one number; ratio of each heater's heat to that of the nominal resistance.
         delay_s: Group delay of a PUC.
-        differential_slope_rad_per_hz: Change of every φu - φl (upper minus lower arm) per Hz of light frequency.
+        differential_slope_rad_per_hz: Change of every φu - φl (upper minus lower arm) per Hz of optical frequency.
         coupler_slope_rad_per_hz: Change of every coupler angle per Hz of optical frequency.
-        extra_physics: Parameters of additional effects, by their names in :mod:`calibration.model.physics`. Contains
-            only effects that the readings required:
+        extra_physics: Parameters of additional effects, by name (:mod:`calibration.model.physics`). Contains only the
+            effects that the readings required:
 
             * ``arm_difference_db``, shape ``(E,)``: loss of the upper arm minus that of the lower.
             * ``shared_return_per_ma``, one-dimensional: see :class:`~lumion_hw.mesh.waves.shared_return.SharedReturns`.
-            * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it. *
-            ``crosstalk_directions``, shape ``(2,)``: see
-              :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
+            * ``heat_loss_db_per_mw``, shape ``(1,)``: extra loss of an arm per heat applied to it.
+            * ``crosstalk_directions``, shape ``(2,)``: see
+                :meth:`~lumion_hw.mesh.waves.crosstalk.HeaterDistances.directed`.
             * ``crosstalk_pairs``, shape ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater, in
-              addition to the function of distance, in rad/mW.
+                addition to the function of distance, in rad/mW.
     """
 
     passive_phase_rad: Real
@@ -69,10 +65,10 @@ class ChipParameters:
 
     @classmethod
     def from_record(cls, record: CalibrationRecord) -> ChipParameters:
-        """Return the chip parameters of a record; unknown values get their neutral value.
+        """Return the chip parameters of a record.
 
-        The neutral values are balanced couplers, waveguide joints without phase, no crosstalk and no passive phase. The
-        crosstalk matrix in records of schema version 1 is ignored.
+        Unknown values are neutral: balanced couplers, zero phases, no crosstalk. The crosstalk matrix in records of
+        schema version 1 is ignored.
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
         laws = [heater.law for heater in heaters]
@@ -104,7 +100,7 @@ class ChipParameters:
         )
 
     def cold_cells(self, mesh: MeshTopology, reference_hz: float) -> UnitCells:
-        """Return the unit cells with all heaters off, at the reference frequency of the phases."""
+        """Return the unit cells with all heaters off, at the reference frequency of the record."""
         first = mesh.coupler_angles_rad[0] + self.coupler_common_rad + 0.5 * self.coupler_difference_rad
         second = mesh.coupler_angles_rad[1] + self.coupler_common_rad - 0.5 * self.coupler_difference_rad
         middle = 0.5 * (first + second)

@@ -1,10 +1,7 @@
-"""Feed-forward blocks: parts of a hexagonal mesh that N modes cross, with PUCs that mix two modes or carry one.
+"""Feed-forward blocks: parts of a hexagonal mesh that work as a rectangular interferometer of N modes.
 
-Light that crosses such a mesh from left to right passes slanted and horizontal PUCs alternately. The slanted PUCs form
-vertical zig-zag lines. Row r of the block consists of the r-th slanted PUC of every line; each carries one mode and
-sets its phase. Between two lines, horizontal PUCs mix neighbouring rows j - 1 and j: those with even j after one line,
-those with odd j after the next. This is the brick-wall pattern of a rectangular interferometer. All paths are equally
-long.
+Each mode follows one row of slanted PUCs, which set its phase. Horizontal PUCs between the slanted ones mix
+neighbouring modes. All paths are equally long.
 """
 
 from __future__ import annotations
@@ -23,10 +20,9 @@ from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 
 @dataclass(frozen=True)
 class BlockWire:
-    """A slanted PUC that carries one row of a block.
+    """A slanted PUC that carries one mode.
 
     Attributes:
-        puc: The PUC.
         state: State that passes the light to the next PUC of the row.
         right_rail: Whether the light enters on rail R.
     """
@@ -38,13 +34,11 @@ class BlockWire:
 
 @dataclass(frozen=True, eq=False)
 class FeedForwardBlock:
-    """A part of a hexagonal mesh that N modes cross, each along its own row (one slanted PUC per zig-zag line).
+    """A part of a hexagonal mesh that N modes cross, each along its own row of slanted PUCs.
 
     Attributes:
-        mesh: The mesh.
         first_row: Row of mode 0.
-        n_modes: Number of modes.
-        wires: Slanted PUCs by zig-zag line and mode; there is one line more than columns of mixing PUCs.
+        wires: Slanted PUCs, by zig-zag line and mode; there is one line more than columns of mixing PUCs.
         mixers: By column and mode: the horizontal PUC that mixes two modes, and whether the mode is on its lower rail.
         inputs: Port where each mode enters.
         outputs: Port where each mode leaves.
@@ -70,7 +64,7 @@ class FeedForwardBlock:
         return len(self.wires) + len(self.mixers)
 
     def mixer_of(self, column: int, mode: int) -> int | None:
-        """Return the PUC that mixes a mode with the next mode in a column; ``None`` if they do not meet there."""
+        """Return the PUC that mixes ``mode`` with the next mode in a column; ``None`` if there is none."""
         if not 0 <= mode < self.n_modes - 1:
             return None
         upper, lower = self.mixers[column][mode], self.mixers[column][mode + 1]
@@ -78,7 +72,7 @@ class FeedForwardBlock:
 
     @cached_property
     def joints(self) -> NDArray[np.bool_]:
-        """Mask of the waveguide joints that carry light of the modes, shape ``(n_joints,)``."""
+        """Mask of the joints (waveguides between PUCs) that carry light of the modes, shape ``(n_joints,)``."""
         inside = np.zeros(len(self.mesh.joints), dtype=np.bool_)
         for column, mixers in enumerate(self.mixers):
             for mode, (puc, _) in enumerate(mixers):
@@ -91,9 +85,9 @@ class FeedForwardBlock:
 def find_block(
     mesh: MeshTopology, n_modes: int, *, first_row: int | None = None, avoid: Collection[int] = ()
 ) -> FeedForwardBlock:
-    """Return a feed-forward block of N modes across a hexagonal mesh built of columns of cells.
+    """Return a feed-forward block of N modes across a hexagonal mesh.
 
-    The block starts at ``first_row``, by default the first row with enough space, and uses no PUC in ``avoid``.
+    It starts at ``first_row``, by default the first row with enough space, and uses no PUC in ``avoid``.
 
     Raises:
         ConfigError: The mesh has too few rows from its left to its right rim, or all rows use PUCs in ``avoid``.
@@ -117,8 +111,6 @@ def find_block(
 
 
 class _Rows:
-    """The rows of slanted PUCs that cross a mesh, derived from the positions of its vertices."""
-
     def __init__(self, mesh: MeshTopology) -> None:
         self._mesh = mesh
         # Vertices lie at x = 1.5 c ± 0.25 and y = -(√3/2) j (hexagonal.py), so rounding gives column c and row j.
@@ -143,7 +135,6 @@ class _Rows:
         return self._edge.get(frozenset((first, second)))
 
     def block(self, first_row: int, n_modes: int) -> FeedForwardBlock:
-        """Return the block of ``n_modes`` rows that starts at ``first_row``."""
         rows = range(first_row, first_row + n_modes)
         mixers = tuple(tuple(self._mixer(c, row) for row in rows) for c in range(self._columns - 1))
         rows_found = [
@@ -174,7 +165,6 @@ class _Rows:
         return puc, j == row
 
     def _wires_and_ports(self, row: int, mixers: list[int]) -> tuple[list[BlockWire], int, int]:
-        """Return the slanted PUCs of a row, and the ports where the row enters and leaves the mesh."""
         wires = []
         ports = []
         for column in range(self._columns):
@@ -192,7 +182,6 @@ class _Rows:
         return wires, *(int(self._mesh.port_at[puc_port]) for puc_port in ports)  # type: ignore[return-value]
 
     def _side(self, puc: int, neighbour: int) -> int:
-        """Return the PUC-port of a PUC that is joined to a given neighbour."""
         sides = [4 * puc + k for k in range(4) if self._mesh.mate[4 * puc + k] // 4 == neighbour]
         return sides[0]
 

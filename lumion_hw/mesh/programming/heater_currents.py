@@ -1,9 +1,7 @@
-"""Calculate heater currents for PUC targets with the least heat, compensating thermal crosstalk.
+"""Calculate the heater currents for wanted PUC phases with the least heat, compensating thermal crosstalk.
 
-Arm phases matter modulo a turn, and the heat of every heater affects every arm and waveguide joint. The heats P are
-found by iterating P ← D⁻¹(φ - α - K·P), with required arm phases φ, passive phases α, crosstalk K, and the phase D per
-heat of each heater on its own arm (docs/calibration.md, 7). The multiple of 2π in each phase is chosen first and then
-kept, so that it cannot alternate between equal choices.
+The heats P are found by iterating P ← D⁻¹(φ - α - K·P), with wanted arm phases φ, phases without heat α, crosstalk K,
+and phase per heat D of each heater on its own arm (docs/calibration.md, 7).
 """
 
 from __future__ import annotations
@@ -23,24 +21,23 @@ from lumion_hw.mesh.record.calibration_record import CouplerEntry
 Real = NDArray[np.float64]
 
 DIFFERENTIAL_RAD: dict[str, float] = {"cross": 0.0, "bar": math.pi}
-"""Phase of the upper arm minus the lower arm in both routing states; unheated balanced PUCs are in cross
-(docs/mesh.md#fields)."""
+"""Phase of the upper arm minus the lower arm in bar and in cross (docs/mesh.md#fields)."""
 
 _TURN = 2.0 * math.pi
 _MAX_ROUNDS = 60
 _MAX_CHOICES = 4
 _CONVERGED_RAD = 1e-9
 _ROUNDING_RAD = 1e-7
-"""A heater phase below zero by less than this is a rounding error and treated as zero, instead of adding a turn."""
+"""A negative heater phase smaller than this is a rounding error and treated as zero."""
 
 
 @dataclass(frozen=True)
 class PucTarget:
-    """Phases to which one PUC is to be set.
+    """Wanted phases of one PUC.
 
     Attributes:
-        differentials_rad: Acceptable phases of the upper arm minus the lower arm, modulo a turn.
-        common_rad: Required mean phase of both arms; ``None`` if it does not matter.
+        differentials_rad: Acceptable phases of the upper arm minus the lower arm, modulo 2π.
+        common_rad: Wanted mean phase of both arms; ``None`` if it does not matter.
         name: Description of the target in messages.
     """
 
@@ -55,18 +52,18 @@ class PucTarget:
 
     @classmethod
     def arms(cls, upper_rad: float, lower_rad: float) -> PucTarget:
-        """Return the target for two arm phases, each modulo a turn."""
+        """Return the target for two arm phases, each modulo 2π."""
         return cls((upper_rad - lower_rad,), 0.5 * (upper_rad + lower_rad), "the wanted arm phases")
 
     @classmethod
     def coupling(cls, k: float, coupler: CouplerEntry | None = None, common_rad: float | None = None) -> PucTarget:
-        """Return the target for a power coupling, exact for imperfect couplers (docs/calibration.md, 2).
+        """Return the target for a power coupling (docs/calibration.md, 2).
 
         Args:
             k: Fraction of power to the cross output: 0 bar, 1 cross.
             coupler: Calibrated couplers of this PUC; balanced by default.
-            common_rad: Required common phase, if any; the differential phase is then the positive one of the two
-                solutions.
+            common_rad: Wanted mean phase of both arms, if any; of the two solutions for the phase difference, the
+                positive one is then used.
 
         Raises:
             LimitError: The couplers cannot reach this coupling; the message names the possible interval.
@@ -87,7 +84,7 @@ class PucTarget:
 
 @dataclass(frozen=True)
 class HeaterLimits:
-    """Limits of the mesh controller in addition to the largest current of every heater.
+    """Limits of the mesh controller.
 
     Attributes:
         total_mw: Largest total heat of all heaters.
@@ -100,14 +97,15 @@ class HeaterLimits:
 
 @dataclass(frozen=True, eq=False)
 class ProgrammedCurrents:
-    """Heater currents that realise the targets.
+    """Heater currents for the wanted phases.
 
     Attributes:
         currents_ma: Shape ``(2 n_pucs,)``; rounded to the steps of the controller.
         heat_mw: Total heat of all heaters.
         own_rad: Shape ``(2 n_pucs,)``; phase of every heater on its own arm, before rounding.
-        rounding_rad: Largest error of a differential phase due to rounding.
-        joint_error_rad: Largest remaining phase of the waveguide joints to be cancelled; 0 if there are none.
+        rounding_rad: Largest error of a phase difference due to rounding.
+        joint_error_rad: Largest remaining phase of the joints (waveguides between PUCs) to be cancelled; 0 if there are
+            none.
     """
 
     currents_ma: Real
@@ -124,14 +122,10 @@ def program_pucs(
     limits: HeaterLimits | None = None,
     cancel_joints: NDArray[np.bool_] | None = None,
 ) -> ProgrammedCurrents:
-    """Return the currents that realise the targets with the least heat; PUCs without a target stay unheated.
+    """Return the currents for the wanted phases with the least heat. PUCs without a target stay unheated.
 
-    Args:
-        calibrated: The calibrated mesh.
-        targets: Target of each PUC.
-        limits: Limits of the controller.
-        cancel_joints: Mask of waveguide joints, shape ``(n_joints,)``. Common phases of the adjacent PUCs cancel the
-            phase of these joints, including the effect of heat. Only PUCs whose target has a common phase compensate.
+    ``cancel_joints`` is a mask of joints (waveguides between PUCs), shape ``(n_joints,)``; their phases are cancelled
+    by adjacent PUCs whose target has a common phase.
 
     Raises:
         CalibrationError: A PUC is not calibrated or stuck, or crosstalk is too strong to be compensated.
@@ -180,7 +174,7 @@ def program_pucs(
 
 
 def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
-    """Return heater currents rounded to whole DAC steps, none above the maximum of its heater."""
+    """Return heater currents rounded to whole DAC steps, never above ``max_ma``."""
     if not step_ma:
         return currents_ma
     steps = np.rint(currents_ma / step_ma)
@@ -191,13 +185,14 @@ def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
 
 
 def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]) -> Real:
-    """Return the matrix that converts joint phases to PUC common phases that cancel them, ``(n_pucs, n_joints)``.
+    """Return the matrix that converts joint phases to the PUC common phases that cancel them, ``(n_pucs, n_joints)``.
 
-    Common phases are ``matrix @ joint_phase``. Each PUC splits its common phase between end A and end B. A joint's
-    phase is cancelled if the parts at the two ends it connects add up to minus this phase. Where three PUCs meet, three
-    joints determine the parts at the three ends; elsewhere the smallest phases are chosen.
+    A joint is a waveguide between two PUCs. A common phase is added to both arms of a PUC.
 
-    ``joints`` is a mask of the joints to cancel; only ``compensating_pucs`` may change their common phase.
+    Args:
+        mesh: The mesh.
+        joints: Mask of the joints to cancel.
+        compensating_pucs: PUCs whose common phase may change.
     """
     cancelled, ends = np.flatnonzero(joints), _ends(compensating_pucs)
     parts = np.zeros((2 * mesh.n_pucs, len(mesh.joints)))
@@ -208,12 +203,10 @@ def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensati
 
 
 def _ends(pucs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the end numbers of PUCs: 2·PUC is end A, 2·PUC + 1 is end B."""
     return np.concatenate([2 * pucs, 2 * pucs + 1])
 
 
 def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
-    """Return how often each waveguide joint (row) touches each PUC end (column)."""
     at = np.zeros((len(joints), 2 * mesh.n_pucs))
     for side in (0, 1):
         at[np.arange(len(joints)), mesh.joints[joints, side] // 2] += 1.0
@@ -221,8 +214,6 @@ def _joint_incidence(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArra
 
 
 class _JointCompensation:
-    """Cancels phases of waveguide joints by adding common phases (to both arms) in the adjacent PUCs."""
-
     def __init__(
         self, calibrated: CalibratedMesh, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]
     ) -> None:
@@ -237,12 +228,10 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(n_pucs,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
     def error_rad(self, heat_mw: Real) -> float:
-        """Return the largest phase of a waveguide joint between two PUCs that remains after compensation."""
         phases = self._phases(heat_mw)[self._wanted]
         left = phases - self._at @ (np.linalg.pinv(self._at) @ phases)
         return float(np.max(np.abs(left), initial=0.0))
@@ -260,7 +249,6 @@ def _crosstalk_phases(
 def _iterate_phases(
     calibrated: CalibratedMesh, choice: _Choice, compensation: _JointCompensation | None, own_rad: Real
 ) -> Real:
-    """Recalculate the phases of heaters on their own arms, and crosstalk, alternately until they converge."""
     moved = math.inf
     # Crosstalk is a small part of every phase, so each round changes the phases much less than the one before.
     for _ in range(_MAX_ROUNDS):
@@ -276,18 +264,11 @@ def _iterate_phases(
 
 
 def _differences(stray: Real) -> list[float]:
-    """Return the crosstalk phase of the upper arm minus that of the lower arm, for every PUC."""
     between: list[float] = (stray[0::2] - stray[1::2]).tolist()
     return between
 
 
 class _Choice:
-    """For every PUC, the multiple of 2π and the heated arm with the least heat; kept during the iteration.
-
-    A PUC without a required common phase heats one arm: the upper one if the difference D is positive, the lower one if
-    it is negative. A PUC with a required common phase sets both arms.
-    """
-
     def __init__(self, calibrated: CalibratedMesh, targets: Mapping[int, PucTarget], stray: Real, common: Real) -> None:
         self._calibrated, self._targets = calibrated, targets
         # Python floats, because single elements are read thousands of times.
@@ -298,7 +279,7 @@ class _Choice:
         self.renew(stray, common)
 
     def renew(self, stray: Real, common: Real) -> bool:
-        """Choose multiples of 2π and heated arms again for a given crosstalk; return whether this saves heat."""
+        """Choose multiples of 2π and heated arms again; return whether this saves heat."""
         changed, bases = False, _differences(stray)
         for puc, target in self._targets.items():
             if target.common_rad is None:
@@ -321,13 +302,11 @@ class _Choice:
         return changed
 
     def _coolest_phase(self, puc: int, arm: int, cancelled: float, stray: Real, common: Real) -> float:
-        """Return the arm phase that needs the least heat among those equal modulo 2π, given the crosstalk."""
         # Heaters only add phase, so take the first turn that is not below the crosstalk phase.
         base = float(stray[2 * puc + arm] - common[puc])
         return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
-        """Return the phases that heaters give their own arms to reach the targets at a given crosstalk."""
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]
@@ -350,7 +329,7 @@ class _Choice:
         return -self._reach[2 * puc + 1] <= remaining <= self._reach[2 * puc]
 
     def _best_difference(self, puc: int, target: PucTarget, base: float) -> float:
-        """Return the phase difference of a PUC's arms that needs the least heat from its heaters, given the crosstalk.
+        """Return the phase difference of a PUC's arms that needs the least heat.
 
         ``base`` is the crosstalk phase of the upper arm minus that of the lower arm.
         """
@@ -366,7 +345,6 @@ class _Choice:
         return min(options, key=abs) + base
 
     def check(self, own_rad: Real) -> None:
-        """Raise ``LimitError`` if a heater cannot reach its phase, or a common phase needs a dead heater."""
         unreachable = np.flatnonzero(own_rad > np.array(self._reach) * (1.0 + 1e-12))
         if len(unreachable):
             heater = int(unreachable[0])

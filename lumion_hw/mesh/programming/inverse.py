@@ -1,4 +1,4 @@
-"""Calculate heater currents for PUC states from a calibration record."""
+"""Calculate the heater currents for PUC states from a calibration record."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def split_phase(
     lower: HeaterLaw | None,
     common_rad: float = 0.0,
 ) -> tuple[float, float]:
-    """Return the heater phases of both arms that give a differential phase with the least heat.
+    """Return the heater phases of both arms that give a phase difference with the least heat.
 
     Args:
-        differential_rad: Desired phase of the upper minus that of the lower arm, modulo a turn.
-        passive_rad: Passive phase of the upper arm.
+        differential_rad: Wanted phase of the upper arm minus the lower arm, modulo 2π.
+        passive_rad: Phase without heat of the upper arm minus the lower arm.
         upper: Phase of the upper heater as a function of current; ``None`` if it is dead.
-        lower: The same for the lower heater.
+        lower: Phase of the lower heater as a function of current; ``None`` if it is dead.
         common_rad: Phase added to both arms; ignored if a heater is dead.
 
     Raises:
@@ -62,14 +62,13 @@ def split_phase(
 
 
 def heater_currents_ma(record: CalibrationRecord, states: Mapping[int, State]) -> NDArray[np.float64]:
-    """Return the heater currents that set every PUC to its desired state with the least heat.
+    """Return the heater currents that set PUCs to the wanted states with the least heat.
 
-    PUCs without a desired state stay unheated, and so do PUCs stuck in the desired state. Crosstalk is compensated if
-    the record contains it; :func:`lumion_hw.mesh.programming.heater_currents.program_pucs` has more options.
+    All other PUCs stay unheated. Crosstalk is compensated if the record contains it.
 
     Args:
-        record: Calibration of this mesh.
-        states: Desired state of each PUC.
+        record: Calibration record of the mesh.
+        states: Wanted state of each PUC.
 
     Returns:
         Currents in mA, shape ``(2 n_pucs,)``: heater 2·PUC is on the upper arm, 2·PUC + 1 on the lower arm.

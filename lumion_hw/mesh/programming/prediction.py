@@ -1,4 +1,4 @@
-"""Predict the accuracy of programmed currents from the uncertainty stated in a calibration record."""
+"""Predict the accuracy of programmed currents from the uncertainties in a calibration record."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 Real = NDArray[np.float64]
 
 COVARIANCE_FACTOR = "covariance_factor"
-"""Name of the record array with factor F of the covariance F·Fᵀ; rows follow ``CovarianceEntry.groups``."""
+"""Name of the record array with the factor F of the covariance F·Fᵀ."""
 LOOP_DIRECTIONS = "loop_directions"
-"""Name of the record array that converts the N_loop observable combinations of joint phases (sums around closed paths)
-to the phases of the J waveguide joints, shape ``(J, N_loop)``."""
+"""Name of the record array that converts the N_loop observable sums of joint phases to the phases of the J joints.
+
+A joint is a waveguide between PUCs; sums run around closed paths. Shape ``(J, N_loop)``.
+"""
 
 _LAW_TERMS = ("rho2", "rho4", "rho6")
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Predicted state of the PUCs at given currents; NaN where the passive phase is unknown.
+    """Predicted state of the PUCs; NaN where the phase without heat is unknown.
 
     Attributes:
         differential_rad: Shape ``(n_pucs,)``; phase of the upper arm minus the lower arm, -π … π.
-        differential_sigma_rad: Shape ``(n_pucs,)``; standard error of the phase, including rounding of currents.
+        differential_sigma_rad: Shape ``(n_pucs,)``; standard error of this phase, including rounding of currents.
         coupling: Shape ``(n_pucs,)``; fraction of power to the cross output.
         coupling_sigma: Shape ``(n_pucs,)``; standard error of the coupling, to first order.
-        extinction_db: Shape ``(n_pucs,)``; power ratio of the stronger to the weaker output, from couplers and expected
-            phase error.
+        extinction_db: Shape ``(n_pucs,)``; power ratio of the stronger to the weaker output.
     """
 
     differential_rad: Real
@@ -47,7 +48,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PathPrediction:
-    """Predicted transmission in dB (power that leaves over power that enters the mesh), and its standard error."""
+    """Predicted transmission between two ports in dB, and its standard error."""
 
     transmission_db: float
     sigma_db: float
@@ -56,10 +57,8 @@ class PathPrediction:
 def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Prediction:
     """Return the predicted state of every PUC at given heater currents.
 
-    Standard errors use the covariance of passive phases and heater laws if the record has one, else only the standard
-    errors of the passive phases.
-
-    ``dac_step_ma`` is the current step of the DAC; 0 if currents are not rounded.
+    Without a covariance in the record, standard errors include only errors of the phases without heat. ``dac_step_ma``
+    is the current step of the DAC; 0 if currents are not rounded.
     """
     cells = calibrated.cells(currents_ma)
     unknown = np.isnan(calibrated.passive_rad)
@@ -96,7 +95,7 @@ def predict_path(
     solver: Solver | None = None,
     wavelength_nm: float | None = None,
 ) -> PathPrediction:
-    """Return the predicted power from one port to another, calculated for the whole mesh.
+    """Return the predicted power from one port to another.
 
     Args:
         calibrated: The calibrated mesh.
@@ -128,9 +127,10 @@ def predict_path(
 
 
 def sample_cells(calibrated: CalibratedMesh, currents_ma: Real, count: int, seed: int = 0) -> UnitCells:
-    """Return ``count`` random unit cells at given currents, drawn from the covariance of the record.
+    """Return ``count`` random sets of unit cells at given currents, drawn from the covariance in the record.
 
-    Without a covariance, passive phases and losses are drawn from their own standard errors. Crosstalk is not varied.
+    Without a covariance, phases without heat and losses are drawn from their own standard errors. Crosstalk is not
+    varied.
     """
     errors = _sample_errors(calibrated, count, np.random.default_rng(seed))
     cells, n_pucs = calibrated.cells(currents_ma), len(calibrated.passive_rad)
@@ -157,7 +157,6 @@ def sample_cells(calibrated: CalibratedMesh, currents_ma: Real, count: int, seed
 
 
 def _sample_errors(calibrated: CalibratedMesh, count: int, rng: np.random.Generator) -> dict[str, Real]:
-    """Return random parameter errors by group, each of shape ``(count, n)``."""
     entry, factor = calibrated.record.covariance, calibrated.record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:
         phase = [puc.passive_phase_sigma_rad or 0.0 for puc in calibrated.record.pucs]
@@ -176,7 +175,6 @@ def _coupler_angles(calibrated: CalibratedMesh) -> tuple[Real, Real]:
 
 
 def _phase_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real) -> Real:
-    """Return the standard error of the differential phase of every PUC, including errors of the heater laws."""
     entry, factor = calibrated.record.covariance, calibrated.record.arrays.get(COVARIANCE_FACTOR)
     rows = None if entry is None or factor is None else entry.rows_of("passive_phase_rad")
     if entry is None or factor is None or rows is None:
@@ -194,7 +192,6 @@ def _phase_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real) -> Real:
 
 
 def _rounding_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: float) -> Real:
-    """Return the standard deviation of each differential phase from rounding to DAC steps (uniform error)."""
     # dφ/dI = dφ/dI² · 2 I; a uniform error over one step has a standard deviation of 1/√12 steps.
     per_ma = calibrated.own_slope_rad_per_ma2(currents_ma) * 2.0 * currents_ma
     sigma: Real = np.hypot(per_ma[0::2], per_ma[1::2]) * dac_step_ma / np.sqrt(12.0)
@@ -202,7 +199,6 @@ def _rounding_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real, dac_step_
 
 
 def _power_sigma(calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real, derivatives: CellGradient) -> float:
-    """Return the standard error of a predicted power from its derivatives by the parameters."""
     record = calibrated.record
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:
@@ -223,7 +219,6 @@ def _power_sigma(calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real
 def _slopes(
     calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real, derivatives: CellGradient
 ) -> Mapping[str, Real]:
-    """Return the derivatives of a power with respect to the parameter groups of the record's covariance."""
     arms = np.stack([derivatives.phase_upper, derivatives.phase_lower], axis=-1).reshape(-1)
     # dη = sin 2a · da = 2 √(η (1 - η)) da
     first = derivatives.eta_in * 2.0 * np.sqrt(cells.eta_in * (1.0 - cells.eta_in))

@@ -1,8 +1,7 @@
-"""Program an N x N unitary as a rectangular interferometer on a feed-forward block of the hexagonal mesh.
+"""Program an N x N unitary as a rectangular interferometer on the hexagonal mesh.
 
-The matrix is decomposed into mixers and phases (Clements 2016, in the convention of :mod:`lumion_hw.mesh.waves.cell`)
-and placed on a block. Heater currents compensate passive phases, joints and crosstalk. They are then refined with the
-calibrated model of the mesh, including imperfect couplers, by the exact gradient of the fidelity.
+The matrix is decomposed into mixers and phases (Clements 2016). Currents are then refined with the calibrated model of
+the mesh, by the gradient of the fidelity.
 """
 
 from __future__ import annotations
@@ -51,9 +50,8 @@ class UnitarySetting:
     """A programmed unitary with its predicted quality.
 
     Attributes:
-        block: Feed-forward block that is used.
+        block: Part of the mesh that is used.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-        heat_mw: Heat of all heaters.
         matrix: Shape ``(N, N)`` for N modes; predicted field from input to output, including losses.
         fidelity: Predicted fidelity |tr U†V|² / (N tr V†V) of ``matrix`` V for the requested unitary U.
         unrefined_fidelity: Predicted fidelity before the currents were refined.
@@ -70,7 +68,7 @@ class UnitarySetting:
 
 
 def fidelity(wanted: Complex, matrix: Complex) -> float:
-    """Return the fidelity |tr U†V|² / (N tr V†V) of N x N matrices; it is 1 if V is proportional to the unitary U."""
+    """Return the fidelity |tr U†V|² / (N tr V†V) of N x N matrices U (unitary) and V; 1 if they are proportional."""
     overlap, power = np.vdot(wanted, matrix), np.vdot(matrix, matrix).real
     return float(np.abs(overlap) ** 2 / (len(wanted) * power))
 
@@ -90,9 +88,9 @@ def fidelity_up_to_port_phases(wanted: Complex, matrix: Complex, rounds: int = 2
 
 
 def decompose(unitary: Complex) -> tuple[tuple[Mixer, ...], Real]:
-    """Decompose a unitary into mixers, in the order in which light meets them, and output phases of shape ``(N,)``.
+    """Decompose a unitary into mixers, in the order of the light, and output phases of shape ``(N,)``.
 
-    U = diag(e^{-j·phases}) · (last mixer) ⋯ (first mixer), with N (N - 1) / 2 mixers in N columns.
+    U = diag(e^{-j·phases}) · (last mixer) ⋯ (first mixer), with N (N - 1) / 2 mixers.
 
     Raises:
         ConfigError: The matrix is not unitary.
@@ -124,7 +122,7 @@ def decompose(unitary: Complex) -> tuple[tuple[Mixer, ...], Real]:
 
 
 def _null_from_right(rest: Complex, row: int, mode: int) -> Mixer:
-    """Multiply ``rest`` by the inverse of a mixer from the right so that element (row, mode) vanishes; return it."""
+    """Multiply ``rest`` from the right by an inverse mixer so that element (row, mode) vanishes; return the mixer."""
     a, b = rest[row, mode], rest[row, mode + 1]
     mixer = Mixer(mode, math.atan2(abs(b), abs(a)), float(np.pi + np.angle(b) - np.angle(a)))
     pair = rest[:, mode : mode + 2]
@@ -133,7 +131,7 @@ def _null_from_right(rest: Complex, row: int, mode: int) -> Mixer:
 
 
 def _null_from_left(rest: Complex, row: int, column: int) -> Mixer:
-    """Multiply ``rest`` by a mixer from the left so that element (row, column) vanishes; return the mixer."""
+    """Multiply ``rest`` from the left by a mixer so that element (row, column) vanishes; return the mixer."""
     a, b = rest[row - 1, column], rest[row, column]
     mixer = Mixer(row - 1, math.atan2(abs(a), abs(b)), float(np.angle(a) - np.angle(b)))
     pair = rest[row - 1 : row + 1]
@@ -148,7 +146,7 @@ def _matrix(mixer: Mixer) -> Complex:
 
 
 def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTarget]:
-    """Return the targets of all PUCs in a block for a unitary, for ideal couplers and waveguide joints without phase.
+    """Return the wanted phases of all PUCs for a unitary, assuming ideal couplers and waveguides without phase.
 
     Raises:
         ConfigError: The matrix is not unitary, its size differs from the block, or the block has too few columns.
@@ -187,7 +185,6 @@ def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTar
 
 
 def _targets(block: FeedForwardBlock, theta: dict[int, float], phase: Real) -> dict[int, PucTarget]:
-    """Return the phase targets of mixing PUCs, and of PUCs that carry one mode (wires)."""
     quarter = 0.5 * math.pi
     targets = {}
     for mixers in block.mixers:
@@ -215,12 +212,12 @@ def program_unitary(
     """Program a unitary on a calibrated mesh; PUCs outside the block are set to bar.
 
     Args:
-        calibrated: The calibrated mesh. Phases around closed paths should be calibrated: interference depends on them.
+        calibrated: The calibrated mesh, which should include phases around closed paths.
         unitary: Shape ``(N, N)``; field at output n for unit light at input m.
         block: Block to use; by default the first one that has no dead heater and no PUC in ``avoid``.
         avoid: PUCs not to use.
         limits: Limits of the controller.
-        refine: Whether to refine the currents on the calibrated model.
+        refine: Whether to refine the currents with the calibrated model.
 
     Raises:
         ConfigError: The matrix is not unitary, or no block is free.
@@ -252,7 +249,7 @@ def program_unitary(
 def predicted_fidelities(
     calibrated: CalibratedMesh, setting: UnitarySetting, unitary: Complex, *, draws: int = 64, seed: int = 0
 ) -> Real:
-    """Return random samples of the fidelity of a setting, shape ``(draws,)``, given the uncertainty of the record.
+    """Return random samples of the fidelity, shape ``(draws,)``, drawn from the uncertainty of the record.
 
     The fidelity ignores phases at inputs and outputs, which power meters cannot observe.
     """
@@ -263,7 +260,6 @@ def predicted_fidelities(
 
 
 def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) -> dict[int, PucTarget]:
-    """Return bar targets for settable PUCs outside a block, so that light leaking out of it leaves the mesh."""
     rest = range(block.mesh.n_pucs)
     targets: dict[int, PucTarget] = {}
     for puc in rest:
@@ -275,7 +271,7 @@ def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) ->
 
 
 class UnitaryModel:
-    """Fidelity of a programmed unitary as a function of every heater's phase on its own arm, with its gradient."""
+    """Fidelity of a programmed unitary and its gradient, as functions of the heater phases."""
 
     def __init__(self, calibrated: CalibratedMesh, block: FeedForwardBlock, unitary: Complex) -> None:
         self.unitary = unitary
@@ -290,7 +286,7 @@ class UnitaryModel:
         return matrix
 
     def refined(self, own_rad: Real) -> Real:
-        """Maximise the fidelity over the heater phases in the block, from initial phases; return all heater phases."""
+        """Return the heater phases that maximise the fidelity, starting from ``own_rad``."""
         from scipy.optimize import minimize
 
         heaters = np.array(sorted(2 * puc + arm for puc in self._block.pucs for arm in (0, 1)))
@@ -315,7 +311,7 @@ class UnitaryModel:
         return best
 
     def fidelity_and_slope(self, own_rad: Real) -> tuple[float, Real]:
-        """Return the fidelity and its derivatives with respect to the heaters' own phases, shape ``(2 n_pucs,)``."""
+        """Return the fidelity and its derivatives by the heater phases, shape ``(2 n_pucs,)``."""
         calibrated = self._calibrated
         cells = calibrated.cells(calibrated.currents_ma(own_rad))
         frequency_hz, inputs = cells.reference_hz, self._block.inputs

@@ -1,1 +1,1 @@
-"""The calibration record: its entries, its canonical JSON form, and the checks of its validity."""
+"""The calibration record: contents, JSON form and validity."""

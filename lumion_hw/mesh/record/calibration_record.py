@@ -1,9 +1,7 @@
-"""The calibration record: everything known about one mesh, in one immutable, self-contained document.
+"""The calibration record: everything known about one mesh, in one immutable document.
 
-Every name contains its unit. The record states which device it belongs to (serial number, mesh and channel map), how it
-was made and how accurate it is; a record that does not fit the device is rejected. The record contains a hash of its
-own content. Large arrays are stored in a side file, whose hash is part of the content. :mod:`lumion_hw.storage` reads
-and writes records.
+The record states its device (serial number, mesh and channel map) and contains a hash of its own content. Large arrays
+are stored in a separate file. :mod:`lumion_hw.storage` reads and writes records.
 """
 
 from __future__ import annotations
@@ -64,19 +62,21 @@ __all__ = [
 SCHEMA = "lumion-calibration"
 SCHEMA_VERSION = 2
 HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
-"""Keys at the start of the document that are not part of the content hash."""
+"""Keys of the document that are not part of the content hash."""
 CROSSTALK_PAIRS = "crosstalk_pairs"
-"""Name of the array with crosstalk of single pairs of heater and waveguide, in addition to the function of distance
-(kernel): phase of E PUCs' arms and of J joints per heat of each heater, shape ``(2E + J, 2E)``, in rad/mW."""
+"""Name of the array with crosstalk of single pairs of heater and waveguide, in addition to the function of distance.
+
+Shape ``(2E + J, 2E)`` for E PUCs and J joints: phase of each arm and joint per heat of each heater, in rad/mW.
+"""
 HEATER_RESISTANCES = "heater_resistances"
-"""Name of the array with measured resistances: rows of heater, current in mA and resistance in ohms."""
+"""Name of the array with measured resistances; each row is heater, current in mA, resistance in ohms."""
 EMULATED_CHIP = "emulated_chip"
-"""Provenance key that holds the name of the emulated chip, if the record was made on one."""
+"""Provenance key that names the emulated chip, if the record was made on one."""
 _STATES: tuple[State, State] = ("bar", "cross")
 
 
 NOT_CERTIFIED = "not certified: "
-"""Prefix of the fault texts in a record that say why its calibration was not certified."""
+"""Prefix of fault texts that say why the calibration was not certified."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,6 @@ class CalibrationRecord:
 
     Attributes:
         device_serial: Serial number of the mesh controller.
-        device_model: Model of the controller.
         device_firmware: Firmware version of the controller.
         mesh_label: Name and size of the layout, such as ``columns 2 3 2``.
         mesh_sha256: Hash of the mesh's canonical text.
@@ -99,20 +98,21 @@ class CalibrationRecord:
         ports: One entry per fibre port.
         crosstalk: Thermal crosstalk, if measured.
         faults: Faults found, one sentence each.
-        quality: Counts, residuals and times of the run, with units in the names.
-        provenance: Software version, seed, hashes of plan and journal, interruptions, command line and so on.
+        quality: Counts, residuals and times of the calibration, with units in the names.
+        provenance: Software version, seed, command line, interruptions and so on.
         device_vendor: Manufacturer of the controller.
         parent_sha256: Content hash of the record from which this one was re-fitted.
         conditions: Conditions of the calibration, and its range of validity.
-        joints: Phases of waveguide joints, if loops were calibrated; without them the record supports switching only.
+        joints: Phases of joints (waveguides between PUCs), if calibrated; without them the record supports switching
+            only.
         dispersion: Dependence on wavelength, if measured.
         covariance: Description of the covariance stored in ``arrays``.
         defects: Faults found, as data.
         raw: File with the raw readings.
         mesh_document: Mesh as written by :meth:`MeshTopology.to_dict`, for layouts without a label.
-        physics: Effects fitted in addition to the standard chip model; written only if there are any.
-        arrays: Large arrays by name, stored in the side file: ``covariance_factor``, ``crosstalk_pairs``,
-            ``heater_resistances`` (rows of heater, current in mA and resistance in ohms).
+        physics: Effects fitted in addition to the standard chip model.
+        arrays: Large arrays by name: ``covariance_factor``, ``crosstalk_pairs``, ``heater_resistances`` (rows of
+            heater, current in mA and resistance in ohms).
     """
 
     device_serial: str
@@ -146,7 +146,7 @@ class CalibrationRecord:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why the calibration was not certified, one sentence each; empty if it was, or if this is unknown."""
+        """Why the calibration was not certified, one sentence each; empty if it was certified or this is unknown."""
         named = tuple(fault for fault in self.faults if fault.startswith(NOT_CERTIFIED))
         if named or self.quality.get("fit_certified", 1.0):
             return named
@@ -162,7 +162,6 @@ class CalibrationRecord:
         )
 
     def _repr_html_(self) -> str:
-        """Return a summary table of the record as HTML, for notebooks."""
         from lumion_hw.files.html import html_pairs
 
         sigmas_rad = [entry.passive_phase_sigma_rad for entry in self.pucs if entry.passive_phase_sigma_rad is not None]
@@ -183,7 +182,7 @@ class CalibrationRecord:
         return html_pairs("Calibration record", pairs)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the PUCs as a table, one row per PUC; names of heater and coupler columns start with the part's name.
+        """Return the PUCs as a table, one row per PUC.
 
         Columns are the fields of :class:`PucEntry`: ``passive_phase_rad``, ``loss_db``, ``upper_law_rho2_rad_per_ma2``
         and so on, with NaN or ``None`` for unknown values.
@@ -233,7 +232,7 @@ class CalibrationRecord:
 
     @cached_property
     def content_sha256(self) -> str:
-        """SHA-256 of the record's content in canonical form, without the hash itself."""
+        """SHA-256 of the record's content."""
         return content_hash(self.body())
 
     @property
@@ -264,7 +263,7 @@ class CalibrationRecord:
         return values
 
     def usable_states(self, puc: int) -> tuple[State, ...]:
-        """Return the states (bar, cross) of a PUC that faults leave usable, whether or not its heaters reach them."""
+        """Return the states (bar, cross) in which a PUC can still be used despite its faults."""
         # A stuck PUC has no passive phase, and can still be used in the state in which it is stuck.
         for defect in self.defects:
             if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:
@@ -275,16 +274,17 @@ class CalibrationRecord:
         return _STATES if passes == "any" else (passes,)
 
     def unusable_states(self) -> tuple[tuple[int, State], ...]:
-        """Return the PUC states that routing must not use.
-
-        Both states of a PUC that cannot be set are unusable, unless it is stuck in one of them.
-        """
+        """Return the ``(puc, state)`` pairs that routing must not use."""
         return tuple(
             (puc, state) for puc in range(len(self.pucs)) for state in _STATES if state not in self.usable_states(puc)
         )
 
     def port(self, number: int) -> PortEntry:
-        """Return the entry of a port. Raises ``CalibrationError`` if the record has no entry for it."""
+        """Return the entry of a port.
+
+        Raises:
+            CalibrationError: The record has no entry for this port.
+        """
         for entry in self.ports:
             if entry.port == number:
                 return entry
@@ -293,11 +293,7 @@ class CalibrationRecord:
         )
 
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the heat of each heater in mW, shape ``(2 n_pucs,)``.
-
-        Heat is I² times the nominal resistance, times the rise of resistance given by the heater's law, times its heat
-        factor.
-        """
+        """Return the heat of each heater in mW, shape ``(2 n_pucs,)``."""
         heaters = [heater for entry in self.pucs for heater in (entry.upper, entry.lower)]
         factors = [
             heater.law.bend(float(current)) * heater.heat_factor if heater.law else heater.heat_factor
@@ -313,7 +309,7 @@ class CalibrationRecord:
         heater_channels: tuple[int, ...],
         monitor_ports: tuple[int, ...] | None = None,
     ) -> None:
-        """Raise ``CalibrationError`` if the record was made for another controller, mesh or channel map.
+        """Check that the record belongs to this controller, mesh and channel map.
 
         Raises:
             CalibrationError: The record belongs to another device; the message names the difference.
@@ -338,10 +334,10 @@ class CalibrationRecord:
                 )
 
     def check_complete(self, *, allow_incomplete: bool = False) -> None:
-        """Raise ``CalibrationError`` if the calibration was interrupted, unless ``allow_incomplete`` is set.
+        """Check that the calibration was not interrupted.
 
         Raises:
-            CalibrationError: The record is incomplete.
+            CalibrationError: The record is incomplete and ``allow_incomplete`` is not set.
         """
         if not self.complete and not allow_incomplete:
             n_known = sum(entry.passive_phase_rad is not None for entry in self.pucs)
@@ -351,7 +347,7 @@ class CalibrationRecord:
             )
 
     def body(self) -> dict[str, Any]:
-        """Return the hashed content of the record: all fields, conventions, and hashes of channel map and arrays."""
+        """Return the hashed content of the record."""
         # The arrays are in a side file; the body contains their hash instead.
         body = asdict(replace(self, arrays={}))
         del body["arrays"]
@@ -370,7 +366,8 @@ class CalibrationRecord:
     def to_json(self, arrays_file: str | None = None) -> str:
         """Return the record as a JSON document, including its content hash.
 
-        ``arrays_file`` is the name of the side file, if the arrays are stored.
+        Args:
+            arrays_file: Name of the file with the arrays, if they are stored.
 
         Raises:
             ConfigError: The record contains NaN or infinity, which JSON cannot store; the message names the entry.
@@ -382,7 +379,6 @@ class CalibrationRecord:
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested record fields as one dictionary with joined names; missing parts are left out."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, Mapping):

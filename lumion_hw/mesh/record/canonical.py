@@ -1,4 +1,4 @@
-"""Canonical form of documents and arrays, for hashes, and a readable form. This module opens no file."""
+"""Canonical form of documents and arrays, for hashes, and a readable form."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WIDTH = 116
 
 
 def content_hash(body: Any) -> str:
-    """Return the SHA-256 of a document in canonical form: sorted keys, no spaces."""
+    """Return the SHA-256 of a document with sorted keys and no spaces."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def arrays_sha256(arrays: Arrays) -> str:
-    """Return a hash over names, types, shapes and contents of arrays; it does not depend on the file format.
+    """Return a hash of names, types, shapes and contents of arrays.
 
     Raises:
         ConfigError: An array contains something other than numbers.
@@ -38,7 +38,11 @@ def arrays_sha256(arrays: Arrays) -> str:
 
 
 def storable_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array as contiguous little-endian numbers. Raises ``ConfigError`` if it does not contain numbers."""
+    """Return an array as contiguous little-endian numbers.
+
+    Raises:
+        ConfigError: The array contains something other than numbers.
+    """
     plain = np.ascontiguousarray(array)
     if plain.dtype.kind not in _NUMBERS:
         raise ConfigError(f"cannot store array {name!r} of type {plain.dtype}", hint="Give numbers or booleans.")
@@ -47,7 +51,7 @@ def storable_array(name: str, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def readable(value: Any, indent: int = 0) -> str:
-    """Return a document as JSON for people: short values stay on one line, and long rows of numbers are wrapped."""
+    """Return a document as readable JSON."""
     flat = json.dumps(value, allow_nan=False, ensure_ascii=False)
     if not isinstance(value, dict | list | tuple) or len(flat) + indent <= _WIDTH:
         return flat
@@ -64,7 +68,6 @@ def readable(value: Any, indent: int = 0) -> str:
 
 
 def _folded(values: list[Any] | tuple[Any, ...], indent: int) -> str:
-    """Return a JSON list of numbers or strings, with as many elements per line as fit."""
     lines, line = [], ""
     for item in values:
         word = json.dumps(item, allow_nan=False, ensure_ascii=False)

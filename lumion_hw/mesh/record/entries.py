@@ -1,4 +1,4 @@
-"""Parts of a calibration record. Every name contains its unit; an unknown value is ``None``, never a special number."""
+"""Parts of a calibration record. Unknown values are ``None``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONVENTIONS: dict[str, str] = {
     "coupler": "eta = sin^2(angle), angle = pi/4 + common +- difference/2, + at end A",
     "numbering": "PUC-port 4 puc + (0 AL, 1 AR, 2 BL, 3 BR); heater 2 puc + (0 upper, 1 lower); joints ascending",
 }
-"""Signs, angles and numbering used in a record, stored in every record. A record with other conventions is rejected."""
+"""Signs, angles and numbering used in a record. Records with other conventions are rejected."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class HeaterEntry:
         law: Phase as a function of current; ``None`` if the heater has no effect.
         residual_sigma: Rms residual of the fringe fit, in units of the reading noise.
         note: Fault found at the heater; empty if there is none.
-        heat_factor: Ratio of the heat to the heat of the nominal resistance; only crosstalk depends on it.
+        heat_factor: Ratio of the heat to that of the nominal resistance; matters for crosstalk only.
     """
 
     channel: int
@@ -60,7 +60,7 @@ class CouplerEntry:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Smallest and largest power coupling that can be set, sin²(a1 - a2) and sin²(a1 + a2)."""
+        """Smallest and largest power coupling that can be set: sin²(a1 - a2), sin²(a1 + a2) of both coupler angles."""
         # With angles π/4 + common ± difference/2, a1 + a2 is π/2 + 2 common, so sin²(a1 + a2) is cos²(2 common).
         return float(np.sin(self.difference_rad) ** 2), float(np.cos(2.0 * self.common_rad) ** 2)
 
@@ -70,12 +70,9 @@ class PucEntry:
     """Calibration of one PUC.
 
     Attributes:
-        passive_phase_rad: Passive phase of the upper arm relative to the lower arm, -π … π; ``None`` if unknown.
-        passive_phase_sigma_rad: Standard error of the passive phase.
-        loss_db: Insertion loss.
+        passive_phase_rad: Phase without heat of the upper arm relative to the lower arm, -π … π; ``None`` if unknown.
+        passive_phase_sigma_rad: Standard error of this phase.
         loss_sigma_db: Standard error of the loss, including the prior.
-        upper: Heater of the upper arm.
-        lower: Heater of the lower arm.
         note: Fault found at the PUC; empty if there is none.
         coupler: Calibration of the couplers; ``None`` means that they are assumed to be balanced.
     """
@@ -91,7 +88,7 @@ class PucEntry:
 
     @property
     def is_settable(self) -> bool:
-        """Whether the PUC can be set: its phase is known and at least one heater moves it."""
+        """Whether the PUC can be set: its phase is known and at least one heater changes it."""
         return self.passive_phase_rad is not None and (self.upper.law is not None or self.lower.law is not None)
 
 
@@ -100,7 +97,6 @@ class PortEntry:
     """Calibration of one port with a fibre.
 
     Attributes:
-        port: Port number.
         input_loss_db: Loss from fibre into mesh, from the launch power the module reports; ``None`` without a source.
         input_loss_sigma_db: Standard error of the input loss.
         output_loss_db: Loss from mesh into fibre, measured with the power meter; ``None`` if there is no meter.
@@ -111,8 +107,8 @@ class PortEntry:
         monitor_full_scale_ma: Reading at which the monitor saturates.
         source_dbm: Power that entered the mesh at this port during calibration.
         source_detuning_hz: Frequency of the light entering at this port minus the reference frequency.
-        lit_with: Port that gets the other tributary of this port's module (same frequency, independent data). Written
-            only for modules with two tributaries.
+        lit_with: Port that receives the other tributary (same frequency, independent data) of a module with two
+            tributaries; ``None`` for other modules.
     """
 
     port: int
@@ -131,13 +127,12 @@ class PortEntry:
 
 @dataclass(frozen=True)
 class CrosstalkKernel:
-    """Crosstalk phase per heat as a function of distance, for arms and joints: κ(d) = amplitude·exp(-d/length) + floor.
+    """Crosstalk phase per heat as a function of distance: κ(d) = amplitude·exp(-d/length) + floor.
 
     Attributes:
         amplitude_rad_per_mw: Amplitude of the exponential part.
-        length_mm: Decay length.
         floor_rad_per_mw: Value at large distance.
-        edge_mm: Length of a lattice edge (PUC spacing) that was used to calculate distances.
+        edge_mm: PUC spacing for which the distances were calculated.
     """
 
     amplitude_rad_per_mw: float
@@ -151,16 +146,16 @@ class CrosstalkEntry:
     """Thermal crosstalk: a function of distance (kernel), a correction per PUC and heater, or both.
 
     Attributes:
-        differential_rad_per_mw: Differential phase of each PUC per heat of each heater, in addition to the kernel;
-            shape ``(n_pucs, 2 n_pucs)`` as nested tuples, empty if not measured.
-        kernel: Part that depends on distance only, for arms and waveguide joints; ``None`` if not fitted.
+        differential_rad_per_mw: Phase difference between the arms of each PUC per heat of each heater, in addition to
+            the kernel; shape ``(n_pucs, 2 n_pucs)``, empty if not measured.
+        kernel: Part that depends on distance only; ``None`` if not fitted.
     """
 
     differential_rad_per_mw: tuple[tuple[float, ...], ...] = ()
     kernel: CrosstalkKernel | None = None
 
     def differential_rad(self, power_mw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the part of the crosstalk on differential phases that is not in the kernel; heat: ``(2 n_pucs,)``."""
+        """Return the crosstalk phase difference of each PUC without the kernel; heat has shape ``(2 n_pucs,)``."""
         if not self.differential_rad_per_mw:
             return np.zeros(len(power_mw) // 2)
         shift: NDArray[np.float64] = np.asarray(self.differential_rad_per_mw) @ power_mw
@@ -169,12 +164,14 @@ class CrosstalkEntry:
 
 @dataclass(frozen=True)
 class JointsEntry:
-    """Phases of the waveguide joints; ports can only observe their sums around closed paths (docs/calibration.md, 1.2).
+    """Phases of the joints (waveguides between PUCs).
+
+    Ports can only observe their sums around closed paths (docs/calibration.md, 1.2).
 
     Attributes:
         phase_rad: Phase of each joint, in the order of ``MeshTopology.joints``.
         gauge: Rule that fixes the phases that the ports cannot observe.
-        loop_sigma_rad: Standard error of a sum of joint phases around a closed path (loop), root mean square over all.
+        loop_sigma_rad: Standard error of a sum around a closed path, root mean square over all paths.
     """
 
     phase_rad: tuple[float, ...]
@@ -189,10 +186,9 @@ class ExtraPhysics:
     Attributes:
         name: Name of the effect with its unit, as listed in ``calibration.model.physics.PHYSICS``.
         words: Description of the effect.
-        parameters: Number of parameters fitted.
-        width: Standard deviation of the parameters around zero in the prior, estimated from the readings.
+        width: Standard deviation of the parameters around zero, estimated from the readings.
         gain: Increase of the log evidence when the effect was added.
-        values: The parameters; empty for pair crosstalk, which is stored as an array.
+        values: The parameters; empty for crosstalk of single pairs, which is stored as an array.
     """
 
     name: str
@@ -220,16 +216,14 @@ class Conditions:
         reference_hz: Optical frequency to which the phases refer; ``None`` means the frequency of ``wavelength_nm``.
         wavelengths_nm: All wavelengths used in the calibration.
         wavelength_range_nm: Smallest and largest wavelength at which the record is valid.
-        temperature_set_c: Set temperature of the chip.
         temperature_range_c: Smallest and largest temperature measured during calibration.
         temperature_valid_c: Smallest and largest temperature at which the record is valid.
         laser_power_dbm: Power of the light source.
         polarization: Description of the polarization at each input port.
         ambient: Remarks about the surroundings.
         valid_for_s: Age at which the record should be checked.
-        emulated_age_s: Age of an emulated bench on its own clock, which differs from calendar time.
-        heater_tau_s: Thermal time constant of the heaters; ``None`` if it was too fast to measure, or not measured.
-            Written only if known.
+        emulated_age_s: Age of an emulated bench on its own clock.
+        heater_tau_s: Thermal time constant of the heaters; ``None`` if not measured, or too short to measure.
     """
 
     reference_hz: float | None = None
@@ -248,16 +242,15 @@ class Conditions:
 
 @dataclass(frozen=True)
 class CovarianceEntry:
-    """Layout of the covariance of all parameters, and its rank.
+    """Layout and rank of the covariance of all parameters.
 
-    The factor F in the side file (``covariance_factor``, shape ``(size, rank)``) gives the covariance F·Fᵀ. Its rows
-    follow the order of the groups.
+    The array ``covariance_factor`` F, shape ``(size, rank)``, gives the covariance F·Fᵀ. Its rows follow the order of
+    the groups.
 
     Attributes:
-        groups: Name and size of each parameter group, in the order of
-            ``calibration.model.space.ParameterSpace``.
+        groups: Name and size of each parameter group, in the order of ``calibration.model.space.ParameterSpace``.
         rank: Number of independent parameter combinations that the readings determine.
-        expected_rank: Largest rank that any settings can reach with these ports.
+        expected_rank: Largest rank that is possible with these ports.
         set_by_prior: Descriptions of parameters that are determined mainly by the prior.
         unidentifiable: Descriptions of parameter combinations that the readings do not determine.
     """
@@ -279,7 +272,7 @@ class CovarianceEntry:
         return self.rank + len(self.unidentifiable)
 
     def rows_of(self, group: str) -> slice | None:
-        """Return the rows of a parameter group in the factor F; ``None`` if the group is not present."""
+        """Return the rows of a parameter group in the factor F, or ``None`` if the group is not present."""
         first = 0
         for name, size in self.groups:
             if name == group:
@@ -313,7 +306,7 @@ class Defect:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """A file of arrays next to a record: its name without directory, and the hash of all array names and contents."""
+    """A file of arrays next to a record: its name without directory, and the hash of its contents."""
 
     name: str
     sha256: str

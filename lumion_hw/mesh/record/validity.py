@@ -11,7 +11,7 @@ from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 Policy = Literal["refuse", "warn"]
-"""Reaction to use of a record outside its range: raise an error, or issue a warning."""
+"""Reaction to a record that is used outside its range: raise an error, or issue a warning."""
 
 
 class CalibrationWarning(UserWarning):
@@ -20,13 +20,11 @@ class CalibrationWarning(UserWarning):
 
 @dataclass(frozen=True)
 class UseConditions:
-    """Conditions in which a record is used; ``None`` for conditions that are unknown and not checked.
+    """Conditions in which a record is used; ``None`` where unknown.
 
     Attributes:
         now_utc: Time of use (ISO 8601 with zone).
         age_s: Age of the record, if known more accurately than from two dates.
-        temperature_c: Temperature of the chip.
-        wavelength_nm: Wavelength of the light.
     """
 
     now_utc: str | None = None
@@ -36,15 +34,10 @@ class UseConditions:
 
 
 def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy = "warn") -> tuple[str, ...]:
-    """Check the conditions of use against the range of validity stated in the record.
+    """Check the conditions of use against the range of validity in the record.
 
-    Ranges that the record does not state are not checked.
-
-    Args:
-        record: The record.
-        use: Conditions in which it is used.
-        policy: ``refuse`` raises an error for age and temperature, ``warn`` issues :class:`CalibrationWarning`. A
-            wavelength outside the range always raises an error, because nothing is extrapolated silently.
+    For age and temperature, ``policy`` decides: ``refuse`` raises an error, ``warn`` issues
+    :class:`CalibrationWarning`.
 
     Returns:
         Everything that is out of range, one sentence each.
@@ -83,14 +76,12 @@ def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy
 
 
 def _exceeded_end(value: float | None, interval: tuple[float, float] | None) -> float | None:
-    """Return the end of an interval that a value exceeds; ``None`` if it is inside, or value or interval is unknown."""
     if value is None or interval is None or interval[0] <= value <= interval[1]:
         return None
     return interval[0] if value < interval[0] else interval[1]
 
 
 def _age_s(record: CalibrationRecord, use: UseConditions) -> float | None:
-    """Return the age of a record at the time of use, or ``None`` if unknown."""
     if use.age_s is not None or use.now_utc is None:
         return use.age_s
     now, created = (datetime.fromisoformat(text) for text in (use.now_utc, record.created_utc))

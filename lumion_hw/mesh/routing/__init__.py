@@ -1,8 +1,6 @@
-"""Find paths through the mesh for one or many circuits, with consistent states and one circuit per waveguide joint.
+"""Find paths through the mesh for one or many circuits that do not conflict.
 
-Negotiated congestion runs first. Constraint programming (an optional dependency) solves or certifies the rest. Every
-result is traced again before it is returned (docs/decisions/0004-no-means-proven.md). This package is private: import
-from :mod:`lumion_hw.mesh`.
+Private: import from :mod:`lumion_hw.mesh`. Methods: docs/decisions/0004-no-means-proven.md.
 """
 
 from lumion_hw.mesh.routing.request import RouteRequest

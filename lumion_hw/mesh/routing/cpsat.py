@@ -1,12 +1,8 @@
 """Routing by constraint programming with OR-Tools CP-SAT (optional), which can prove that a request is impossible.
 
-The model has one Boolean per PUC (1: cross) and one per circuit and arc of the wave graph. Nodes of this graph are the
-directed waves that enter PUC-ports; an arc is a wave's way through its PUC in one state. Flow is conserved at every
-wave, an arc needs its PUC to be in its state, and a wave carries at most one circuit.
-
-Flow conservation also allows closed rings that are not part of a path. If lengths are free, rings are harmless: paths
-are read by tracing, which skips rings and so only lowers the cost; feasibility and lower bound remain correct. For
-circuits of fixed or equal length, a constraint excludes rings.
+There is one Boolean per PUC (1: cross), and one per circuit and way of light through a PUC (PUC-port and state). Ways
+of one circuit must form a path and agree with the PUC states; each is used by one circuit at most. Closed rings apart
+from the path are excluded for circuits of fixed or equal length and harmless otherwise.
 """
 
 from __future__ import annotations
@@ -41,7 +37,7 @@ class ProofResult:
         status: ``"optimal"``, ``"feasible"``, ``"infeasible"`` (optimal and infeasible are proven) or ``"undecided"``
             at the time limit.
         wave_paths: One path per circuit, or ``None`` if no routing was found.
-        bound: Lower bound of the cost of any routing, up to the rounding of costs to integers.
+        bound: Lower bound of the cost of any routing.
     """
 
     status: Status
@@ -101,9 +97,12 @@ def decide(
 
 
 def conflicting_circuits(request: RoutingProblem, *, time_limit_s: float, workers: int = 1) -> tuple[int, ...]:
-    """Return the indices of circuits that are impossible together, for a request that is impossible as a whole.
+    """Return the indices of circuits that are impossible together; possibly more than necessary.
 
-    The set need not be the smallest. If the time is too short, all circuits are returned.
+    Args:
+        request: A routing problem without a solution.
+        time_limit_s: Wall time after which all circuits are returned.
+        workers: Number of threads.
     """
     from ortools.sat.python import cp_model
 
@@ -136,7 +135,6 @@ def _solver(time_limit_s: float, workers: int) -> cp_model.CpSolver:
 
 
 def _run_solver(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
-    """Run the solver and return its status; Ctrl-C stops the solver's C++ code immediately."""
     with ThreadPoolExecutor(1) as pool:
         status = pool.submit(solver.solve, model)
         try:
@@ -149,11 +147,8 @@ def _run_solver(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
 class _Model:
     """Variables and constraints of one routing problem.
 
-    With ``optional``, circuits may be left unrouted.
-
     Attributes:
-        model: The CP model.
-        routed: For each circuit, ``True``, or a Boolean variable if the circuit is optional.
+        routed: For each circuit, ``True``, or a Boolean variable if the circuit may stay unrouted.
     """
 
     def __init__(self, request: RoutingProblem, model: cp_model.CpModel, *, optional: bool = False) -> None:
@@ -178,11 +173,9 @@ class _Model:
         self._moved = {index: self._mark_moved(index, wave_path) for index, wave_path in request.current_paths.items()}
 
     def _head(self, arc: int) -> int:
-        """Return the node at the end of an arc; arc ``2 wave + (0 bar, 1 cross)`` starts at its wave."""
         return (self._graph.cross if arc & 1 else self._graph.bar)[arc >> 1]
 
     def _usable_arcs(self) -> list[list[int]]:
-        """Return, for each circuit, the allowed arcs that can lie on a path to its target."""
         request, waves = self._request, self._graph.n_waves
         blocked = {8 * puc + 2 * k + STATES.index(state) for puc, state in request.blocked for k in range(4)}
         left = [estimate.tolist() for estimate in estimates(request, request.pass_cost * 0.0 + 1.0)]
@@ -206,7 +199,6 @@ class _Model:
         return usable
 
     def _conserve(self, index: int) -> None:
-        """Add flow conservation for one circuit, and exclude rings if its length is fixed."""
         routed = self.routed[index]
         source, target = self._request.pairs[index]
         entry, goal = self._graph.entry[source], self._graph.n_waves + target
@@ -226,7 +218,6 @@ class _Model:
             self._forbid_rings(index, entry, goal)
 
     def _forbid_rings(self, index: int, entry: int, goal: int) -> None:
-        """Require that the arcs used form a single circuit, closed from target back to source."""
         number: dict[int, int] = {}
         links = []
         for arc, used in self._arcs[index].items():
@@ -239,7 +230,6 @@ class _Model:
         self.model.add_circuit(links)
 
     def _exclude(self) -> None:
-        """Allow at most one circuit per wave, in the state of its PUC. Joints need none (see negotiation.py)."""
         for wave in range(self._graph.n_waves):
             cross = self._cross[wave // 4]
             for arc, wrong_state in ((2 * wave, cross), (2 * wave + 1, cross.negated())):
@@ -247,7 +237,6 @@ class _Model:
                     self.model.add_at_most_one([*users, wrong_state])
 
     def _limit(self) -> None:
-        """Add the limits of hops and losses, and the groups of equal length, to the model."""
         loss = self._request.loss_db
         for arcs, limit, routed in zip(self._arcs, self._request.limits, self.routed, strict=True):
             if limit.max_hops is not None:
@@ -267,7 +256,6 @@ class _Model:
                 self.model.add(is_equal).only_enforce_if(both)
 
     def _mark_moved(self, index: int, current_path: WavePath) -> Any:
-        """Return a model variable that is 1 unless a circuit keeps its current path."""
         # Only one direction is required: the objective sets it to 0 where the path is kept.
         moved = self.model.new_bool_var(f"moved {index}")
         for wave, state in zip(current_path.waves, current_path.states, strict=True):
@@ -276,7 +264,6 @@ class _Model:
         return moved
 
     def minimise(self) -> None:
-        """Add the objective of the request to the model."""
         request = self._request
         passing = [
             round(float(request.pass_cost[arc >> 3, arc & 1]) * self.scale) * used
@@ -298,7 +285,6 @@ class _Model:
         self.model.minimize(sum([*passing, *holding, *moving]))
 
     def hint(self, wave_paths: Sequence[WavePath]) -> None:
-        """Give the solver a known routing as its starting point."""
         steps = [list(zip(wave_path.waves, wave_path.states, strict=True)) for wave_path in wave_paths]
         held = {wave // 4: state for path_steps in steps for wave, state in path_steps}
         for puc, state in held.items():
@@ -310,7 +296,6 @@ class _Model:
                 self.model.add_hint(used, int(arc in used_arcs))
 
     def wave_paths(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
-        """Return the paths of the solution, traced from each source through the states, without rings."""
         states = [STATES[solver.boolean_value(cross)] for cross in self._cross]
         wave_paths: list[WavePath] = []
         for source, _ in self._request.pairs:

@@ -1,9 +1,7 @@
-"""Prove by cuts that a request is impossible: too few waveguide joints for the circuits that must cross them.
+"""Prove that a request is impossible: too few waveguides for the circuits that must cross a line (cut).
 
-All circuits whose ends lie on opposite sides of a line across the mesh must cross this line. The largest flow between
-the two sides, with one circuit per joint, may be smaller than the number of these circuits. Then no routing exists, and
-the smallest cut is the reason (max-flow min-cut). The flow respects joints and faults, but lets a PUC carry
-light in both states at once. So a request without a cut can still be impossible.
+The largest flow between two groups of ports, with one circuit per waveguide, limits the number of circuits between them
+(max-flow min-cut). A request without such a cut can still be impossible.
 """
 
 from __future__ import annotations
@@ -17,19 +15,19 @@ import numpy as np
 from lumion_hw.mesh.routing.request import RoutingProblem
 
 _MAX_FLOWS = 400
-"""Maximum number of flows calculated; one takes 0.1 ms on 72 PUCs and 0.5 ms on 725 PUCs."""
+"""Largest number of flows calculated; one takes 0.1 ms on 72 PUCs and 0.5 ms on 725 PUCs."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut through the mesh that proves some circuits impossible together, because too few of them can cross it.
+    """A line across the mesh that too few circuits can cross.
 
     Attributes:
-        circuits: Indices of the circuits that must cross the cut.
-        ports: Ports of these circuits on the side of the cut with fewer ports.
-        joints: Waveguide joints that the cut passes through, each as its two PUCs.
-        pucs: PUCs that the cut divides: one end lies on each side.
-        capacity: Number of circuits that can cross the cut.
+        circuits: Indices of the circuits that must cross the line.
+        ports: Ports of these circuits on the side of the line with fewer ports.
+        joints: Waveguides that the line crosses, each as its two PUCs.
+        pucs: PUCs that the line divides: one end lies on each side.
+        capacity: Number of circuits that can cross the line.
     """
 
     circuits: tuple[int, ...]
@@ -50,10 +48,7 @@ class Cut:
 
 
 def find_cut(request: RoutingProblem) -> Cut | None:
-    """Return a cut that more circuits must cross than can, which proves the request impossible; else ``None``.
-
-    The search tries to separate runs of consecutive circuit ends around the rim from all others, short runs first.
-    """
+    """Return a cut that proves the request impossible, or ``None`` if none was found."""
     network = _Network(request)
     for sources, sinks in _sides(request):
         if network.flow(sources, sinks) < len(sources):
@@ -62,7 +57,6 @@ def find_cut(request: RoutingProblem) -> Cut | None:
 
 
 def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield the circuit ends inside and outside every run of consecutive ports around the rim, short runs first."""
     # A cut works in both directions, so it does not matter which end of a circuit sends.
     partner = {a: b for pair in request.pairs for a, b in (pair, pair[::-1])}
     rim = sorted(partner)
@@ -81,7 +75,7 @@ def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int
 
 
 class _Network:
-    """The mesh as a flow network: PUC-ports, and for each end of a PUC an extra node (hub) where its two rails meet."""
+    """The mesh as a flow network. Nodes: the PUC-ports, and one per PUC end where its two rails meet."""
 
     def __init__(self, request: RoutingProblem) -> None:
         import scipy.sparse as sp
@@ -116,7 +110,6 @@ class _Network:
         self._graph = csr_array((capacity, self._edges[:, 1].astype(np.int32), starts), shape=(size, size))
 
     def _puc_edges(self, puc: int) -> list[tuple[int, int, int]]:
-        """Return the edges ``(node, node, capacity)`` in a PUC: one per rail if a state is blocked, else via hubs."""
         bar, cross = ((puc, "bar") in self._request.blocked), ((puc, "cross") in self._request.blocked)
         first = 4 * puc
         if bar and cross:
@@ -131,7 +124,6 @@ class _Network:
         return [*ends, (hub_a, hub_b, 2)]
 
     def flow(self, sources: Sequence[int], sinks: Sequence[int]) -> int:
-        """Return the largest flow between two sets of ports, and store it for :meth:`cut`."""
         from scipy.sparse.csgraph import maximum_flow
 
         capacity = self._graph.data
@@ -141,7 +133,6 @@ class _Network:
         return int(self._flow.flow_value)
 
     def cut(self, sources: Sequence[int]) -> Cut:
-        """Return the smallest cut for the flow that was calculated last."""
         import scipy.sparse as sp
         from scipy.sparse.csgraph import breadth_first_order
 

@@ -1,4 +1,4 @@
-"""Duplex requests: a circuit and its reverse are routed as one path that serves both directions."""
+"""Duplex requests: a circuit and its reverse share one path."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Pair = tuple[int, int]
 
 
 class Duplex:
-    """Merges each circuit with its reverse before routing, and restores both in the result.
+    """Merges each circuit with its reverse before routing, and separates them in the result.
 
-    If this is not ``allowed``, every circuit is routed separately.
+    If not ``allowed``, every circuit is routed separately.
     """
 
     def __init__(self, pairs: Sequence[Pair], *, allowed: bool) -> None:
@@ -48,7 +48,7 @@ class Duplex:
     def _ceilings(
         self, ceiling_s: Ceiling | Sequence[Ceiling | None] | None, name: str
     ) -> Ceiling | list[Ceiling | None] | None:
-        """Return the upper limit of each merged circuit: the smaller of the limits for its two directions.
+        """Return the upper limit of each merged circuit, the smaller one of both directions.
 
         Raises:
             ConfigError: The number of limits differs from the number of circuits.
@@ -65,10 +65,10 @@ class Duplex:
         return [min(limits, default=None) for limits in merged]
 
     def _exact_hops(self, exact_hops: Mapping[int, int]) -> dict[int, int]:
-        """Return the exact lengths of the circuits after each is merged with its reverse.
+        """Return the required numbers of hops of the merged circuits.
 
         Raises:
-            ConfigError: A circuit does not exist, or both directions need different lengths.
+            ConfigError: A circuit does not exist, or both directions need different numbers of hops.
         """
         merged: dict[int, int] = {}
         for index, hops in exact_hops.items():
@@ -80,7 +80,7 @@ class Duplex:
         return merged
 
     def _equal_hops(self, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the groups of equal length for the circuits after each is merged with its reverse.
+        """Return the groups of equal length, for the merged circuits.
 
         Raises:
             ConfigError: A circuit does not exist, or is in two groups.
@@ -94,7 +94,7 @@ class Duplex:
         return [sorted({self._merged_index[index] for index in group}) for group in groups]
 
     def restored(self, routing: Routing) -> Routing:
-        """Return a routing with one path per requested circuit, in both directions of merged circuits."""
+        """Return a routing with one path per requested circuit."""
         paths = []
         for merged_index, pair in zip(self._merged_index, self._requested, strict=True):
             path = routing.paths[merged_index]

@@ -1,12 +1,8 @@
-"""Routing with low crosstalk, calculated from the optical field and not only from the graph.
+"""Routing with low crosstalk, calculated from the optical field.
 
-In each PUC a circuit leaks some light to the wrong output. The mesh is reciprocal: the amplitude fraction of this light
-that reaches another circuit's end equals the field at the wrong output when light is injected backwards at that end. So
-two field solutions, one from all sources and one from all targets, give the contribution of every PUC to the crosstalk
-of every circuit. PUCs with a large contribution get a surcharge, the circuits are routed again, and the routing with
-the lowest crosstalk is returned.
-
-Scripts may call :func:`route_low_crosstalk`; the set-up of circuits (:mod:`lumion_hw.circuits`) does not use it.
+The contribution of every PUC to the crosstalk is calculated from the field of all sources and, because the mesh is
+reciprocal, the field of light injected backwards at all targets. PUCs with a large contribution get a surcharge, and
+the circuits are routed again.
 """
 
 from __future__ import annotations
@@ -27,7 +23,7 @@ from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 
 _MIN_CROSSTALK_DB = -200.0
-"""Lowest crosstalk that is reported, because no light at all has no value in decibels."""
+"""Lowest crosstalk that is reported."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +31,7 @@ class SolvedField:
     """Optical field in a mesh with all PUCs in bar or cross, from the scattering solver.
 
     Attributes:
-        solver: Solver of the mesh.
         cells_of: Returns the calibrated unit cells for given states of all PUCs.
-        frequency_hz: Optical frequency.
     """
 
     solver: Solver
@@ -49,7 +43,10 @@ class SolvedField:
         return self.solver.solve(self.cells_of(states), self.frequency_hz, inputs)
 
     def entering(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
-        """Return the field that enters every PUC-port for unit light at each input, ``(4 n_pucs, len(inputs))``."""
+        """Return the field that enters every PUC-port for unit light at each input.
+
+        Shape ``(4 n_pucs, len(inputs))``.
+        """
         return self.solver.waves(self.cells_of(states), self.frequency_hz, inputs)
 
     def leak(self, states: Mapping[int, State]) -> NDArray[np.float64]:
@@ -66,7 +63,7 @@ class Crosstalk:
     """Light of other circuits at the end of a circuit, relative to its own light.
 
     Attributes:
-        worst_db: Crosstalk from the strongest single other circuit.
+        worst_db: Crosstalk from the strongest other circuit.
         aggressor: Index of the strongest other circuit; ``None`` if there is no other circuit.
         summed_db: Crosstalk from all other circuits, powers added.
     """
@@ -81,9 +78,7 @@ class LowCrosstalkRouting:
     """The routing with the lowest crosstalk found.
 
     Attributes:
-        routing: The circuits.
-        states: State of every PUC, including parked PUCs.
-        crosstalk: Crosstalk of each circuit.
+        states: State of every PUC.
         tried: For each routing tried, the summed crosstalk of its worst circuit, in dB.
     """
 
@@ -101,7 +96,6 @@ def crosstalk(field: SolvedField, states: Mapping[int, State], paths: Sequence[P
 
 
 def _crosstalk(arriving: NDArray[np.float64], index: int) -> Crosstalk:
-    """Return the crosstalk of one circuit from the powers of all circuits at its end."""
     others = np.delete(arriving, index)
     if not len(others):
         return Crosstalk(_MIN_CROSSTALK_DB, None, _MIN_CROSSTALK_DB)
@@ -119,7 +113,7 @@ def _db(power: float, signal: float) -> float:
 def crosstalk_contributions(
     mesh: MeshTopology, field: SolvedField, states: Mapping[int, State], paths: Sequence[Path]
 ) -> NDArray[np.float64]:
-    """Return the contribution of each PUC to the crosstalk: first-order power at all circuit ends, ``(n_pucs,)``."""
+    """Return the contribution of each PUC to the crosstalk, as power at all circuit ends; shape ``(n_pucs,)``."""
     forward = np.abs(field.entering(states, [path.source for path in paths])) ** 2
     backward = np.abs(field.entering(states, [path.target for path in paths])) ** 2
     leak = field.leak(states)
@@ -144,15 +138,14 @@ def route_low_crosstalk(
     rounds: int = 6,
     price: float = 1.0,
 ) -> LowCrosstalkRouting:
-    """Route circuits so that the worst summed crosstalk is small; unused PUCs are parked.
+    """Route circuits with low crosstalk, and park unused PUCs (set them to guide stray light out of the mesh).
 
     Args:
         mesh: The mesh.
-        request: The circuits. States that the request excludes are not used for parking either.
+        request: The circuits.
         field: Optical field in the calibrated mesh.
-        rounds: Number of routings tried; the first one uses the plain objective.
-        price: Surcharge per round for the PUC with the largest contribution, in the unit of the objective; others get a
-            proportional surcharge.
+        rounds: Number of routings tried.
+        price: Surcharge per round for the PUC with the largest contribution, in the unit of the objective.
 
     Raises:
         ConfigError: ``rounds`` is below 1, or as for ``route``.

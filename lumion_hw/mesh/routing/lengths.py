@@ -1,4 +1,4 @@
-"""Circuits of equal length: raise the common number of hops of each group until negotiation finds a routing."""
+"""Circuits of equal length: try longer common lengths until a routing is found."""
 
 from __future__ import annotations
 
@@ -11,19 +11,13 @@ from lumion_hw.mesh.routing.result import WavePath
 from lumion_hw.mesh.routing.search import SearchBudgetExceeded
 
 _MAX_LENGTHENINGS = 6
-"""Number of longer common lengths tried per group, starting from the longest of its shortest paths."""
+"""Number of longer common lengths tried per group, after its shortest possible length."""
 
 _ROUNDS_PER_LENGTH = 40
 
 
 def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
-    """Return versions of the request in which every group has an exact length instead, short lengths first.
-
-    Negotiation cannot handle groups of equal length itself.
-
-    Args:
-        request: A routing problem with groups of equal length, each of one parity.
-    """
+    """Return versions of the request in which every group of equal length has a fixed length, short lengths first."""
     hops = request.mesh.shortest_hops
     shortest = [max(int(hops[request.pairs[index]]) for index in group) for group in request.equal]
     # If the parity is fixed, the possible lengths of a circuit differ by 2, otherwise by 1.
@@ -48,13 +42,13 @@ def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
 def first_choices(
     counts: Sequence[int], key: Callable[[tuple[int, ...]], tuple[object, ...]], max_count: int
 ) -> list[tuple[int, ...]]:
-    """Return combinations that choose one option per position, smallest ``key`` first, without building all of them.
+    """Return combinations of one option per position, smallest ``key`` first.
 
     Args:
         counts: Number of options of each position.
         key: Sort key of a combination, or of its first few positions. Appending the same options to two beginnings must
             not change their order.
-        max_count: Maximum number of combinations.
+        max_count: Largest number of combinations.
     """
     first: list[tuple[int, ...]] = [()]
     for count in counts:
@@ -65,10 +59,9 @@ def first_choices(
 def route_equal_lengths(
     request: RoutingProblem, rounds: int, progress: Progress = no_progress
 ) -> tuple[tuple[WavePath, ...] | None, tuple[int, ...]]:
-    """Route circuits of equal length; return the paths, or ``None``, and the PUCs that circuits still contest.
+    """Route circuits of equal length; return the paths and the PUCs over which circuits still conflict.
 
-    Circuits of a group must have the same parity. ``progress`` is called at every combination of common lengths except
-    the first.
+    Paths are ``None`` if no routing was found. ``progress`` is called at every combination of lengths except the first.
     """
     contested: tuple[int, ...] = ()
     choices = with_fixed_lengths(request)
@@ -92,10 +85,7 @@ def route_equal_lengths(
 def improve_lengths(
     request: RoutingProblem, wave_paths: tuple[WavePath, ...], rounds: int, until_s: float, now_s: Callable[[], float]
 ) -> tuple[WavePath, ...]:
-    """Improve circuits of equal length: try each common length in turn, with half of the remaining time for each.
-
-    ``wave_paths`` is a routing of the problem, whose groups each have one parity.
-    """
+    """Improve ``wave_paths``, a routing of circuits of equal length, by trying other common lengths."""
     best, best_cost = wave_paths, request.cost(wave_paths)
     for fixed in with_fixed_lengths(request):
         start_s = now_s()

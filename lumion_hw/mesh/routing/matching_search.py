@@ -1,10 +1,7 @@
 """Search for all-to-all configurations: which pairs of ports are connected in which configuration of the mesh.
 
-A matching is a set of pairs in which every port occurs at most once; one configuration connects one matching. Three
-stages follow each other until every pair has a configuration. First, round robins (as in a tournament) with several
-port orders, or random matchings if some ports cannot reach each other. Second, matchings that cannot be routed are
-merged and split again. Third, remaining pairs are forced into configurations, and the pairs that they displace look for
-another configuration.
+Three stages: round robins (as in a tournament) or random pairings; pairings that cannot be routed are merged and split
+again; remaining pairs displace others, which move to another configuration.
 """
 
 from __future__ import annotations
@@ -27,23 +24,26 @@ Routed = dict[Pair, WavePath]
 """One configuration: the path of each pair of ports that it connects."""
 
 _ROUNDS = 60
-"""Rounds of negotiation for one set of port pairs; most sets that can be routed need fewer than ten."""
+"""Rounds of negotiated routing for one set of port pairs; most sets that can be routed need fewer than ten."""
 
 _ORDERS = 12
-"""Number of port orders for which pairs are distributed by round robin, as in a tournament."""
+"""Number of port orders tried for round robins."""
 
 _SPLITS = 300
-"""Number of attempts to merge sets of port pairs that cannot be routed together, and to split them differently."""
+"""Number of attempts to merge and split sets of port pairs that cannot be routed together."""
 
 _FILLINGS = 30
-"""Attempts to fill one configuration with pairs of ports; the result with the most pairs is used."""
+"""Attempts to fill one configuration with port pairs; the fullest is used."""
 
 _SEARCHES = 10
-"""Searches for the path of one pair while other circuits stay."""
+"""Searches for the path of one pair while other circuits keep theirs."""
 
 
 def round_robin(ports: Sequence[int]) -> list[Matching]:
-    """Return a round robin: sets of port pairs that contain each pair once; one port idles per set if n is odd."""
+    """Return a round robin: sets of port pairs that together contain each pair once.
+
+    One port is idle in each set if the number of ports is odd.
+    """
     seats: list[int | None] = [*ports, *([None] * (len(ports) % 2))]
     rounds: list[Matching] = []
     for _ in range(len(seats) - 1):
@@ -65,7 +65,7 @@ class Router:
         self._search = Search(request, self._prices)
 
     def route_matching(self, matching: Iterable[Pair]) -> tuple[Routed | None, Matching]:
-        """Route a set of port pairs by negotiation; return the paths, or ``None`` and the conflicting pairs. Cached."""
+        """Route a set of port pairs; return the paths (``None`` if they conflict) and the conflicting pairs."""
         pairs = tuple(sorted(matching))
         # The same factors occur repeatedly while others are split.
         if pairs not in self._cache:
@@ -81,11 +81,11 @@ class Router:
         return dict(zip(pairs, result.wave_paths, strict=True)), ()
 
     def routable(self, matching: Iterable[Pair]) -> bool:
-        """Return whether negotiation can route a set of port pairs."""
+        """Return whether all of a set of port pairs could be routed together."""
         return self.route_matching(matching)[0] is not None
 
     def filled(self, current: Routed, order: Sequence[Pair]) -> Routed:
-        """Return a configuration extended by every port pair, in the given order, that finds free ports and a path."""
+        """Return a configuration extended by the pairs, in the given order, that find free ports and a path."""
         prices = self._prices
         prices.reset()
         # The circuits of the configuration stay, so a new pair must not need any PUC in another state.
@@ -105,7 +105,6 @@ class Router:
         return (*wave_path.waves, self._prices.graph.n_waves + pair[1])
 
     def _fit(self, pair: Pair) -> Nodes | None:
-        """Return a path for a pair of ports that does not disturb other circuits, or ``None``."""
         try:
             found = self._search.cheapest_path(self._index[pair], _SEARCHES)
         except SearchBudgetExceeded:
@@ -116,7 +115,8 @@ class Router:
 class Matcher:
     """Searches for the configurations of one set of ports.
 
-    ``steps`` is the maximum number of attempts to force a remaining pair into a configuration.
+    Args:
+        steps: Largest number of attempts to add a remaining pair by displacing others.
     """
 
     def __init__(self, request: RoutingProblem, ports: Sequence[int], order: random.Random, steps: int) -> None:
@@ -149,7 +149,6 @@ class Matcher:
         return sum(not self._router.routable(factor) for factor in factors)
 
     def _best_round_robin(self) -> list[Matching]:
-        """Return the round robin (sets of port pairs) in which the fewest sets cannot be routed."""
         best: list[Matching] = []
         fewest = len(self._ports) + 1
         for attempt in range(_ORDERS):
@@ -165,12 +164,10 @@ class Matcher:
         return best
 
     def _random_factors(self) -> list[Matching]:
-        """Return random sets of port pairs of equal size, with each pair at most once; some pairs may remain."""
         partners = Counter(port for pair in self._pairs for port in pair)
         return self._split(set(self._pairs), max(partners.values())) or []
 
     def _split_anew(self, factors: list[Matching]) -> list[Matching]:
-        """Merge a set of pairs that cannot be routed with two others, and split all into three, while this helps."""
         factors = list(factors)
         if len(factors) < 3 or self._unrouted(factors) > 0.5 * len(factors):
             return factors
@@ -186,7 +183,6 @@ class Matcher:
         return factors
 
     def _split(self, pairs: set[Pair], parts: int) -> list[Matching] | None:
-        """Split a regular set of pairs (equally many per port) into random matchings of equal size, or ``None``."""
         size = len(pairs) // parts
         new_factors: list[Matching] = []
         for _ in range(parts):
@@ -198,7 +194,6 @@ class Matcher:
         return new_factors
 
     def _fullest(self, remaining: Collection[Pair]) -> Routed:
-        """Return the configuration with the most pairs, out of several built from the remaining pairs."""
         degree: dict[int, int] = {}
         for port in (port for pair in remaining for port in pair):
             degree[port] = degree.get(port, 0) + 1
@@ -213,11 +208,7 @@ class Matcher:
         return best
 
     def _force_remaining(self, routed: list[Routed], remaining: Collection[Pair]) -> set[Pair]:
-        """Force remaining pairs into configurations, which change in place; return the pairs that remain.
-
-        Displaced pairs become remaining pairs. A step is accepted if the number of remaining pairs does not grow, or
-        occasionally grows by one. The best state is restored at the end.
-        """
+        """Add remaining pairs to configurations, in place, by displacing others; return the pairs that remain."""
         pool = sorted(remaining)
         best, best_routed = list(pool), [dict(configuration) for configuration in routed]
         while pool and self._steps > 0 and len(routed) > 1:
@@ -239,7 +230,6 @@ class Matcher:
         return set(best)
 
     def _with_pair_added(self, wave_paths: Routed, pair: Pair) -> Routed | None:
-        """Return a configuration with one pair added and as few pairs as possible removed; ``None`` if impossible."""
         staying = {other: wave_path for other, wave_path in wave_paths.items() if set(other).isdisjoint(pair)}
         if len(extended := self._router.filled(staying, [pair])) > len(staying):
             return extended
@@ -255,7 +245,6 @@ class Matcher:
         return None
 
     def _place_remaining(self, routed: list[Routed], pool: list[Pair]) -> list[Pair]:
-        """Add remaining pairs to configurations where they fit without changes; return the pairs that still remain."""
         places = list(range(len(routed)))
         self._random.shuffle(places)
         for number in places:
@@ -268,10 +257,7 @@ class Matcher:
 
 
 def random_matching(pairs: Collection[Pair], size: int, order: random.Random) -> Matching | None:
-    """Return a random set of port pairs without a common port, by backtracking from the port with fewest choices.
-
-    ``None`` if none was found within a limited number of steps.
-    """
+    """Return a random set of port pairs without a common port, or ``None`` if none was found within the step limit."""
     neighbours: dict[int, set[int]] = {}
     for a, b in pairs:
         neighbours.setdefault(a, set()).add(b)

@@ -1,13 +1,8 @@
 """All-to-all connectivity with the fewest configurations: each pair of ports is connected in exactly one of them.
 
-With n ports a configuration connects at most n / 2 pairs, so at least n - 1 configurations are needed (n if n is odd,
-with one port idle in each). A set of n - 1 is a 1-factorisation of the complete graph of the ports. Many factorisations
-exist, and not every configuration in them can be routed on a given mesh (PipSwitch 2025). If no such set is found,
-extra configurations carry the remaining pairs.
-
-A circuit and its reverse share one path, so a pair serves both directions. In a rectangular mesh light never turns
-back, so ports on the same side cannot be connected: each port on the left meets each port on the right, and the number
-of configurations is at least the number of partners of the busiest port.
+With n ports at least n - 1 configurations are needed (n if n is odd). The smallest solutions are 1-factorisations of
+the complete graph (PipSwitch 2025). If none can be routed, extra configurations connect the remaining pairs. In a
+rectangular mesh, only ports on different sides can be connected.
 """
 
 from __future__ import annotations
@@ -37,7 +32,6 @@ class Configuration:
     """One setting of the mesh that connects some pairs of ports.
 
     Attributes:
-        paths: Path of each pair, traced through the states.
         states: State of every PUC in use.
     """
 
@@ -61,7 +55,7 @@ class AllToAll:
     def lower_bound(self) -> int:
         """Lower bound of the number of configurations.
 
-        It is n - 1 for an even number n of ports that all reach each other, and n for an odd number.
+        It is n - 1 for an even number n of ports that all reach each other, n for an odd number.
         """
         return min_configurations([pair for configuration in self.configurations for pair in configuration.pairs])
 
@@ -88,10 +82,7 @@ class AllToAll:
 
 
 def min_configurations(pairs: Collection[tuple[int, int]]) -> int:
-    """Return the smallest conceivable number of configurations that together contain each of these pairs once.
-
-    A port has one partner per configuration, and a configuration has at most half as many pairs as ports.
-    """
+    """Return a lower bound of the number of configurations that together contain each of these pairs once."""
     partners = Counter(port for pair in pairs for port in pair)
     return max(*partners.values(), math.ceil(len(pairs) / (len(partners) // 2))) if pairs else 0
 
@@ -109,17 +100,15 @@ def all_to_all(
 ) -> AllToAll:
     """Connect every port with every other port it can reach, in as few configurations as possible.
 
-    Every path is verified by tracing it through the PUC states.
-
     Args:
         mesh: The mesh.
         ports: The ports, each once.
-        max_hops: Maximum number of PUCs on a path.
+        max_hops: Largest number of PUCs on a path.
         puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``.
         faults: Known faults of the mesh.
         unusable: ``(puc, state)`` pairs that may not be used.
         seed: Random seed; the same seed gives the same configurations.
-        steps: Maximum number of attempts to fit pairs that the quick methods left over into existing configurations.
+        steps: Largest number of attempts to add a remaining pair by displacing others.
 
     Raises:
         ConfigError: The request is invalid.
@@ -155,7 +144,6 @@ def all_to_all(
 
 
 def _check_each_pair(request: RoutingProblem) -> None:
-    """Raise ``NoPathError`` if two ports cannot be connected even if there is no other circuit."""
     try:
         alone = Negotiation(request).route_each_alone()
     except SearchBudgetExceeded:
@@ -166,7 +154,6 @@ def _check_each_pair(request: RoutingProblem) -> None:
 
 
 def _configuration(request: RoutingProblem, wave_paths: Mapping[tuple[int, int], WavePath]) -> Configuration:
-    """Trace the paths of one set of port pairs through their PUC states, and check them."""
     pairs = sorted(wave_paths)
     states = {
         w // 4: s for wave_path in wave_paths.values() for w, s in zip(wave_path.waves, wave_path.states, strict=True)

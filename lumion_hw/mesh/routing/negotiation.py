@@ -1,12 +1,7 @@
 """Negotiated congestion (McMurchie 1995): route each circuit alone, then raise prices until no two circuits conflict.
 
-PUC states that conflict with other circuits become more expensive from round to round, and conflicting circuits are
-removed and routed again in varying order. A routing without conflicts is then improved: each circuit in turn may move
-to a cheaper free path. This is a heuristic: if it finds no routing, that proves nothing.
-
-Circuits can only conflict over PUC states. With every PUC in bar or cross, the paths connect the ports in pairs, and
-the reverse of a path is the path from its other end. So circuits between different ports that agree on all states can
-neither merge nor run against each other in a waveguide joint.
+A routing without conflicts is then improved. Failure to find a routing proves nothing. Circuits conflict only if they
+need a PUC in different states; otherwise they never share a waveguide.
 """
 
 from __future__ import annotations
@@ -21,29 +16,32 @@ from lumion_hw.mesh.routing.result import WavePath
 from lumion_hw.mesh.routing.search import FORBIDDEN, Nodes, Prices, Search, SearchBudgetExceeded
 
 _ROUNDS_PER_ATTEMPT = 40
-"""Rounds before a negotiation restarts in another order; later rounds rarely succeed."""
+"""Rounds before a negotiation restarts in another order."""
 
 _PRESSURE, _GROWTH, _HISTORY = 0.5, 1.12, 0.35
-"""Price of a conflict, its growth factor per round, and the permanent surcharge of a state for each round in which it
-was contested. The prices are multiples of the mean PUC cost."""
+"""Price of a conflict, its growth factor per round, and the permanent surcharge per round for a PUC state in conflict.
+
+Prices are multiples of the mean PUC cost.
+"""
 
 _JITTER = 0.1
 """Random part of the prices from the second attempt on, as a multiple of the mean PUC cost."""
 
 _SEARCHES_IN_CONTEST = 30
-"""Maximum searches for one circuit while prices still change; after that the circuit keeps its path."""
+"""Most searches for one circuit while prices still change; after that the circuit keeps its path."""
 
 _IMPROVEMENTS = 4
-"""Maximum rounds of improvement; the second round seldom finds anything."""
+"""Most rounds of improvement."""
 
 
 _ACROSS, _MAX_ACROSS = 0.7, 3
-"""Probability that an improvement step removes only circuits that cross the improved circuit's cheapest path, and the
-maximum number of circuits removed. With three, 100 ms reach the proven optimum of 6 to 10 circuits on 72 PUCs
-(``benchmarks/routing.py random``)."""
+"""Probability that an improvement step removes only circuits in the way, and the most circuits removed.
+
+With three, 100 ms reach the proven optimum of 6 to 10 circuits on 72 PUCs (``benchmarks/routing.py random``).
+"""
 
 _SEARCHES_IN_IMPROVEMENT = 6
-"""Maximum searches for one circuit in an improvement step: trying the next step is better than searching longer."""
+"""Most searches for one circuit in an improvement step."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,8 @@ class NegotiationResult:
 
     Attributes:
         wave_paths: One path per circuit, without conflicts; ``None`` if conflicts remain.
-        contested: PUCs that circuits still need in different states at the end.
-        at_odds: Indices of the circuits that were still in conflict.
+        contested: PUCs that circuits still need in different states.
+        at_odds: Indices of the circuits that still conflict.
     """
 
     wave_paths: tuple[WavePath, ...] | None
@@ -62,14 +60,13 @@ class NegotiationResult:
 
 
 def _reported(turns: Iterable[int], first_round: int, rounds: int, progress: Progress) -> Iterator[int]:
-    """Yield the round numbers of an attempt, and report progress at each round."""
     for turn in turns:
         progress("routes", first_round + turn, rounds)
         yield turn
 
 
 class Negotiation:
-    """Routes the circuits of a request without groups of equal length (the caller replaces these by exact lengths)."""
+    """Routes the circuits of a request without groups of equal length."""
 
     def __init__(self, request: RoutingProblem) -> None:
         self._request = request
@@ -79,7 +76,7 @@ class Negotiation:
         self._alone: list[tuple[float, Nodes]] = []
 
     def route_each_alone(self) -> list[float | None]:
-        """Return the lowest cost of each circuit without the others; ``None`` if the circuit provably has no path.
+        """Return the lowest cost of each circuit without the others; ``None`` if the circuit has no path (proven).
 
         Raises:
             SearchBudgetExceeded: A search ended without a result.
@@ -100,10 +97,9 @@ class Negotiation:
         """Negotiate until no circuits conflict; call :meth:`route_each_alone` first.
 
         Args:
-            rounds: Maximum number of rounds.
+            rounds: Largest number of rounds.
             bound: Lower bound of the cost; a routing that reaches it is not improved further.
-            on_failure: Called after two failed attempts, with the PUCs still contested. It may raise if it can prove
-                that no routing exists.
+            on_failure: Called after two failed attempts, with the PUCs still contested; may raise an error.
             progress: Called every round after the first attempt has failed.
         """
         paths: list[Nodes] = []
@@ -123,7 +119,7 @@ class Negotiation:
         return NegotiationResult(None, tuple(sorted(contested)), at_odds)
 
     def _negotiate(self, order: random.Random, turns: Iterable[int], jitter: float) -> tuple[list[Nodes], set[int]]:
-        """Negotiate, starting from initial prices; return the paths, and the PUCs still contested (none on success)."""
+        """Negotiate from initial prices; return the paths, and the PUCs over which circuits still conflict."""
         prices = self._prices
         prices.reset()
         paths = [nodes for _, nodes in self._alone]
@@ -151,7 +147,7 @@ class Negotiation:
         return paths, self._contested(paths)
 
     def _reroute_alone(self, index: int) -> Nodes:
-        """Return a circuit's cheapest path at current prices, or, if that search fails, its path if it were alone."""
+        """Return a circuit's cheapest path at current prices; if that search fails, its path without other circuits."""
         try:
             found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:
@@ -159,7 +155,6 @@ class Negotiation:
         return self._alone[index][1] if found is None else found[1]
 
     def _reroute(self, index: int, paths: list[Nodes]) -> None:
-        """Remove one circuit and route it again; it keeps its path if the search fails."""
         # Remove it first, or its own states would count as conflicts.
         self._prices.remove(paths[index])
         try:
@@ -171,19 +166,16 @@ class Negotiation:
         self._prices.add(paths[index])
 
     def _charge(self, paths: Sequence[Nodes]) -> None:
-        """Raise the permanent price of all states of PUCs that circuits need in different states."""
         prices, increase = self._prices, self._unit * _HISTORY
         states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
         for arc in states:
             prices.state_price[arc] += increase
 
     def _contested(self, paths: Sequence[Nodes]) -> set[int]:
-        """Return the PUCs that circuits need in different states."""
         prices = self._prices
         return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
 
     def _improved(self, paths: list[Nodes], bound: float) -> tuple[WavePath, ...]:
-        """Move single circuits to cheaper free paths until no circuit finds one."""
         prices, request = self._prices, self._request
         wave_paths = tuple(prices.to_wave_path(nodes) for nodes in paths)
         cost = request.cost(wave_paths)
@@ -209,12 +201,8 @@ class Negotiation:
     ) -> tuple[WavePath, ...]:
         """Improve a routing: remove a few circuits at a time, route them again, and keep results that cost no more.
 
-        After :meth:`run`, no single circuit can find a cheaper path, because another circuit blocks it. So a circuit on
-        a detour is removed together with some circuits that cross its cheapest path. Results of equal cost are kept
-        too, because most improvements need such intermediate steps.
-
         Args:
-            wave_paths: A routing of all circuits, after :meth:`route_each_alone`.
+            wave_paths: A routing of all circuits; call :meth:`route_each_alone` first.
             bound: Lower bound of the cost; a routing that reaches it is not improved further.
             is_over: Called before every step; returns whether to stop.
         """
@@ -245,7 +233,6 @@ class Negotiation:
         return best
 
     def _choose_circuits_to_reroute(self, paths: Sequence[Nodes], rng: random.Random) -> list[int]:
-        """Return circuits to remove together, in the order in which to route them again."""
         prices, alone = self._prices, self._alone
         # Only a circuit that pays more than alone can become cheaper.
         on_detour = [index for index, nodes in enumerate(paths) if prices.states_price(nodes) > alone[index][0] + 1e-9]
@@ -261,7 +248,7 @@ class Negotiation:
         return together
 
     def _reroute_together(self, removed: Sequence[int], paths: list[Nodes]) -> bool:
-        """Route removed circuits again, one after the other; if one fails, remove all and return ``False``."""
+        """Route removed circuits again; if one fails, remove all and return ``False``."""
         for index in removed:
             self._prices.remove(paths[index])
         for number, index in enumerate(removed):

@@ -1,9 +1,7 @@
-"""Parking: a state for every unused PUC, so that stray light leaves the mesh and no closed ring stores light.
+"""Parking: states of unused PUCs that let stray light leave the mesh.
 
-With all PUCs in bar or cross, the waves form paths from port to port and closed rings. Light that leaks from a circuit
-enters such a path or ring. A path ends at an unused port; a ring with little loss stores the light that leaks into it
-(Zand 2020). If a ring uses only one rail of a PUC, changing the state of this PUC joins the ring to the path or ring on
-its other rail. So every ring with such a free PUC can be opened.
+In a closed ring of PUCs, stray light would build up (Zand 2020). A ring is opened by changing the state of a PUC that
+it passes once.
 """
 
 from __future__ import annotations
@@ -25,8 +23,7 @@ class Parking:
 
     Attributes:
         states: State of every PUC that can be set, including PUCs in use.
-        rings: PUCs of the closed rings that could not be opened because all their PUCs are in use or have one usable
-            state.
+        rings: PUCs of each closed ring that could not be opened.
         n_opened: Number of rings that were opened.
     """
 
@@ -44,8 +41,8 @@ def park_unused_pucs(
 ) -> Parking:
     """Set every unused PUC so that stray light leaves the mesh and closed rings are opened.
 
-    A PUC is parked in its cooler state if heater powers are given, else in cross, or in the opposite state if that
-    opens a ring. A PUC with no usable state is omitted; rings through it are assumed to be open.
+    Where the choice is free, a PUC takes the state with less heater power, or cross if no heater powers are given. PUCs
+    without a usable state are omitted.
 
     Args:
         mesh: The mesh.
@@ -77,7 +74,6 @@ def park_unused_pucs(
 def _open_rings(
     mesh: MeshTopology, states: dict[int, State], free: set[int], power: Sequence[Sequence[float]]
 ) -> Parking:
-    """Open every closed ring of light that passes a free PUC, and return the states of all PUCs."""
     opened = 0
     while True:
         rings = _rings(mesh, states)
@@ -98,7 +94,6 @@ def _open_rings(
 
 
 def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, ...]]:
-    """Return every closed ring whose PUCs all have a state, in one direction of rotation."""
     full: list[State] = [states.get(puc, "cross") for puc in range(mesh.n_pucs)]
     one_direction: list[tuple[int, ...]] = []
     seen: set[frozenset[int]] = set()
@@ -112,7 +107,6 @@ def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, .
 
 
 def _gates(ring: Sequence[int], free: set[int]) -> list[int]:
-    """Return the free PUCs that a ring passes once; in its other state, such a PUC opens the ring."""
     passed = [wave // 4 for wave in ring]
     # A ring that uses both rails of a PUC would be split into two rings, or only be reconnected to itself.
     return [puc for puc in passed if puc in free and passed.count(puc) == 1]

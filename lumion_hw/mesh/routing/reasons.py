@@ -1,4 +1,4 @@
-"""Explain why a routing request failed (proofs, or an undecided search), and check routings that were found."""
+"""Explain why a routing request failed, and check routings that were found."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from lumion_hw.mesh.routing.search import Prices, Search, SearchBudgetExceeded
 # CP-SAT rounds losses to 1 µdB per PUC, which adds up along a path.
 _LOSS_TOLERANCE_DB = 1e-4
 _MAX_NAMED = 16
-"""Maximum number of circuits that a message names; the others are counted."""
+"""Largest number of circuits that a message names."""
 
 
 def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
-    """Return the error for a circuit that has no path even if there is no other circuit."""
+    """Return the error for a circuit that has no path even without other circuits."""
     source, target = request.pairs[index]
     cut = find_cut(for_circuits(request, [index]))
     blocked = f" with {len(request.blocked)} blocked PUC states" if request.blocked else ""
@@ -44,7 +44,6 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
 
 
 def _nearest(alone: RoutingProblem) -> list[str]:
-    """Return, for each upper limit of a circuit, the lowest limit that the circuit could meet in an empty mesh."""
     limit = alone.limits[0]
     weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
     possible = []
@@ -68,9 +67,7 @@ def _nearest(alone: RoutingProblem) -> list[str]:
 
 
 def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS) -> None:
-    """Raise ``NoPathError`` if the PUCs around contested PUCs are provably too few for the circuits.
-
-    If nothing is raised, the request may still be impossible.
+    """Raise an error if there are provably too few PUCs near ``contested``, over which circuits conflict.
 
     Raises:
         NoPathError: The request is impossible.
@@ -91,7 +88,7 @@ def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unk
 
 
 def cut_error(request: RoutingProblem) -> NoPathError | None:
-    """Return the error for circuits that a cut makes impossible, or ``None`` if no such cut is found."""
+    """Return the error for circuits that must cross a line with too few waveguides, or ``None`` if none was found."""
     cut = find_cut(request)
     if cut is None:
         return None
@@ -116,16 +113,14 @@ def conflict_error(
     conflicting: Callable[[RoutingProblem], Sequence[int]],
     is_over: Callable[[], bool],
 ) -> NoPathError:
-    """Return the error for a request that CP-SAT has proven impossible, naming the circuits that conflict.
-
-    Circuits are removed one by one as long as the rest is still proven impossible.
+    """Return the error for a request that is proven impossible, naming the circuits that conflict.
 
     Args:
         request: The impossible routing problem.
         is_solvable: Returns whether a smaller problem can be solved; ``None`` if unknown.
         find_paths: Returns the paths of a problem if they are found quickly.
         conflicting: Returns the indices of circuits that are impossible together.
-        is_over: Called before every step; once it returns true, all remaining circuits are named.
+        is_over: Returns whether to stop; the error may then name more circuits than necessary.
     """
     if any(limit.ceilings for limit in request.limits):
         # If the circuits fit without the limits, the limits are the reason, and the message can say what is needed.
@@ -156,7 +151,6 @@ def conflict_error(
 
 
 def _ceilings_error(request: RoutingProblem, wave_paths: Sequence[WavePath]) -> NoPathError:
-    """Return the error for circuits that conflict only because of upper limits, with the limits they would need."""
     needs = [
         f"{source}→{target}{limit} needs {len(wave_path.pucs)} hops and "
         f"{request.loss_db[list(wave_path.pucs)].sum():.3f} dB"
@@ -210,10 +204,10 @@ def for_circuits(request: RoutingProblem, indices: Sequence[int]) -> RoutingProb
 
 
 def check_limits(request: RoutingProblem, paths: Sequence[Path], states: Mapping[int, State]) -> None:
-    """Check traced paths against all limits of the request, whichever method found them.
+    """Check traced paths against all limits of the request.
 
     Raises:
-        VerifyError: A path breaks a rule; no routing is returned.
+        VerifyError: A path breaks a limit.
     """
     broken = [f"PUC {puc} is {state}" for puc, state in states.items() if (puc, state) in request.blocked]
     for path, limit in zip(paths, request.limits, strict=False):

@@ -1,4 +1,4 @@
-"""Routing requests, and their conversion to costs, blocked states and limits."""
+"""Routing requests and their conversion to costs, blocked states and limits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBJECTIVES = ("hops", "loss_db", "power_mw")
 """Quantities that can be minimised: number of PUCs, loss, and heater power of the PUC states."""
 
 _POWER_TIE_BREAK_DB = 1e-3
-"""Weight of the loss when heater power is minimised: of equally warm paths, the one with the lower loss is used."""
+"""Weight of the loss when heater power is minimised; decides between paths of equal heater power."""
 
 Progress = Callable[[str, int, int], None]
 """Progress callback: name of the stage, steps done, maximum number of steps."""
@@ -50,34 +50,32 @@ class RouteRequest:
     Attributes:
         pairs: Source and target port of each directed circuit; each port at most once.
         objective: Quantity to minimise: ``"loss"``, ``"hops"``, ``"power"``, or weights of ``hops``, ``loss_db`` and
-            ``power_mw``. For low leakage see :func:`lumion_hw.mesh.routing.leakage.route_low_crosstalk`.
+            ``power_mw``.
         puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``; excess losses of ``faults`` are added.
         heater_power_mw: Shape ``(n_pucs, 2)``; heater power of each PUC in bar and in cross, for the power objective.
         surcharge: Extra cost of passing each PUC in bar and in cross, any shape that broadcasts to ``(n_pucs, 2)``.
         faults: Known faults of the mesh.
-        unusable: ``(puc, state)`` pairs that must not be used, in addition to pairs that ``faults`` rules out.
+        unusable: ``(puc, state)`` pairs that must not be used, in addition to those that ``faults`` excludes.
         fixed: States that are set and must not change; circuits may pass PUCs in these states.
-        active: Circuits that are already active, as returned by a routing of this mesh. They keep their PUCs and
-            waveguide joints.
-        move_price: Cost of moving one active circuit to another path, in the unit of the objective; ``None`` (hitless)
-            if active circuits must not move.
-        max_hops: Maximum number of PUCs on a path: one number, or one per circuit (``None``: no limit).
-        max_loss_db: Maximum loss of a path in dB: one number, or one per circuit.
-        exact_hops: Exact number of PUCs for individual circuits, by index.
+        active: Circuits that are already active, as returned by a routing of this mesh.
+        move_price: Cost of moving one active circuit to another path, in the unit of the objective; ``None`` if active
+            circuits must not move.
+        max_hops: Largest number of PUCs on a path: one number, or one per circuit (``None``: no limit).
+        max_loss_db: Largest loss of a path in dB: one number, or one per circuit.
+        exact_hops: Required number of PUCs of single circuits, by index.
         equal_hops: Groups of circuits (indices) that must have the same number of PUCs.
-        counter_propagation: Whether a pair and its reverse may be requested together. They then run against each other
-            through the same joints, and reflected and leaked light of one reaches the source of the other. Circuits
-            between different ports never run against each other in a mesh of bar and cross states.
-        rounds: Maximum rounds of negotiation.
-        improve_s: Time for improving a routing, by removing a few circuits at a time and routing them again. The result
-            then depends on the speed of the machine; with 0, the same request gives the same routing everywhere.
+        counter_propagation: Whether a pair and its reverse may be requested together. Light then runs in both
+            directions through the same waveguides, and reflected light of one circuit reaches the source of the other.
+        rounds: Largest number of negotiation rounds.
+        improve_s: Time for improving a routing. With 0, the same request always gives the same routing; otherwise the
+            result depends on the speed of the machine.
         exact: When to use CP-SAT (optional): ``"rescue"`` if negotiation fails, ``"always"`` also to certify the result
             of negotiation, or ``"never"``.
         time_limit_s: Time limit of CP-SAT.
-        explain_s: Time limit for finding the few circuits that conflict, after a request was proven impossible. If it
-            is too short, the error names more circuits than necessary.
+        explain_s: Time limit for finding out which circuits conflict in an impossible request. If it is too short, the
+            error names more circuits than necessary.
         workers: Number of CP-SAT threads.
-        progress: Called with stage, steps done and maximum steps if a routing takes longer than the first attempt.
+        progress: Called with stage, steps done and maximum number of steps, in long searches.
     """
 
     pairs: Sequence[tuple[int, int]]
@@ -104,7 +102,7 @@ class RouteRequest:
     progress: Progress = no_progress
 
     def __post_init__(self) -> None:
-        """Check values that are wrong for every mesh.
+        """Check the request.
 
         Raises:
             ConfigError: A price or time is negative, or ``exact`` has an unknown value.
@@ -121,12 +119,11 @@ class RouteRequest:
 
 @dataclass(frozen=True)
 class RoutingLimits:
-    """Limits of hops and loss for one circuit.
+    """Limits of hops and loss for one circuit; ``None`` for no limit.
 
     Attributes:
-        max_hops: Maximum number of PUCs, or ``None``.
-        max_loss_db: Maximum loss, or ``None``.
-        exact_hops: Exact number of PUCs, or ``None``.
+        max_hops: Largest number of PUCs.
+        exact_hops: Required number of PUCs.
     """
 
     max_hops: int | None = None
@@ -153,7 +150,7 @@ class RoutingLimits:
 
     @property
     def hop_ceiling(self) -> int | None:
-        """Maximum number of PUCs that the limits allow."""
+        """Largest number of PUCs that the limits allow."""
         given = [hops for hops in (self.max_hops, self.exact_hops) if hops is not None]
         return min(given) if given else None
 
@@ -171,15 +168,13 @@ class RoutingProblem:
     """A checked routing request, converted to costs and constraints.
 
     Attributes:
-        mesh: The mesh.
         pairs: Source and target port of each circuit to route; active circuits that may move come last.
         pass_cost: Shape ``(n_pucs, 2)``; cost of passing a PUC in bar and in cross.
-        state_cost: Shape ``(n_pucs, 2)``; one-time cost of setting a PUC to bar or cross, shared by all circuits.
+        state_cost: Shape ``(n_pucs, 2)``; cost of setting a PUC to bar or cross, counted once for all circuits.
         staying_cost: Cost of the active circuits that stay on their paths.
         loss_db: Shape ``(n_pucs,)``; loss per PUC.
         blocked: PUC states that must not be used.
-        limits: Limits of each circuit.
-        equal: Groups of circuits that must have the same number of hops, as indices.
+        equal: Groups of circuits (indices) that must have the same number of hops.
         current_paths: Current path of each active circuit that may move, by index.
         move_price: Cost of moving an active circuit.
         staying: Active circuits that must stay, with their paths.
@@ -221,10 +216,11 @@ def opposite_state(state: State) -> State:
 
 
 def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, busy: Iterable[Path] = ()) -> None:
-    """Raise ``NoPathError`` if a port does not exist, has no fibre, is dead, in use, or requested twice.
+    """Check the ports of a request.
 
     Raises:
-        NoPathError: The message and ``ports`` name the port.
+        NoPathError: A port does not exist, has no fibre, is dead, in use, or requested twice; the message and ``ports``
+            name it.
     """
     seen: set[int] = set()
     used_ports = {port for path in busy for port in (path.source, path.target)}
@@ -245,7 +241,7 @@ def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, bu
 
 
 def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
-    """Return the loss of every PUC, after checking the values (a gain would let light circulate for ever).
+    """Check the PUC losses and return one per PUC.
 
     Raises:
         ConfigError: A loss is negative or not a finite number, or the shape is wrong.
@@ -260,7 +256,7 @@ def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]
 
 
 def check_states(mesh: MeshTopology, given: Iterable[tuple[int, State]]) -> None:
-    """Raise ``ConfigError`` for PUCs that do not exist and states other than bar and cross."""
+    """Raise ``ConfigError`` if a PUC does not exist, or a state is neither bar nor cross."""
     for puc, state in given:
         if not 0 <= puc < mesh.n_pucs or state not in STATES:
             raise ConfigError(
@@ -275,7 +271,7 @@ def costs(
     heater_power_mw: ArrayLike | None,
     surcharge: ArrayLike = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the cost of passing each PUC and of setting it, for each state, both of shape ``(n_pucs, 2)``.
+    """Return the cost of passing each PUC, and of setting it, in bar and in cross; both of shape ``(n_pucs, 2)``.
 
     Raises:
         ConfigError: The objective is unknown or negative, or heater powers or surcharges are missing or invalid.
@@ -307,7 +303,9 @@ def costs(
 
 
 def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, quantity: str) -> list[Ceiling | None]:
-    """Return the upper limit of each circuit, from one number for all circuits, one per circuit, or ``None``.
+    """Return one upper limit per circuit.
+
+    ``given`` is one number for all circuits, one per circuit, or ``None`` for no limit.
 
     Raises:
         ConfigError: The number of limits is wrong, or a limit is not a number of 0 or more.
@@ -332,10 +330,11 @@ def circuit_limits(
     max_loss_db: float | Sequence[float | None] | None,
     exact_hops: Mapping[int, int],
 ) -> tuple[RoutingLimits, ...]:
-    """Return the limits of each circuit.
+    """Return the limits of hops and loss of each circuit.
 
     Raises:
-        ConfigError: The number of limits is wrong, or an exact length belongs to no circuit.
+        ConfigError: The number of limits is wrong, or a required number of hops is given for a circuit that does not
+            exist.
     """
     if any(not 0 <= index < n_pairs for index in exact_hops):
         raise ConfigError(
@@ -347,10 +346,11 @@ def circuit_limits(
 
 
 def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
-    """Raise ``NoPathError`` for exact lengths of the wrong parity, or below the shortest path (docs/mesh.md#routes).
+    """Check that the required numbers of hops are possible (docs/mesh.md#routes).
 
     Raises:
-        NoPathError: The message states which lengths are possible.
+        NoPathError: A number has the wrong parity, or is below the shortest path; the message states which are
+            possible.
     """
     for (source, target), limit in zip(pairs, limits, strict=True):
         if limit.exact_hops is None:
@@ -367,11 +367,11 @@ def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits:
 
 
 def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Sequence[Sequence[int]]) -> None:
-    """Raise an error for groups of circuits that cannot have equal lengths.
+    """Check groups of circuits that must have equal lengths.
 
     Raises:
         ConfigError: A group names a circuit that does not exist, or a circuit is in two groups.
-        NoPathError: Two circuits of a group differ in parity; the message names them.
+        NoPathError: Two circuits of a group cannot have equal lengths because of their parity; the message names them.
     """
     for group in equal:
         parities = {index: mesh.port_parity(*pairs[index]) for index in group}
@@ -389,11 +389,11 @@ def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Se
 def problem_for(mesh: MeshTopology, request: RouteRequest) -> RoutingProblem:
     """Convert a request to a routing problem, without its active circuits.
 
-    The ports must have been checked, and reverse pairs merged.
+    Check the ports and merge reverse pairs first.
 
     Raises:
         ConfigError: The request is invalid.
-        NoPathError: A requested length is impossible because of parity.
+        NoPathError: A required number of hops is impossible because of parity.
     """
     request.faults.check(mesh)
     blocked = {*request.unusable, *request.faults.unusable_states()}

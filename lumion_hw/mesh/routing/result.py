@@ -1,4 +1,4 @@
-"""Routing results, and their verification by tracing the light of every circuit through the PUC states."""
+"""Routing results, checked by tracing the light through the PUC states."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Path:
 
 @dataclass(frozen=True)
 class Routing:
-    """A set of circuits without conflicts, traced through the states it sets.
+    """A set of circuits without conflicts.
 
     Attributes:
-        states: State of every PUC in use, including active circuits; all other PUCs are free.
+        states: State of every PUC in use, including those of active circuits.
         paths: One path per requested pair, in the order of the request.
         active: Paths of the circuits that were already active, in the order of the request.
         moved: Indices into ``active`` of the circuits that have a new path.
@@ -67,18 +67,18 @@ class Routing:
 
     @property
     def gap(self) -> float:
-        """Largest possible excess of the cost over the optimum, relative to the bound; 0 for a proven optimum."""
+        """Largest possible excess of the cost over the optimum, as a fraction; 0 for a proven optimum."""
         return self.cost / self.bound - 1.0 if self.bound > 0.0 and self.outcome == "feasible" else 0.0
 
     @property
     def outcome(self) -> Literal["optimal", "feasible"]:
-        """``"optimal"`` if the cost meets the proven bound, else ``"feasible"``; all other outcomes raise an error."""
+        """``"optimal"`` if the cost is proven to be the lowest, else ``"feasible"``."""
         return "optimal" if self.cost <= self.bound + _TOLERANCE * max(1.0, abs(self.cost)) else "feasible"
 
 
 @dataclass(frozen=True)
 class WavePath:
-    """Path of one circuit as a sequence of directed waves.
+    """Path of one circuit as PUC-ports and states.
 
     Attributes:
         waves: PUC-port where light enters each PUC, in order.
@@ -95,7 +95,7 @@ class WavePath:
 
 
 def to_wave_path(mesh: MeshTopology, path: Path) -> WavePath:
-    """Return the directed waves and PUC states of a path, derived from its ports and PUCs.
+    """Return the PUC-ports that light enters on a path, and the PUC states.
 
     Raises:
         ConfigError: Light cannot pass these PUCs in this order between these ports.
@@ -149,10 +149,10 @@ def traced_paths(
     *,
     counter_propagation: bool = False,
 ) -> tuple[Path, ...]:
-    """Trace circuits through the PUC states and return their paths, independently of the method that found them.
+    """Trace circuits through the PUC states and return their paths.
 
     Raises:
-        VerifyError: Light ends at another port, or runs against other light in a waveguide joint.
+        VerifyError: Light ends at another port, or meets other light in a waveguide.
     """
     paths: list[Path] = []
     entered: set[int] = set()

@@ -1,4 +1,4 @@
-"""Entry point of the router: negotiation first, then cheap proofs, then constraint programming."""
+"""Entry point of the router: negotiation, quick proofs, then constraint programming."""
 
 from __future__ import annotations
 
@@ -27,19 +27,16 @@ from lumion_hw.mesh.routing.scarcity import FEW_UNKNOWNS
 from lumion_hw.mesh.routing.search import SearchBudgetExceeded, cost_lower_bound
 
 _MAX_SUBSETS = 64
-"""Maximum number of sets of active circuits that are tried for moving, small sets first."""
+"""Largest number of sets of active circuits that are tried for moving."""
 
 
 def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
-    """Route circuits with consistent states and exclusive ports and waveguide joints.
-
-    Returns:
-        The routing, verified by tracing it through its states. ``outcome`` is ``"optimal"`` or ``"feasible"``.
+    """Route circuits that share no port and no waveguide, and need no PUC in two states.
 
     Raises:
         ConfigError: The request is invalid.
-        NoPathError: The request is proven impossible; the message names the ports, cut or circuits.
-        UndecidedError: No routing was found within the allowed effort, and none was proven impossible.
+        NoPathError: The request is proven impossible; the message names the ports or circuits.
+        UndecidedError: No routing was found, and it is not proven that none exists.
     """
     duplex = Duplex(request.pairs, allowed=request.counter_propagation)
     check_ports(mesh, [port for pair in duplex.pairs for port in pair], request.faults, request.active)
@@ -48,8 +45,6 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
 
 
 class _Effort:
-    """Solves routing problems within the effort that a request allows."""
-
     def __init__(self, request: RouteRequest) -> None:
         self._rounds = request.rounds
         self.exact = request.exact
@@ -59,10 +54,10 @@ class _Effort:
         self._improve_s = request.improve_s
 
     def find_routes(self, problem: RoutingProblem) -> tuple[tuple[WavePath, ...] | None, float, tuple[int, ...]]:
-        """Return the paths found by negotiation (or ``None``), a lower bound of the cost, and the PUCs still contested.
+        """Return paths (``None`` if not found), a lower bound of the cost, and the PUCs over which circuits conflict.
 
         Raises:
-            NoPathError: A circuit alone has no path, or all together are quickly proven impossible.
+            NoPathError: A circuit alone has no path, or all together are proven impossible.
         """
         if problem.equal:
             wave_paths, contested = route_equal_lengths(problem, self._rounds, self._progress)
@@ -155,7 +150,6 @@ class _Effort:
         )
 
     def _is_solvable(self, problem: RoutingProblem) -> bool | None:
-        """Return whether a routing exists; ``None`` if that cannot be decided quickly."""
         try:
             if self.find_routes(problem)[0] is not None:
                 return True
@@ -205,7 +199,7 @@ class _RoutingWithActiveCircuits:
         return self._routing(problem, all_active, *self._effort.decide(problem, wave_paths, bound, ()))
 
     def _cheapest_with_fewest_moves(self) -> tuple[tuple[int, ...], tuple[WavePath, ...]] | None:
-        """Return active circuits to move, and all paths: the cheapest result of those with the fewest moves."""
+        """Return the active circuits to move (as few as possible) and all paths."""
         best: tuple[float, tuple[int, ...], tuple[WavePath, ...]] | None = None
         numbers = range(len(self._active))
         subsets = (free for size in range(len(numbers) + 1) for free in combinations(numbers, size))
@@ -225,7 +219,6 @@ class _RoutingWithActiveCircuits:
         return None if best is None else best[1:]
 
     def _with_movable(self, free: Sequence[int]) -> RoutingProblem:
-        """Return the problem in which the given active circuits may move and all other active ones stay."""
         problem = self._problem
         stay = [path for index, path in enumerate(self._active) if index not in free]
         kept = tuple((path, to_wave_path(problem.mesh, path)) for path in stay)
@@ -251,7 +244,6 @@ class _RoutingWithActiveCircuits:
     def _routing(
         self, problem: RoutingProblem, free: Sequence[int], wave_paths: tuple[WavePath, ...], bound: float, method: str
     ) -> Routing:
-        """Trace all circuits through their states, check them against the problem, and return the routing."""
         all_paths = [*wave_paths, *(wave_path for _, wave_path in problem.staying)]
         states = {w // 4: s for wave_path in all_paths for w, s in zip(wave_path.waves, wave_path.states, strict=True)}
         pairs = [*problem.pairs, *((path.source, path.target) for path, _ in problem.staying)]

@@ -1,12 +1,8 @@
-"""Prove by prices that a request is impossible, where no cut proves it: a region has too few PUCs for its circuits.
+"""Prove that a request is impossible because a region has too few PUCs for its circuits.
 
-A cut only counts joints. It ignores that a PUC is either in bar or in cross, and that several circuits can block one
-another in a circle. Prices include both effects. Assign any price to each strand (one of the two paths through a PUC in
-one state). Each circuit pays the price of its cheapest path, at most 1. Each PUC can collect only the prices of one
-state, at most those of the more expensive one. If circuits pay more than PUCs can collect, no routing exists.
-
-Linear programming finds such prices in the neighbourhood of the last conflicts. Everything outside is free, which only
-relaxes the problem, so a proof stays valid. The sum is checked again over the whole mesh before the proof is reported.
+Linear programming finds prices of the PUC states near the last conflicts. Each circuit pays the price of its cheapest
+path, at most 1. Each PUC collects only the prices of one state. If circuits pay more than PUCs can collect, no routing
+exists. This is checked again over the whole mesh.
 """
 
 from __future__ import annotations
@@ -23,18 +19,18 @@ from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.search import cheapest_costs
 
 _REACH = (4, 6)
-"""Radius of the neighbourhood in joints from the contested PUCs, in the order of the attempts."""
+"""Distances, in waveguides, from the PUCs over which circuits conflict; tried in turn."""
 
 FEW_UNKNOWNS, MANY_UNKNOWNS = 12_000, 60_000
-"""Problem sizes (arcs times circuits) that take about 0.1 s and about 1 s."""
+"""Problem sizes that take about 0.1 s and about 1 s: number of ways through PUCs, times circuits."""
 
 _MARGIN = 1e-5
-"""Proof margin: circuits must pay this much more than PUCs can collect; far above accumulated rounding errors."""
+"""Proof margin: circuits must pay this much more than PUCs can collect; far above rounding errors."""
 
 
 @dataclass(frozen=True)
 class Scarcity:
-    """Circuits (by index) that are proven to be impossible together, and the PUCs that are too few for them."""
+    """Circuits (by index) that are proven impossible together, and the PUCs that are too few for them."""
 
     circuits: tuple[int, ...]
     pucs: tuple[int, ...]
@@ -43,9 +39,10 @@ class Scarcity:
 def find_scarcity(
     request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS
 ) -> Scarcity | None:
-    """Return circuits that provably need more PUCs than exist around contested PUCs; ``None`` if nothing is proven.
+    """Return circuits that provably need more PUCs than exist near ``contested``; ``None`` if nothing is proven.
 
-    Limits and equal lengths of the request are ignored. Linear programs with more than ``max_unknowns`` are not tried.
+    ``contested`` are PUCs over which circuits conflict. Limits and equal lengths of the request are ignored. Linear
+    programs with more than ``max_unknowns`` are not tried.
     """
     strands = _Strands(request)
     largest_tried = 0
@@ -60,13 +57,13 @@ def find_scarcity(
 
 
 class _Strands:
-    """The arcs of a mesh (bar and cross of each wave) and their strands; both directions share a strand.
+    """The ways of light through each PUC in bar and in cross.
 
     Attributes:
-        tail: Wave of each arc.
-        head: Node at the end of each arc; ports are numbered after the waves.
-        strand: Strand number of each arc; even in bar, odd in cross.
-        open: Whether each arc may be used.
+        tail: PUC-port where each way starts.
+        head: Node where each way ends; ports are numbered after the PUC-ports.
+        strand: Number shared by both directions of a way; even in bar, odd in cross.
+        open: Whether each way may be used.
     """
 
     def __init__(self, request: RoutingProblem) -> None:
@@ -90,12 +87,6 @@ class _Strands:
 
 
 class _Neighbourhood:
-    """A part of the mesh; the rest of the mesh is one node that light passes freely.
-
-    Attributes:
-        unknowns: Number of unknowns of its linear program.
-    """
-
     def __init__(self, request: RoutingProblem, strands: _Strands, contested: Collection[int], reach: int) -> None:
         mesh, entry, waves = request.mesh, request.mesh.port_puc_port, 4 * request.mesh.n_pucs
         near = np.zeros(mesh.n_pucs, dtype=bool)
@@ -120,11 +111,6 @@ class _Neighbourhood:
         self.unknowns = len(self._tails) * len(pairs)
 
     def prices(self) -> NDArray[np.float64] | None:
-        """Return prices per wave and PUC state that may prove a request impossible; ``None`` if all circuits fit.
-
-        The linear program may split circuits into fractions, and routes as much of them as possible. Its dual values
-        are the prices.
-        """
         import scipy.sparse as sp
         from scipy.optimize import linprog
 
@@ -161,7 +147,6 @@ class _Neighbourhood:
 
 
 def _check_proof(request: RoutingProblem, strands: _Strands, prices: NDArray[np.float64]) -> Scarcity | None:
-    """Check over the whole mesh whether arc prices prove a request impossible; return the proof or ``None``."""
     mesh, waves = request.mesh, 4 * request.mesh.n_pucs
     tails, heads = strands.tail[strands.open], strands.head[strands.open]
     sources, targets = np.array(request.pairs).T

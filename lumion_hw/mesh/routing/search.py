@@ -1,8 +1,6 @@
-"""Find the cheapest path of one circuit at current prices, by A* over the directed waves.
+"""Find the cheapest path of one circuit at current prices, by A*.
 
-Nodes are the waves that enter PUC-ports, followed by one node per port for light that leaves. The estimate of the
-remaining cost is the cost to the target without conflict prices. With few such prices, the search goes almost straight
-to the target.
+Nodes are the PUC-ports where light can enter, followed by one node per port where light can leave.
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ FORBIDDEN = 1e9
 """Price of a conflict at which conflicts are practically forbidden."""
 
 _MAX_SEARCHES = 400
-"""Maximum searches for one circuit; seldom more than 10 are needed, each below 1 ms."""
+"""Most searches for one circuit; seldom more than 10 are needed, each below 1 ms."""
 
 Nodes = tuple[int, ...]
-"""Nodes of one circuit, from the wave that enters to the port where light leaves."""
+"""Nodes on the path of one circuit: the PUC-ports that light enters, then the port where it leaves."""
 
 
 class SearchBudgetExceeded(Exception):  # noqa: N818 - not an error: the search has no result
@@ -42,10 +40,10 @@ class WaveGraph:
     """Connections of one mesh as plain lists, which Python reads faster than arrays.
 
     Attributes:
-        bar: Node that each wave reaches if its PUC is in bar.
-        cross: Node that each wave reaches if its PUC is in cross.
-        entry: Wave that enters at each port.
-        n_waves: Number of waves; the node where light leaves at a port is ``n_waves + port``.
+        bar: Node that light reaches from each PUC-port if the PUC is in bar.
+        cross: Node that light reaches from each PUC-port if the PUC is in cross.
+        entry: PUC-port that light enters from each port.
+        n_waves: Number of PUC-ports; the node of a port is ``n_waves + port``.
     """
 
     bar: list[int]
@@ -56,7 +54,7 @@ class WaveGraph:
 
 @lru_cache(maxsize=16)
 def wave_graph(mesh: MeshTopology) -> WaveGraph:
-    """Return the wave graph of a mesh; cached."""
+    """Return the connections of a mesh; cached."""
     waves = 4 * mesh.n_pucs
     nodes = np.where(mesh.successors >= 0, mesh.successors, waves - 1 - mesh.successors)
     return WaveGraph(nodes[:, 0].tolist(), nodes[:, 1].tolist(), mesh.port_puc_port.tolist(), waves)
@@ -82,7 +80,9 @@ def walker(mesh: MeshTopology, *, compiled: bool) -> Walker:
 def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """Return, for each circuit, the smallest total weight of a path from each node to its target port.
 
-    Blocked states of the request are avoided. ``weight`` has shape ``(n_pucs, 2)``: passing a PUC in bar and in cross.
+    Args:
+        request: The routing problem.
+        weight: Shape ``(n_pucs, 2)``; weight of passing a PUC in bar and in cross.
     """
     mesh = request.mesh
     targets = [target for _, target in request.pairs]
@@ -96,7 +96,6 @@ def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[NDAr
 def _estimates_with_obstacles(
     request: RoutingProblem, weight: NDArray[np.float64], targets: list[int]
 ) -> list[NDArray[np.float64]]:
-    """Return the result of :func:`estimates` if states are blocked or weights differ between PUCs."""
     graph = wave_graph(request.mesh)
     size = graph.n_waves + request.mesh.n_ports
     heads = np.array([graph.bar, graph.cross]).T
@@ -121,7 +120,7 @@ def cheapest_costs(
 ) -> NDArray[np.float64]:
     """Return the cost of the cheapest path from each start to every node, shape ``(n_starts, n_nodes)``.
 
-    Each arc has a weight of 0 or more, a start node (tail) and an end node (head).
+    Arcs have a weight of 0 or more and lead from ``tails`` to ``heads`` (nodes).
     """
     import scipy.sparse as sp
     from scipy.sparse.csgraph import dijkstra
@@ -135,10 +134,7 @@ def cheapest_costs(
 
 
 def cost_lower_bound(request: RoutingProblem) -> float:
-    """Return a lower bound of the cost of any routing: the cheapest paths of all circuits, each alone.
-
-    In a group of equal lengths, no circuit can be shorter than the longest of the shortest paths in the group.
-    """
+    """Return a lower bound of the cost of any routing: the cheapest paths of all circuits, each alone."""
 
     def cheapest_alone(weight: NDArray[np.float64]) -> NDArray[np.float64]:
         entry = wave_graph(request.mesh).entry
@@ -156,7 +152,7 @@ def cost_lower_bound(request: RoutingProblem) -> float:
 
 
 class Prices:
-    """Current prices of all PUC states, and the number of circuits that use each state."""
+    """Prices of all PUC states, and the number of circuits that use each state."""
 
     def __init__(self, request: RoutingProblem) -> None:
         graph = wave_graph(request.mesh)
@@ -200,7 +196,7 @@ class Prices:
                 self.state_price[arc] += self._held[arc]
 
     def conflicts(self, nodes: Nodes) -> bool:
-        """Return whether a circuit needs a PUC in another state than other circuits do, or in both states."""
+        """Return whether a circuit needs a PUC in both states, or in another state than other circuits do."""
         use = self.use
         return any(use[arc ^ 1] for arc in self.arcs(nodes))
 
@@ -209,13 +205,13 @@ class Prices:
         return float(sum(self.state_price[arc] for arc in self.arcs(nodes)))
 
     def to_wave_path(self, nodes: Nodes) -> WavePath:
-        """Return the nodes of a search result as a wave path."""
+        """Return the nodes of a search result as a path."""
         states = tuple(STATES[arc & 1] for arc in self.arcs(nodes))
         return WavePath(tuple(nodes[:-1]), states)
 
 
 class Search:
-    """Searches for paths of the circuits of one routing problem; the prices are read again in every search."""
+    """Searches for paths of the circuits of one routing problem."""
 
     def __init__(self, request: RoutingProblem, prices: Prices) -> None:
         self._request = request
@@ -238,10 +234,6 @@ class Search:
 
     def cheapest_path(self, index: int, max_searches: int = _MAX_SEARCHES) -> tuple[float, Nodes] | None:
         """Return the total price and the nodes of one circuit's cheapest path; ``None`` if no path exists (proven).
-
-        A walk that needs one PUC in both states is not a path. Every path avoids one of the two states, so the search
-        continues with each state banned in turn, cheapest walk first. So the first valid path is optimal, and if no
-        walks are left, it is proven that no path exists.
 
         Raises:
             SearchBudgetExceeded: The search ended without a result.
@@ -271,7 +263,7 @@ class Search:
             todo = [(*banned, clash), (*banned, clash ^ 1)]
 
     def _walk(self, index: int, banned: Sequence[int]) -> tuple[float, Nodes] | None:
-        """Return the cheapest walk that avoids the banned PUC states."""
+        """Return the cheapest walk that avoids the banned PUC states; it may need one PUC in both states."""
         price = self._prices.state_price
         saved_prices = [(arc, price[arc]) for arc in banned]
         for arc in banned:
@@ -287,7 +279,6 @@ class Search:
                 price[arc] = value
 
     def _cheapest_unlimited(self, index: int) -> tuple[float, Nodes] | None:
-        """Return the cheapest path, ignoring hop and loss limits."""
         prices, source = self._prices, self._request.pairs[index][0]
         price, nodes = prices.walker.cheapest(
             prices.state_price,
@@ -300,12 +291,6 @@ class Search:
         return None if price == math.inf else (price, tuple(nodes))
 
     def _cheapest_within_limits(self, index: int) -> tuple[float, Nodes] | None:
-        """Return the cheapest path within hop and loss limits.
-
-        A more expensive path to a wave is kept if it has fewer hops or less loss than all cheaper paths, because it may
-        be the only one within the limits. For an exact length, every number of hops is followed, and paths that need a
-        PUC in both states are dropped immediately.
-        """
         limit = self._request.limits[index]
         exact = limit.exact_hops is not None
         max_hops = math.inf if limit.hop_ceiling is None else limit.hop_ceiling
@@ -349,7 +334,6 @@ class Search:
 
 
 def _label_nodes(labels: Sequence[tuple[int, int]], label: int) -> Nodes:
-    """Return the nodes of the partial path that ends at an entry (label) of the search's list of steps."""
     nodes: list[int] = []
     while label >= 0:
         label, node = labels[label]

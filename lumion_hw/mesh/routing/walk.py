@@ -1,7 +1,6 @@
-"""Inner loop of the router: A* search for the cheapest walk (sequence of waves) at current prices.
+"""Inner loop of the router: A* search at current prices, as plain Python or compiled by numba (extra ``fast``).
 
-The same code runs on lists as plain Python, or on arrays compiled by numba (optional dependency ``fast``). Both add in
-the same order and break ties alike, so they return the same walk.
+A walk is a sequence of nodes (PUC-ports that light enters) that may need one PUC in both states.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 _MIN_COMPILED_PUCS = 500
-"""Minimum number of PUCs for compiled loops: loading them takes 0.5 s, longer than routing a small mesh."""
+"""Smallest number of PUCs for compiled loops, which take 0.5 s to load."""
 
 _Walk = Callable[..., tuple[float, list[int]]]
 
@@ -36,8 +35,8 @@ def cheapest_walk(
     """Return the total price and the nodes of the cheapest walk; an infinite price if no walk exists.
 
     Args:
-        bar: Node that follows each wave in bar.
-        cross: Node that follows each wave in cross.
+        bar: Node that follows each PUC-port in bar.
+        cross: Node that follows each PUC-port in cross.
         price: Price of each PUC state, numbered ``2 puc + (0 bar, 1 cross)``.
         use: Number of circuits that use each PUC state.
         pressure: Price per circuit that uses the opposite state of a PUC.
@@ -80,7 +79,7 @@ class Walker:
     """Runs :func:`cheapest_walk` on one mesh.
 
     Attributes:
-        packed: Converts numbers to the form that the search reads fastest: a numpy array if compiled, else a list.
+        packed: Converts numbers to the form that the search needs: a numpy array if compiled, else a list.
     """
 
     def __init__(self, bar: Sequence[int], cross: Sequence[int], n_nodes: int, *, compiled: bool) -> None:
@@ -93,7 +92,7 @@ class Walker:
     def cheapest(
         self, price: Any, use: Any, pressure: float, left: Any, start: int, goal: int
     ) -> tuple[float, list[int]]:
-        """Return the total price and the nodes of the cheapest walk, as :func:`cheapest_walk` does.
+        """Return the total price and the nodes of the cheapest walk.
 
         Convert ``price``, ``use`` and ``left`` with :attr:`packed` first.
         """
@@ -114,7 +113,6 @@ def _listed(values: Any) -> list[Any]:
 
 @cache
 def _compiled() -> _Walk:
-    """Return :func:`cheapest_walk` compiled; the compiled code is stored on disk for later processes."""
     from numba import njit
 
     walk: _Walk = njit(cache=True)(cheapest_walk)

@@ -1,1 +1,1 @@
-"""Light in a mesh: unit cells, scattering matrices with derivatives, heaters and thermal crosstalk."""
+"""Light in a mesh: unit cells, scattering matrices, heaters and thermal crosstalk."""

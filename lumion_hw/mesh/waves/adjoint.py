@@ -1,10 +1,8 @@
-"""Derivatives of any function of the scattering matrix with respect to every parameter of every cell.
+"""Derivatives of any function of the scattering matrix by every parameter of every cell (docs/calibration.md, 2).
 
-The equations of a mesh are symmetric, so the adjoint problem is the same mesh with light entering at its outputs. One
-more solution gives all derivatives at once (docs/calibration.md, 2). Let ``a`` be the waves of the light and ``h`` the
-waves of the adjoint light. Then the derivative by a PUC's transfer matrix T is ``h_B·a_Aᵀ + a_B·h_Aᵀ`` (waves at ends A
-and B), and by the factor of a joint between u and v it is ``b_u(h)·b_v(a) + b_v(h)·b_u(a)`` (waves b that leave u and
-v).
+The adjoint problem is the same mesh with light entering at its outputs. With ``a`` the fields of the light and ``h``
+those of the adjoint light, the derivative by a PUC's transfer matrix T is ``h_B·a_Aᵀ + a_B·h_Aᵀ`` (fields at ends A and
+B), and by the factor of a joint between u and v it is ``b_u(h)·b_v(a) + b_v(h)·b_u(a)`` (fields b that leave u and v).
 """
 
 from __future__ import annotations
@@ -27,10 +25,10 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, eq=False)
 class CellGradient:
-    """Derivatives of a real number with respect to the parameters of :class:`UnitCells`.
+    """Derivatives of a real number by the parameters of :class:`UnitCells`.
 
-    Each array has shape ``(E,)`` or ``(J,)`` (E PUCs, J joints), with the leading axes of the scattering matrix: one
-    value per wavelength and sample. Sum over an axis whose samples share the parameter.
+    Each array has shape ``(E,)`` or ``(J,)`` (E PUCs, J joints), with the leading axes of the scattering matrix
+    (wavelengths and samples).
 
     Attributes:
         loss_db: Derivative by the PUC loss, per dB.
@@ -64,10 +62,10 @@ def gradient(
     cotangent: Complex,
     inputs: Sequence[int] | None = None,
 ) -> CellGradient:
-    """Return the derivatives of a real number F, given its derivative with respect to the scattering matrix.
+    """Return the derivatives of a real number F, given its derivative by the scattering matrix.
 
     Args:
-        solver: The solver of the mesh.
+        solver: Solver of the mesh.
         cells: Unit cells.
         frequency_hz: One frequency or an array.
         cotangent: Derivative c of F by the scattering matrix S, defined by dF = Re Σ c·dS, with the shape of
@@ -103,7 +101,6 @@ def gradient(
 
 
 def _joint_weight(solver: Solver, transfer: Complex, a: Complex, h: Complex) -> Complex:
-    """Return the derivative by the factor of each joint u-v, Σ b_u(h)·b_v(a) + b_v(h)·b_u(a)."""
     u, v = solver.mesh.joints.T
 
     def leaving(waves: Complex) -> Complex:
@@ -124,8 +121,6 @@ def _chain_rule(
     joint: Complex,
     batch: tuple[int, ...],
 ) -> CellGradient:
-    """Convert derivatives with respect to T and joints into derivatives with respect to the cell parameters."""
-
     def shaped(values: NDArray[np.generic]) -> Real:
         return np.real(values).reshape(*batch, -1)
 

@@ -5,7 +5,7 @@ arm l (lower) on rail R::
 
     T = g · C(η2) · diag(e^{-jφu}, e^{-jφl}) · C(η1)        C(η) = [[√(1-η), -j√η], [-j√η, √(1-η)]]
 
-T maps the waves at (A, L), (A, R) to those at (B, L), (B, R). The opposite direction is the transpose of T
+T maps the fields at (A, L), (A, R) to those at (B, L), (B, R). The opposite direction is the transpose of T
 (reciprocity). An unheated ideal cell (φu = φl, η = ½) is in the cross state; φu - φl = π is the bar state.
 """
 
@@ -35,16 +35,16 @@ _Amplitudes = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class UnitCells:
-    """Parameters of all unit cells and waveguide joints of a mesh at a reference frequency, for one sample or many.
+    """Parameters of all unit cells and joints of a mesh at a reference frequency.
 
-    E is the number of PUCs and J the number of joints. Every array may have a leading axis of samples, ``(N, E)`` or
-    ``(N, J)``: Monte-Carlo draws, sweep steps or temperatures. Arrays without this axis apply to all samples.
+    E is the number of PUCs and J the number of joints (waveguides between PUCs). Every array may have a leading axis of
+    N samples: ``(N, E)`` or ``(N, J)``. Arrays without this axis apply to all samples.
 
     Attributes:
         loss_db: Shape ``(E,)``; insertion loss per PUC, positive.
         eta_in: Shape ``(E,)``; power splitting of the coupler at end A at the reference frequency.
         eta_out: Shape ``(E,)``; power splitting of the coupler at end B at the reference frequency.
-        phase_upper: Shape ``(E,)``; phase of arm u in rad, including the passive phase.
+        phase_upper: Shape ``(E,)``; phase of arm u in rad, including the phase without heat.
         phase_lower: Shape ``(E,)``; phase of arm l in rad.
         joint_phase: Shape ``(J,)``; phase of each joint in rad, in the order of ``MeshTopology.joints``.
         reference_hz: Frequency to which losses, splittings and phases refer.
@@ -75,13 +75,14 @@ class UnitCells:
 
     @classmethod
     def ideal(cls, n_pucs: int, n_joints: int, theta: NDArray[np.float64], loss_db: float = 0.0) -> UnitCells:
-        """Return balanced lossy cells with half phase difference ``theta`` (0 cross, π/2 bar) and no passive phases.
+        """Return cells with balanced couplers, without phases except the phase difference of the arms.
 
         Args:
             n_pucs: Number of PUCs.
-            n_joints: Number of waveguide joints.
-            theta: Half the phase difference of the arms in rad, shape ``(n_pucs,)``, or ``(N, n_pucs)`` for N samples.
-            loss_db: Loss of every PUC.
+            n_joints: Number of joints (waveguides between PUCs).
+            theta: Half the phase difference of the arms in rad (0 cross, π/2 bar), shape ``(n_pucs,)``, or ``(N,
+                n_pucs)`` for N samples.
+            loss_db: Loss per PUC.
         """
         half = np.full(n_pucs, 0.5)
         return cls(np.full(n_pucs, loss_db), half, half, theta, -theta, np.zeros(n_joints))
@@ -105,7 +106,7 @@ class UnitCells:
         return counts.pop() if counts else None
 
     def transfer(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
-        """Return the transfer matrix T of every PUC, shape ``(n_pucs, 2, 2)``, after the axes of :meth:`batch_shape`.
+        """Return the transfer matrix T of every PUC, shape ``(n_pucs, 2, 2)`` after the axes of :meth:`batch_shape`.
 
         Raises:
             LimitError: A splitting is outside 0 … 1 at this frequency.
@@ -118,9 +119,11 @@ class UnitCells:
         return *np.shape(frequency_hz), *samples
 
     def elements(self, frequency_hz: ArrayLike, combine: Combine | None = None) -> NDArray[np.complex128]:
-        """Return the transfer matrices T with the batch axes last, shape ``(n_pucs, 2, 2, *batch_shape)``.
+        """Return the transfer matrices T, shape ``(n_pucs, 2, 2, *batch_shape)``.
 
-        ``combine`` is a faster replacement of :func:`combine_cells`, if available.
+        Args:
+            frequency_hz: One frequency or an array.
+            combine: A faster replacement of :func:`combine_cells`.
 
         Raises:
             LimitError: A splitting is outside 0 … 1 at one of the frequencies.
@@ -129,9 +132,9 @@ class UnitCells:
         return self._cell_matrices(first, *self._arms(frequency_hz), second, frequency_hz, combine or combine_cells)
 
     def element_derivatives(self, frequency_hz: ArrayLike) -> dict[str, NDArray[np.complex128]]:
-        """Return the derivatives of :meth:`elements` with respect to splittings and arm phases, by parameter name.
+        """Return the derivatives of :meth:`elements` by splittings and arm phases, by parameter name.
 
-        Derivatives with respect to a splitting are infinite where it is 0 or 1.
+        Derivatives by a splitting are infinite where it is 0 or 1.
         """
         (through_in, cross_in), (through_out, cross_out) = self._couplers(frequency_hz)
         upper, lower = self._arms(frequency_hz)
@@ -153,13 +156,11 @@ class UnitCells:
         }
 
     def _couplers(self, frequency_hz: ArrayLike) -> tuple[_Amplitudes, _Amplitudes]:
-        """Return the through and cross amplitudes of both couplers of every PUC."""
         shift = self._eta_shift(frequency_hz)
         first, second = (_coupler(self._spread(eta, frequency_hz) + shift) for eta in (self.eta_in, self.eta_out))
         return first, second
 
     def _arms(self, frequency_hz: ArrayLike) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
-        """Return the factors by which the two arms multiply a wave, including loss and delay."""
         detuning_hz = self.detuning_hz(frequency_hz)
         # Calculate the delay from the detuning, because 2πfτ itself is 1.4e4 rad and would cost precision.
         half = np.exp(-0.5j * self._spread(self.differential_slope_per_hz, frequency_hz) * detuning_hz)
@@ -182,7 +183,6 @@ class UnitCells:
         frequency_hz: ArrayLike,
         combine: Combine,
     ) -> NDArray[np.complex128]:
-        """Return C(second)·diag(upper, lower)·C(first), shape ``(n_pucs, 2, 2, *batch)``."""
         n_pucs, batch = np.shape(self.loss_db)[-1], self.batch_shape(frequency_hz)
         result = np.empty((n_pucs, 2, 2, math.prod(batch)), dtype=np.complex128)
         rows = (_rows(part, n_pucs, batch) for part in (*first, upper, lower, *second))
@@ -190,16 +190,19 @@ class UnitCells:
         return result.reshape(n_pucs, 2, 2, *batch)
 
     def joint_factor(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
-        """Return the factor by which a joint multiplies a wave: ``(n_joints, *batch_shape)``, or axes of length 1."""
+        """Return the factor by which each joint (waveguide between PUCs) multiplies the field.
+
+        Shape ``(n_joints, *batch_shape)``, or axes of length 1.
+        """
         phase, loss_db = self._spread(self.joint_phase, frequency_hz), self._spread(self.joint_loss_db, frequency_hz)
         factor: NDArray[np.complex128] = 10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase)
         return factor
 
     def reflection_coefficients(self, factor: NDArray[np.complex128], n_ports: int) -> NDArray[np.complex128]:
-        """Return the reflection coefficients at the first ends of waveguide joints, at their second ends, and at ports.
+        """Return the reflection coefficients at first ends of joints (waveguides between PUCs), second ends, and ports.
 
         Args:
-            factor: Shape ``(n_joints, n)`` or ``(n_joints, 1)``; factors by which joints multiply a wave.
+            factor: Shape ``(n_joints, n)`` or ``(n_joints, 1)``; factors by which joints multiply the field.
             n_ports: Number of ports of the mesh.
 
         Returns:
@@ -219,7 +222,6 @@ class UnitCells:
         return detuning if self.n_samples is None else detuning[..., None]
 
     def _spread(self, parameter: Parameter, frequency_hz: ArrayLike) -> NDArray[np.float64]:
-        """Return a cell parameter with its element axis first, followed by axes for frequencies and samples, if any."""
         array = np.asarray(parameter, dtype=np.float64)
         if array.ndim == 0:
             return array
@@ -235,7 +237,12 @@ class UnitCells:
 
 
 def with_heat_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
-    """Return cells with the additional arm losses that heat causes, ``(…, 2 n_pucs)``, upper arm of PUC 0 first."""
+    """Return cells with additional arm losses caused by heat.
+
+    Args:
+        cells: Unit cells.
+        arm_db: Shape ``(…, 2 n_pucs)``; loss per arm, upper arm of PUC 0 first.
+    """
     upper, lower = arm_db[..., 0::2], arm_db[..., 1::2]
     # `loss_db` is the mean of both arms, and their difference is stored separately.
     loss_db = cells.loss_db + 0.5 * (upper + lower)
@@ -263,14 +270,12 @@ def combine_cells(
 
 
 def _rows(part: NDArray[_Number], n_pucs: int, batch: tuple[int, ...]) -> NDArray[_Number]:
-    """Return amplitudes of E PUCs for n samples as ``(E, n)``, or as ``(E, 1)`` if they are equal for all samples."""
     if part.size != n_pucs or part.ndim == 0:
         part = np.broadcast_to(part, (n_pucs, *batch) if part.ndim else (n_pucs, 1))
     return np.ascontiguousarray(part.reshape(n_pucs, -1))
 
 
 def _coupler(eta: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the through and cross amplitudes √(1-η), √η. Raises ``LimitError`` if η is outside 0 … 1."""
     _check_splitting(eta)
     return np.sqrt(1.0 - eta), np.sqrt(eta)
 
@@ -285,7 +290,6 @@ def _check_splitting(eta: NDArray[np.float64]) -> None:
 
 
 def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return asin √η. Raises ``LimitError`` if η is outside 0 … 1."""
     _check_splitting(eta)
     angle: NDArray[np.float64] = np.arcsin(np.sqrt(eta))
     return angle
@@ -300,9 +304,11 @@ class CouplingFloors:
 
 
 def coupling_floors(eta_in: NDArray[np.float64], eta_out: NDArray[np.float64]) -> CouplingFloors:
-    """Return the smallest power fractions in the dark output for the splittings of both couplers of a PUC.
+    """Return the smallest power fractions in the dark output (docs/calibration.md, 2).
 
-    Splittings are numbers or arrays of equal shape; the formula is in docs/calibration.md, 2.
+    Args:
+        eta_in: Power splitting of the coupler at end A; a number or an array.
+        eta_out: Power splitting of the coupler at end B; same shape.
     """
     a_in, a_out = _coupler_angle(eta_in), _coupler_angle(eta_out)
     return CouplingFloors(np.sin(a_in - a_out) ** 2, np.cos(a_in + a_out) ** 2)

@@ -1,4 +1,4 @@
-"""Thermal crosstalk: the effect of a heater's heat on the phases of other arms and of waveguide joints."""
+"""Thermal crosstalk: the effect of a heater's heat on the phases of other arms and waveguides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUL_MM = 0.81141
 
 _ARM_OFFSET_MM = 0.025
 _RING_PM_PER_PI = 119.0 / 2.0
-"""Half the free spectral range of a six-PUC ring, in pm: the resonance shift for π of ring phase."""
+"""Half the free spectral range of a six-PUC ring, in pm: the resonance shift for a phase of π in the ring."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +25,10 @@ class HeaterDistances:
 
     Attributes:
         arm_mm: Shape ``(2 n_pucs, 2 n_pucs)``; distance from a heater (column) to the middle of an arm (row).
-        joint_mm: Shape ``(n_joints, 2 n_pucs)``; distance from a heater to the middle of a joint.
-        arm_turns: Shape ``(2, 2 n_pucs, 2 n_pucs)``; cos 2β and sin 2β of the angle β from the x axis to the line from
-            heater to arm; 0 at zero distance.
+        joint_mm: Shape ``(n_joints, 2 n_pucs)``; distance from a heater to the middle of a joint (waveguide between
+            PUCs).
+        arm_turns: Shape ``(2, 2 n_pucs, 2 n_pucs)``; cos 2β and sin 2β of the angle β between the x axis and the line
+            from heater to arm; 0 at zero distance.
         joint_turns: Shape ``(2, n_joints, 2 n_pucs)``; the same for the line from heater to joint.
     """
 
@@ -52,7 +53,7 @@ class HeaterDistances:
         return cls(*(np.abs(vector) for vector in vectors), *(np.stack([turn.real, turn.imag]) for turn in turns))
 
     def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
-        """Return the crosstalk that a function of distance (mm to rad/mW) gives; 0 on the heater's own arm."""
+        """Return the crosstalk for a function of distance (mm to rad/mW); 0 on the heater's own arm."""
         on_arms = kernel(self.arm_mm)
         # The heater's law describes its own arm; the kernel would count this effect twice.
         np.fill_diagonal(on_arms, 0.0)
@@ -76,9 +77,9 @@ class ThermalCrosstalk:
     Heater ``2·PUC`` is on arm u, ``2·PUC + 1`` on arm l.
 
     Attributes:
-        arm_rad_per_mw: Shape ``(2 n_pucs, 2 n_pucs)``; phase of an arm (row) per heat of a heater (column); 0 for the
-            heater on this arm.
-        joint_rad_per_mw: Shape ``(n_joints, 2 n_pucs)``; phase of a joint per heat of a heater.
+        arm_rad_per_mw: Shape ``(2 n_pucs, 2 n_pucs)``; phase of an arm (row) per heat of another heater (column).
+        joint_rad_per_mw: Shape ``(n_joints, 2 n_pucs)``; phase of a joint (waveguide between PUCs) per heat of a
+            heater.
     """
 
     arm_rad_per_mw: NDArray[np.float64]
@@ -94,12 +95,13 @@ class ThermalCrosstalk:
     def from_published_curve(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
         """Return the published curve of crosstalk against distance, applied to every heater and waveguide.
 
-        The curve is the resonance shift of a six-PUC ring for π at another heater (aggressor),
-        0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the published samples, Teofilovic 2024). The aggressors were driven on
-        both arms, so their heat per π is twice Pπ of a single heater. The arms of a PUC are at different distances,
-        which gives differential crosstalk.
+        The curve is the resonance shift of a six-PUC ring for π at another heater, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit
+        of the published samples, Teofilovic 2024). The other PUC was driven on both arms, so its heat per π is twice
+        that of a single heater.
 
-        ``p_pi_mw`` is the typical heat of one heater for π on its own arm.
+        Args:
+            mesh: The mesh.
+            p_pi_mw: Typical heat of one heater for π on its own arm.
         """
 
         def kernel(distance_mm: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -110,10 +112,10 @@ class ThermalCrosstalk:
         return HeaterDistances.from_mesh(mesh).crosstalk(kernel)
 
     def heated_cells(self, cells: UnitCells, heat_mw: NDArray[np.float64], p_pi_mw: NDArray[np.float64]) -> UnitCells:
-        """Return cells with the phases of heated arms added, including crosstalk to other arms and waveguide joints.
+        """Return cells with the phases of heated arms added, including crosstalk.
 
         Args:
-            cells: Cells with all heaters cold.
+            cells: Cells with all heaters off.
             heat_mw: Shape ``(2 n_pucs,)``, or ``(N, 2 n_pucs)`` for N samples; heat of every heater.
             p_pi_mw: Shape ``(2 n_pucs,)``; heat for π on the heater's own arm.
         """

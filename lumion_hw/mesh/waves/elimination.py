@@ -1,11 +1,7 @@
-"""Gaussian elimination with a fixed pattern, prepared once per mesh and run for any number of samples.
+"""Gaussian elimination with a fixed pattern of zeros, prepared once per mesh and run for any number of samples.
 
-The equations of a mesh always have the same zeros. So the order of the unknowns, the fill-in and every multiplication
-are known in advance. A :class:`Program` lists them. The program never searches for a pivot. This is safe as long as
-light loses power in every PUC: each pivot is 1 − γ, where γ is the gain of a round trip and |γ| < 1.
-
-The order is a nested dissection of the mesh. A cut between two halves of the lattice corners crosses few PUCs, and the
-waves that enter these PUCs are eliminated last.
+It needs no pivot search as long as light loses power in every PUC: each pivot is 1 − γ, where γ is the gain of a round
+trip and |γ| < 1. The unknowns are ordered by nested dissection of the mesh.
 """
 
 from __future__ import annotations
@@ -21,16 +17,15 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 
 _DIRECTIONS = [(math.cos(angle), math.sin(angle)) for angle in np.deg2rad(np.arange(0.0, 180.0, 15.0))]
 _OFF_CENTRE = 0.15
-"""Largest distance of a cut from the middle, as a fraction of the number of corners; off-centre cuts may be shorter."""
+"""Largest distance of a cut from the middle, as a fraction of the number of points."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     """Elimination of the first ``n_pivots`` unknowns of a sparse matrix with a fixed pattern.
 
-    Every element of the matrix and its factors has a slot (a position in one array). For pivot ``k``, the elements
-    below it are ``below[below_start[k]:below_start[k+1]]``, and those to its right are stored in the same way.
-    ``target`` lists the slots that the elimination of each pivot changes, row by row, one pivot after the other.
+    Every element of the matrix and its factors has a slot (a position in one array). The elements below pivot ``k`` are
+    ``below[below_start[k]:below_start[k+1]]``; those to its right are stored in the same way.
 
     Attributes:
         n_pivots: Number of unknowns to eliminate.
@@ -42,9 +37,8 @@ class Program:
         right_start: Shape ``(n_pivots + 1,)``; start of each pivot in ``right``.
         right: Slots to the right of the diagonal.
         right_column: Columns of the elements in ``right``.
-        target: Slots that eliminations change.
+        target: Slots that the elimination of each pivot changes, row by row, one pivot after the other.
         keys: Sorted ``row * width + column`` of the slots.
-        width: Number of columns.
     """
 
     n_pivots: int
@@ -66,7 +60,10 @@ class Program:
 
 
 def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], size: int, n_pivots: int) -> Program:
-    """Return the elimination program for a square matrix with a given pattern that includes the pivots' diagonal."""
+    """Return the elimination program for a square matrix with the given pattern.
+
+    The pattern must include the diagonal elements of the pivots.
+    """
     # Each row and column is a set of bits in one long integer, so that a union is a single operation.
     row_sets, column_sets = [0] * size, [0] * size
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
@@ -113,13 +110,12 @@ def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], siz
 
 
 def _members(bits: int) -> NDArray[np.int64]:
-    """Return the positions of the bits that are set in an integer, in ascending order."""
     raw = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
 
 
 def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
-    """Return the PUCs in the best order for eliminating the waves that enter them."""
+    """Return the PUCs in the order in which to eliminate their fields."""
     positions, corner = np.unique(mesh.corners, axis=0, return_inverse=True)
     dissection = _Dissection(positions, corner.reshape(mesh.n_pucs, 4))
     return np.array(dissection.order(np.arange(len(positions)), np.arange(mesh.n_pucs)), dtype=np.int64)
@@ -127,18 +123,10 @@ def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class _Dissection:
-    """Corners of a mesh as points, each once, and the PUCs that connect them.
-
-    Light passes from one side of a cut to the other only through the PUCs that the cut crosses. So the cut separates
-    all waves except those that enter these PUCs. (Joints whose ends lie apart are an exception, which only costs some
-    fill-in.)
-    """
-
     positions: NDArray[np.float64]
     corners: NDArray[np.int64]
 
     def order(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
-        """Return the PUCs of a part of the mesh in elimination order; PUCs between its two halves come last."""
         if len(positions) < 2 or not len(pucs):
             return [int(puc) for puc in pucs]
         along, cut = self._shortest_cut(positions, pucs)
@@ -150,7 +138,7 @@ class _Dissection:
         return [*sides[0], *sides[1], *pucs[is_second_half.any(axis=1) & ~is_second_half.all(axis=1)].tolist()]
 
     def _shortest_cut(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
-        """Return corner coordinates along the best direction, and the cut that crosses fewest PUCs near the middle."""
+        """Return point coordinates along the best direction, and the cut that crosses fewest PUCs near the middle."""
         best: tuple[int, int, NDArray[np.float64], float] | None = None
         middle, reach = len(positions) // 2, int(_OFF_CENTRE * len(positions))
         for x, y in _DIRECTIONS:

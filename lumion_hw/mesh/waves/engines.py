@@ -1,7 +1,6 @@
 """Three solvers for the equations of a mesh: compiled, in numpy, and a pivoting sparse LU.
 
-The compiled and the numpy solver run the same fixed elimination without pivoting. If a pivot is smaller than
-:data:`MIN_PIVOT` (a ring with almost no loss), the affected samples are solved again by the sparse LU.
+The sparse LU also solves the samples for which a solver without pivoting meets a pivot below :data:`MIN_PIVOT`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MIN_PIVOT = 1e-3
 """Smallest pivot magnitude; with smaller pivots, rounding errors could exceed 1e-12 of the light."""
 
 _FEW = 8
-"""Minimum number of samples for which elimination in numpy is faster than one sparse LU per sample."""
+"""Smallest number of samples for which elimination in numpy is faster than one sparse LU per sample."""
 
 _CHUNK = 4_000_000
 """Number of complex values processed at once in numpy (64 MB)."""
@@ -41,14 +40,14 @@ class WaveEquations:
         program: Elimination of the matrix.
         rows: Rows of the elements that depend on the cells.
         columns: Columns of these elements.
-        slots: Slots of these elements.
+        slots: Slots (array positions) of these elements.
         element: For each of these elements, the index of its element of the cells' transfer matrices T.
         joint: For each of these elements, the index of its joint; the number of joints where light leaves instead.
         fixed_slots: Slots of the elements that do not depend on the cells.
         fixed: Values of these elements.
-        n_waves: Number of waves, four per PUC.
+        n_waves: Number of unknown fields, four per PUC.
         n_ports: Number of ports in the matrix.
-        entry: Shape ``(n_ports,)``; wave that carries the light into each of these ports.
+        entry: Shape ``(n_ports,)``; unknown field that carries the light into each of these ports.
         port_slots: Shape ``(n_ports²,)``; slots that hold the matrix between ports after elimination.
     """
 
@@ -76,7 +75,10 @@ class WaveEquations:
         n_waves: int,
         entry: NDArray[np.int64],
     ) -> WaveEquations:
-        """Prepare the elimination; ``entry`` is empty if the matrix has no ports."""
+        """Prepare the elimination.
+
+        ``entry`` is the unknown field that carries the light into each port; empty if the matrix has no ports.
+        """
         n_ports, waves = len(entry), np.arange(n_waves)
         size = n_waves + n_ports
         ports = np.arange(n_waves, size)
@@ -103,7 +105,7 @@ class WaveEquations:
 
     @cached_property
     def for_kernel(self) -> tuple[object, ...]:
-        """Arrays for the loops that numba compiles: elimination steps of this mesh, and the slot of each element."""
+        """Arrays for the loops that numba compiles."""
         program = self.program
         steps = (
             program.pivot,
@@ -137,7 +139,7 @@ class WaveEquations:
 
 
 class Engine(Protocol):
-    """Solves wave equations for n samples.
+    """Solves the equations of a mesh for n samples.
 
     Cell matrix elements have shape ``(4 n_pucs, n)``, joint factors ``(n_joints, n)`` or ``(n_joints, 1)``.
     """
@@ -154,7 +156,7 @@ class Engine(Protocol):
         sources: NDArray[np.int64],
         wanted: NDArray[np.int64],
     ) -> Complex:
-        """Return the waves at ``wanted`` for a unit wave at each of ``sources``, shape ``(n, wanted, sources)``."""
+        """Return the fields at ``wanted`` for a unit field at each of ``sources``, shape ``(n, wanted, sources)``."""
         ...
 
 
@@ -178,7 +180,7 @@ def choose_engine(compiled: bool | None) -> Engine:
 
 
 class CompiledEngine:
-    """Runs the elimination in loops that numba compiles at first use and stores on disk for later processes."""
+    """Runs the elimination in loops that numba compiles at first use."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the scattering matrix between ports; see :class:`Engine`."""
@@ -199,7 +201,7 @@ class CompiledEngine:
         sources: NDArray[np.int64],
         wanted: NDArray[np.int64],
     ) -> Complex:
-        """Return the waves at some unknowns for unit waves at the sources; see :class:`Engine`."""
+        """Return the fields at ``wanted`` for a unit field at each source; see :class:`Engine`."""
         from lumion_hw.mesh.waves.kernels import LANES, run_solve
 
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
@@ -219,7 +221,7 @@ def _for_kernel(equations: WaveEquations, elements: Complex, factors: Complex) -
 
 
 class VectorEngine:
-    """Runs the elimination in numpy for all samples at once; few samples use one sparse LU each."""
+    """Runs the elimination in numpy for all samples at once."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the scattering matrix between ports; see :class:`Engine`."""
@@ -241,7 +243,7 @@ class VectorEngine:
         sources: NDArray[np.int64],
         wanted: NDArray[np.int64],
     ) -> Complex:
-        """Return the waves at some unknowns for unit waves at the sources; see :class:`Engine`."""
+        """Return the fields at ``wanted`` for a unit field at each source; see :class:`Engine`."""
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
 
         def store_result(part: slice, work: Complex) -> None:
@@ -261,7 +263,7 @@ def _eliminate_in_chunks(
 ) -> NDArray[np.float64]:
     """Eliminate as many samples at once as memory allows; return the smallest squared pivot of each sample.
 
-    Few samples are not eliminated here: their smallest pivot is returned as 0, so that the sparse LU solves them.
+    Samples too few for elimination get 0, so that the sparse LU solves them.
     """
     n = elements.shape[1]
     min_squares = np.zeros(n)
@@ -279,7 +281,6 @@ def _eliminate_in_chunks(
 
 
 def _eliminate(program: Program, work: Complex) -> NDArray[np.float64]:
-    """Eliminate matrices in place, replacing pivots by their inverses; return each sample's smallest squared pivot."""
     min_squares = np.full(work.shape[1], np.inf)
     done = 0
     for k, pivot in enumerate(program.pivot.tolist()):
@@ -297,7 +298,6 @@ def _eliminate(program: Program, work: Complex) -> NDArray[np.float64]:
 
 
 def _substitute(program: Program, work: Complex, sources: NDArray[np.int64]) -> Complex:
-    """Return the waves for a unit wave at each source, shape ``(n_pivots, sources, n)``."""
     x = np.zeros((program.n_pivots, len(sources), work.shape[1]), dtype=np.complex128)
     x[sources, np.arange(len(sources))] = 1.0
     for k in range(program.n_pivots):
@@ -324,7 +324,6 @@ def _repair(
     factors: Complex,
     solve_with_pivoting: Callable[[WaveEquations, Complex], Complex],
 ) -> None:
-    """Solve samples again by sparse LU if their smallest squared pivot is too small or NaN."""
     # Negated comparison, so that NaN pivots are included.
     doubtful = np.flatnonzero(~(min_squares[: len(result)] >= MIN_PIVOT**2))
     if len(doubtful) and min_squares[doubtful].any():
@@ -339,7 +338,6 @@ def _repair(
 
 
 def _sparse_waves(equations: WaveEquations, values: Complex, sources: NDArray[np.int64]) -> Complex:
-    """Return all waves for a unit wave at each source by a sparse LU with pivoting, shape ``(n_waves, sources)``."""
     import scipy.sparse as sp
     from scipy.sparse.linalg import splu
 
@@ -361,7 +359,6 @@ def _sparse_waves(equations: WaveEquations, values: Complex, sources: NDArray[np
 
 
 def _sparse_between_ports(equations: WaveEquations, values: Complex) -> Complex:
-    """Return the scattering matrix between ports by a sparse LU with pivoting."""
     n, n_ports = equations.n_waves, equations.n_ports
     waves = _sparse_waves(equations, values, equations.entry)
     result = np.zeros((n_ports, n_ports), dtype=np.complex128)

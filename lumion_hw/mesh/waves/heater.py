@@ -1,4 +1,4 @@
-"""The calibrated law of one heater: phase as a function of current, and its inverse."""
+"""Phase of a heater as a function of current, and its inverse."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ _NEWTON_STEPS = 8
 class HeaterLaw:
     """Phase of one arm as a function of heater current, φ = ρ2·I² + ρ4·I⁴ + ρ6·I⁶.
 
-    This form follows from a resistance that rises with heat (docs/decisions/0006-global-fit.md). It has one term more
-    than the usual two, which are wrong by about 20 mrad over three full turns.
+    Source of this form: docs/decisions/0006-global-fit.md.
 
     Attributes:
         rho2_rad_per_ma2: Coefficient of I², positive.
         rho4_rad_per_ma4: Coefficient of I⁴.
-        max_ma: Largest current at which the law is valid and the heater may be driven; the phase rises up to there.
+        max_ma: Largest allowed current; the phase must rise up to there.
         rho6_rad_per_ma6: Coefficient of I⁶.
     """
 
@@ -37,7 +36,7 @@ class HeaterLaw:
         return square * (self.rho2_rad_per_ma2 + square * (self.rho4_rad_per_ma4 + square * self.rho6_rad_per_ma6))
 
     def bend(self, current_ma: float) -> float:
-        """Return the phase divided by ρ2·I²: the factor by which the rising resistance increases the phase."""
+        """Return the phase divided by ρ2·I², which is above 1 because the resistance rises with heat."""
         square = current_ma * current_ma
         return 1.0 + square * (self.rho4_rad_per_ma4 + square * self.rho6_rad_per_ma6) / self.rho2_rad_per_ma2
 

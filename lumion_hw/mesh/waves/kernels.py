@@ -1,8 +1,6 @@
-"""Inner loops of the mesh solver, compiled by numba (optional dependency ``fast``): elimination and solution.
+"""Inner loops of the mesh solver, compiled by numba (optional dependency ``fast``).
 
-Samples are processed in groups of :data:`LANES`, with real and imaginary parts stored separately. Then every
-elimination step is a few vector instructions, and one group stays in the cache. The step that takes nearly all the time
-is written as explicit vector instructions, because the compiler cannot know that its operands never overlap.
+Samples are processed in groups of :data:`LANES`, with real and imaginary parts stored separately.
 """
 
 from __future__ import annotations
@@ -29,12 +27,6 @@ def _index(value: int) -> Any:
 
 
 def _three_rows(combine: Callable[[Any, Any, Any, Any], tuple[Any, Any]]) -> Any:
-    """Return an instruction y[i] = combine(y[i], a[j], b[k]) for one group of complex numbers.
-
-    y, a and b are C-contiguous arrays ``(rows, 2, LANES)`` of real and imaginary parts. All operands are loaded before
-    results are stored, so rows may coincide.
-    """
-
     @intrinsic
     def instruction(_: Any, y: Any, i: Any, a: Any, j: Any, b: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -81,7 +73,6 @@ _multiply = _three_rows(_product)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _aligned(rows):  # type: ignore[no-untyped-def]
-    """Return memory for one group of complex numbers per row, aligned to a cache line."""
     memory = np.empty(rows * 2 * LANES + LANES)
     ahead = -(memory.ctypes.data // _ELEMENT_BYTES) % LANES
     return memory[ahead : ahead + rows * 2 * LANES].reshape(rows, 2, LANES)
@@ -89,7 +80,6 @@ def _aligned(rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _load(start, slots, element, joint, elements, through, first, work):  # type: ignore[no-untyped-def]
-    """Write the matrix elements of up to ``LANES`` samples into their slots; spare lanes repeat the first sample."""
     step = 1 if through.shape[1] > 1 else 0
     n_present = min(LANES, elements.shape[1] - first)
     for slot in range(len(start)):
@@ -109,7 +99,6 @@ def _load(start, slots, element, joint, elements, through, first, work):  # type
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _eliminate(pivot, below_start, below, right_start, right, target, work):  # type: ignore[no-untyped-def]
-    """Eliminate the matrices of one group of samples; return the smallest squared magnitude of a pivot."""
     smallest = np.inf
     t = 0
     for k in range(len(pivot)):
@@ -132,7 +121,6 @@ def _eliminate(pivot, below_start, below, right_start, right, target, work):  # 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def]
-    """Solve for a unit wave at one source; the forward pass skips waves that light has not reached."""
     pivot, below_start, below, below_row, right_start, right, right_column, _ = steps
     x[:] = 0.0
     reached[:] = False
@@ -152,7 +140,7 @@ def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_eliminate(steps, start, slots, element, joint, elements, through, wanted, result):  # type: ignore[no-untyped-def]
-    """Eliminate for every sample and copy the wanted slots; return the smallest squared pivot of each group."""
+    """Eliminate for every sample and copy the wanted elements; return the smallest squared pivot of each group."""
     pivot, below_start, below, _, right_start, right, _, target = steps
     n_samples = elements.shape[1]
     work = _aligned(len(start))
@@ -169,7 +157,7 @@ def run_eliminate(steps, start, slots, element, joint, elements, through, wanted
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_solve(steps, start, slots, element, joint, elements, through, sources, wanted, result):  # type: ignore[no-untyped-def]
-    """Solve for a unit wave at each source; return the smallest squared pivot of each group."""
+    """Solve for unit light at each source; return the smallest squared pivot of each group."""
     pivot, below_start, below, _, right_start, right, _, target = steps
     n_samples, n = elements.shape[1], len(pivot)
     work = _aligned(len(start))
@@ -189,7 +177,7 @@ def run_solve(steps, start, slots, element, joint, elements, through, sources, w
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def combine(through_in, cross_in, upper, lower, through_out, cross_out, result):  # type: ignore[no-untyped-def]
-    """Combine couplers and arms as :func:`lumion_hw.mesh.waves.cell.combine_cells`, without intermediate arrays."""
+    """Combine couplers and arms as :func:`lumion_hw.mesh.waves.cell.combine_cells` does."""
     n = result.shape[3]
     steps = (
         int(through_in.shape[1] > 1),

@@ -1,9 +1,8 @@
-"""Scattering matrix of a mesh of unit cells, solved by elimination in a fixed order for many wavelengths and samples.
+"""Scattering matrix of a mesh of unit cells, for many wavelengths and samples.
 
-Let ``a`` be the waves entering all PUC-ports (four per PUC), S the block-diagonal scattering of the cells, C the
-partial permutation of the joints and x the light injected at ports. Then ``(I - C·S)·a = x``, and the waves leaving
-open PUC-ports are the result. If joints or facets reflect light, C has a diagonal. All directed waves are included,
-because on a hexagonal mesh light can return through waveguides it has used, in the opposite direction.
+Let ``a`` be the fields entering all PUC-ports (four per PUC), S the block-diagonal scattering of the cells, C the
+permutation of the joints (waveguides between PUCs) and x the light injected at ports. Then ``(I - C·S)·a = x``. If
+joints or facets reflect light, C has a diagonal.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ __all__ = ["Solver"]
 
 
 class _Pattern:
-    """Properties that depend on the mesh only: which wave feeds which, and the order of elimination."""
-
     def __init__(self, mesh: MeshTopology) -> None:
         self.mesh = mesh
         port = np.repeat(mesh.port_puc_port, 2)
@@ -34,7 +31,6 @@ class _Pattern:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Position of every wave in the elimination: waves entering at ports first, the others by nested dissection."""
         rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
@@ -49,12 +45,12 @@ class _Pattern:
 
     @cached_property
     def ports_equations(self) -> WaveEquations:
-        """Wave equations with a column for the light into each port and a row for the light out of it."""
+        """Equations with a column for the light into each port and a row for the light out of it."""
         return self._equations(keep_ports=True)
 
     @cached_property
     def reflecting_equations(self) -> WaveEquations:
-        """Wave equations in which waveguide joint ends and ports may reflect light; they take twice the work."""
+        """Equations with reflections at joints and ports; they take twice as long to solve."""
         return self._equations(keep_ports=False, reflecting=True)
 
     def _equations(self, *, keep_ports: bool, reflecting: bool = False) -> WaveEquations:
@@ -96,7 +92,6 @@ _patterns_guard = threading.Lock()
 
 
 def _cached_pattern(mesh: MeshTopology) -> _Pattern:
-    """Return the elimination pattern of a mesh; cached, because building it costs more than a solution."""
     # Positions count too: they decide the order of elimination.
     key = b"".join(part.tobytes() for part in (mesh.mate, mesh.port_puc_port, mesh.corners))
     with _patterns_guard:
@@ -107,14 +102,12 @@ def _cached_pattern(mesh: MeshTopology) -> _Pattern:
 
 
 class Solver:
-    """Solves the field of one mesh for any cells; everything that depends only on the mesh is prepared once.
+    """Solves the field of one mesh for any cells, in one thread.
 
-    The solver uses one thread. Results agree with a pivoting sparse LU to 1e-12. With numba (dependency ``fast``) the
-    loops are compiled; without it they run in numpy and scipy, about ten times slower with the same results.
+    Results agree with a pivoting sparse LU to 1e-12. With numba (dependency ``fast``) it is about ten times faster.
 
     Args:
-        mesh: The mesh.
-        compiled: Whether to use the compiled loops; by default if available.
+        compiled: Whether to use compiled loops; by default if numba is installed.
 
     Raises:
         ConfigError: ``compiled`` is set, but numba is not installed.
@@ -160,9 +153,9 @@ class Solver:
     def waves(
         self, cells: UnitCells, frequency_hz: ArrayLike, inputs: Sequence[int] | None = None
     ) -> NDArray[np.complex128]:
-        """Return the waves entering every PUC-port for unit light at each input.
+        """Return the fields entering every PUC-port for unit light at each input.
 
-        Arguments and errors as in :meth:`solve`; the shape is ``(4 n_pucs, len(inputs))``, with the same leading axes.
+        Arguments and errors as in :meth:`solve`; shape ``(4 n_pucs, len(inputs))``, with the same leading axes.
         """
         ports = self.checked_inputs(cells, inputs)
         elements, factors, batch = self.coefficients(cells, frequency_hz)
@@ -175,10 +168,10 @@ class Solver:
     def coefficients(
         self, cells: UnitCells, frequency_hz: ArrayLike
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
-        """Return elements of the cells' T, joint factors, and the shape of the batch axes that are merged into axis n.
+        """Return transfer matrix elements, joint factors, and the shape of the batch axes that are merged into axis n.
 
-        T elements have shape ``(4 n_pucs, n)`` for n samples. Joint factors have ``(n_joints, n)`` or ``(n_joints,
-        1)``, followed by the rows of :meth:`UnitCells.reflection_coefficients`.
+        T elements have shape ``(4 n_pucs, n)``. Joint factors have shape ``(n_joints, n)`` or ``(n_joints, 1)``,
+        followed by the rows of :meth:`UnitCells.reflection_coefficients`.
         """
         batch = cells.batch_shape(frequency_hz)
         elements = cells.elements(frequency_hz, _combine(self._engine)).reshape(4 * self.mesh.n_pucs, -1)
@@ -197,7 +190,7 @@ class Solver:
         sources: NDArray[np.int64],
         wanted: NDArray[np.int64],
     ) -> NDArray[np.complex128]:
-        """Return the waves entering at PUC-ports ``wanted`` for a unit wave added at each of ``sources``.
+        """Return the fields entering PUC-ports ``wanted`` for a unit field added at each of ``sources``.
 
         Shape ``(n, len(wanted), len(sources))``.
         """
@@ -207,18 +200,22 @@ class Solver:
         return self._engine.waves(equations, elements, factors, place[sources], place[wanted])
 
     def leaving(self, elements: NDArray[np.complex128], waves: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Return the waves leaving at ports, ``(n, n_ports, k)``, from the waves that feed these ports."""
+        """Return the fields leaving at ports, shape ``(n, n_ports, k)``, from the fields at :attr:`port_feeds`."""
         parts = elements[self._pattern.out_element].T[:, :, None] * waves
         total: NDArray[np.complex128] = parts[:, 0::2] + parts[:, 1::2]
         return total
 
     @property
     def port_feeds(self) -> NDArray[np.int64]:
-        """PUC-ports whose entering waves feed the light out of each port, two per port, shape ``(2 n_ports,)``."""
+        """PUC-ports whose light leaves at each port, two per port, shape ``(2 n_ports,)``."""
         return self._pattern.out_wave
 
     def checked_inputs(self, cells: UnitCells, inputs: Sequence[int] | None) -> NDArray[np.int64]:
-        """Return the inputs, by default all ports. Raises ``ConfigError`` for a wrong port or cells of another mesh."""
+        """Return the inputs; all ports by default.
+
+        Raises:
+            ConfigError: A port does not exist, or the cells belong to another mesh.
+        """
         mesh = self.mesh
         ports = np.arange(mesh.n_ports) if inputs is None else np.asarray(list(inputs), dtype=np.int64)
         wrong = ports[(ports < 0) | (ports >= mesh.n_ports)].tolist()
@@ -234,10 +231,10 @@ class Solver:
 
 
 def feeds(puc_port: NDArray[np.int64], rail: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the wave that feeds a wave leaving at ``puc_port``, and the index of the T element between them.
+    """Return the PUC-port that light enters to leave at ``puc_port``, and the index of the T element between them.
 
-    The wave leaving at end B on rail r is fed by those entering at end A on each rail through T[r, rail]; the wave
-    leaving at end A is fed by those entering at end B through the transpose, T[rail, r].
+    Light leaving at end B on rail r enters at end A on ``rail``, through T[r, rail]; light leaving at end A enters at
+    end B, through the transpose, T[rail, r].
     """
     puc, end, side = puc_port // 4, (puc_port % 4) // 2, puc_port % 2
     wave = 4 * puc + 2 * (1 - end) + rail
@@ -246,7 +243,6 @@ def feeds(puc_port: NDArray[np.int64], rail: NDArray[np.int64]) -> tuple[NDArray
 
 
 def _combine(engine: Engine) -> Combine:
-    """Return the function that builds unit cells; it is compiled if the engine is."""
     if not isinstance(engine, CompiledEngine):
         return combine_cells
     from lumion_hw.mesh.waves.kernels import combine

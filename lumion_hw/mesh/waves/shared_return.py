@@ -1,4 +1,4 @@
-"""Heater channels with a shared return: each current raises the return potential and reduces the others."""
+"""Heater channels with a shared return: each current raises the return potential and reduces the other currents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 RETURN_GROUP_SIZES = (4, 8, 12, 16, 24, 32, 40)
-"""Possible numbers of consecutive channels with a shared return: sizes of common modules and connectors (assumed)."""
+"""Possible numbers of consecutive channels with a shared return (assumed)."""
 _MAX_STEPS = 20
 _CONVERGED_MA = 1e-9
 
@@ -22,8 +22,7 @@ class SharedReturns:
 
         I = driven - Σ j·(a·driven + b)    j: mean current of the other heaters, as if the group were full
 
-    Each group size in :data:`RETURN_GROUP_SIZES` has its own coefficients a, in 1/mA, and b. A channel of finite output
-    resistance loses a fraction of its current; a voltage source loses a fixed current.
+    The sum is over the group sizes in :data:`RETURN_GROUP_SIZES`, each with its own coefficients a (in 1/mA) and b.
 
     Attributes:
         members: For every group size, a matrix with 1 where a heater (row) belongs to a group (column).
@@ -38,9 +37,10 @@ class SharedReturns:
         return cls(tuple((group[:, None] == np.unique(group)).astype(np.float64) for group in groups))
 
     def others_ma(self, driven_ma: Real) -> Real:
-        """Return j, the mean current of the other heaters in a group, for currents ``(…, 2E)`` of E PUCs.
+        """Return the mean current j of the other heaters in a group, shape ``(T, …, 2E)`` for T group sizes.
 
-        Shape ``(T, …, 2E)`` for the T group sizes.
+        Args:
+            driven_ma: Driven currents, shape ``(…, 2E)`` for E PUCs.
         """
         sums = [driven_ma @ members @ members.T for members in self.members]
         return np.stack(
@@ -50,7 +50,9 @@ class SharedReturns:
     def flowing_ma(self, driven_ma: Real, per_ma: Real | None) -> Real:
         """Return the currents that flow through the heaters, shape ``(…, 2 n_pucs)``.
 
-        ``per_ma`` contains the coefficients a of all group sizes, then b; ``None`` if no current is lost.
+        Args:
+            driven_ma: Driven currents, shape ``(…, 2 n_pucs)``.
+            per_ma: Coefficients a of all group sizes, then b; ``None`` if no current is lost.
         """
         if per_ma is None:
             return driven_ma
@@ -59,7 +61,7 @@ class SharedReturns:
         return flowing
 
     def driven_ma(self, flowing_ma: Real, per_ma: Real | None) -> Real:
-        """Return the currents to drive so that the given currents flow, shape ``(2 n_pucs,)``; none below zero."""
+        """Return the currents to drive so that the given currents flow, shape ``(2 n_pucs,)``; never negative."""
         driven = flowing_ma
         for _ in range(_MAX_STEPS):
             # Only a small fraction is lost, so each step reduces the error by this small factor.

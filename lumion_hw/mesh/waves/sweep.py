@@ -1,8 +1,7 @@
-"""Sweep a few PUCs of a mesh. Each step is a low-rank change of the equations and needs only a few unknowns.
+"""Solve a mesh for many settings of a few PUCs, as low-rank changes of one solution (Woodbury).
 
-The base setting is solved once, for its inputs and for unit light emitted from each PUC-port of the swept PUCs. At each
-step, the waves a that enter these PUC-ports follow from ``(1 - G·ΔS)·a = a0`` (Woodbury): four unknowns per swept PUC,
-with base waves a0, responses G to unit light, and the PUCs' change ΔS.
+The fields a that enter the changed PUCs follow from ``(1 - G·ΔS)·a = a0``, with fields a0 of the base setting,
+responses G to unit light, and the change ΔS of the PUCs' scattering.
 """
 
 from __future__ import annotations
@@ -20,13 +19,10 @@ from lumion_hw.mesh.waves.scattering import Solver
 class SweepSolver:
     """Solves a mesh for many settings of a few of its PUCs, with everything else fixed.
 
-    Creating a solver costs one solution of the mesh; after that each step takes microseconds, whatever the size of the
-    mesh. Create a new solver when anything except these PUCs changes.
+    Create a new solver when anything except these PUCs changes.
 
     Args:
-        solver: The solver of the mesh.
         cells: Unit cells with one value per parameter (no axis of samples).
-        frequency_hz: One optical frequency.
         pucs: PUCs to sweep, each once.
         inputs: Ports where light enters; all ports by default.
 

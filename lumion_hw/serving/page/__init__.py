@@ -1,1 +1,1 @@
-"""The web page of a served bench: no build step, no external resources, read-only by default."""
+"""The web page of a served bench: no external resources, read-only by default."""

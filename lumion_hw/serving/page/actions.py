@@ -14,15 +14,11 @@ from lumion_hw.serving.page.updates import to_json
 
 TOKEN_HEADER = "X-Lumion-Token"
 LEASE_S = 120.0
-"""Time that a page's lease lasts without a request; browsers let hidden pages run only once a minute."""
+"""Time that the lease of a page lasts without a request."""
 
 
 class PageActions:
-    """Executes the actions that a page requests.
-
-    Attributes:
-        token: Token that a page must send; printed on the server's terminal.
-    """
+    """Executes the actions that a page requests."""
 
     def __init__(self, owner: BenchOwner) -> None:
         self._owner = owner
@@ -38,7 +34,7 @@ class PageActions:
         }
 
     def is_valid_token(self, token: str) -> bool:
-        """Return whether a token equals the server's token."""
+        """Return whether a token is the token of the server."""
         return secrets.compare_digest(token.encode(), self.token.encode())
 
     def do(self, action: str, body: bytes, client: str) -> tuple[int, str]:
@@ -82,17 +78,12 @@ class PageActions:
 
 
 def error_response(error: LumionError) -> tuple[int, str]:
-    """Return HTTP status and reply for an error: 409 if another client or program blocks the action, otherwise 422."""
+    """Return HTTP status and reply for an error: 409 if another client or program has the bench, otherwise 422."""
     document = {"error": type(error).__name__, "message": str(error)}
     return 409 if error.exit_code == 6 else 422, to_json(document)
 
 
 def _object(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object in the body of a request.
-
-    Raises:
-        ConfigError: The body is not a JSON object.
-    """
     try:
         document = json.loads(body, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:

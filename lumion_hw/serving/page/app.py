@@ -1,4 +1,4 @@
-"""The routes of the page server: page, pictures, states, what-if planning of circuits, metrics and actions."""
+"""The routes of the page server: page, pictures, states, planning of circuits, metrics and actions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from lumion_hw.serving.page.updates import margin_curves, to_json
 from lumion_hw.serving.reach import Networks
 
 _MAX_CIRCUITS = 64
-"""Maximum number of circuits in one what-if request."""
+"""Maximum number of circuits in one planning request."""
 _PLAN_WAIT_S = 30.0
-"""Longest wait of a what-if request for earlier what-if requests to end."""
+"""Longest wait of a planning request for earlier ones."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -47,7 +47,7 @@ class PageApp:
         self._planning = threading.Lock()
 
     def asgi(self, hosts: Collection[str], allowed: Networks) -> Starlette:
-        """Return the ASGI application, which serves the given host names to the allowed client networks."""
+        """Return the ASGI application for the given host names and client networks."""
         routes = [Route(path, static_files(name)) for path, name in STATIC.items()]
         answers: dict[str, Answer] = {
             "/events": self._events,
@@ -103,7 +103,6 @@ class PageApp:
             return _json(text, status)
 
     def _plan_json(self, requests: list[CircuitRequest]) -> str:
-        """Plan circuits and return the plan as JSON; only one request at a time, because planning uses a full core."""
         if not self._planning.acquire(timeout=_PLAN_WAIT_S):
             raise ConfigError("the server is busy with other what-if requests", hint="Try again later.")
         try:
@@ -125,7 +124,6 @@ class PageApp:
             self._planning.release()
 
     async def _do(self, request: Request) -> Response:
-        """Execute an action if the request comes from the server's own page and has the token."""
         actions = self._actions
         own_origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
         if actions is None or request.headers.get("origin") != own_origin:
@@ -154,7 +152,7 @@ def _json(text: str, status: int = 200) -> Response:
 
 
 def _circuit_requests(request: Request) -> list[CircuitRequest]:
-    """Return the circuit requests of a what-if query ``circuits=a:b,b:a``, with limits that apply to all circuits.
+    """Return the circuit requests of a query ``circuits=a:b,b:a``.
 
     Raises:
         ConfigError: The query has no circuits or too many, or a value is invalid.

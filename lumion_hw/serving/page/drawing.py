@@ -1,4 +1,4 @@
-"""Pictures for the page: the mesh as in ``lumion mesh show``, and the time spans of the last recovery."""
+"""Pictures for the page: the mesh, and the time spans of the last recovery."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MeshPicture:
 
 
 def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
-    """Draw a mesh; while its PUC states do not match the paths, omit the paths and say so in the title."""
+    """Draw a mesh; if its PUC states do not match the paths, leave the paths out."""
     content: dict[str, Any] = {"states": mesh.states, "failed": mesh.dead, "parked": mesh.parked}
     try:
         return mesh_svg(topology, paths=_picture_paths(mesh.paths), **content)
@@ -44,7 +44,6 @@ def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
 
 
 def _picture_paths(paths: Sequence[ServedPath]) -> list[PicturePath]:
-    """Return the paths to draw, labelled by circuit; if a circuit has several paths, they are numbered."""
     n_arms = Counter(path.circuit for path in paths)
     n_drawn: Counter[str] = Counter()
     pictures = []
@@ -72,7 +71,7 @@ def _loss_db(power_dbm: Sequence[float | None]) -> float | None:
 
 
 def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
-    """Draw the mesh with the active circuits and the planned ones."""
+    """Draw the mesh with the active and the planned circuits."""
     used = {puc for circuit in plan.everything for path in circuit.paths for puc in path.pucs}
     paths = [
         PicturePath(

@@ -1,4 +1,4 @@
-"""Protection of the page server: allowed hosts and sites, complete requests only, and a connection limit."""
+"""Protection of the page server: allowed hosts, complete requests, connection limit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from lumion_hw.serving.reach import LOOPBACK, Networks, may_connect
 
 MAX_CONNECTIONS = 256
-"""Maximum number of connections, lower if the process may open few files; beyond it the oldest idle one is closed."""
+"""Maximum number of connections; beyond it the oldest idle one is closed."""
 _MIN_CONNECTIONS = 8
 _REPORT_EVERY_S = 60.0
 REQUEST_TIMEOUT_S = 10.0
-"""Time within which a request, including its body, must arrive."""
+"""Time within which a complete request must arrive."""
 MAX_BODY_BYTES = 64 * 1024
 """Largest request body."""
 
@@ -39,16 +39,16 @@ _HEADERS = {
 
 
 class PageGuard:
-    """Middleware that rejects requests from other sites and forbidden addresses, and adds security headers.
+    """Middleware that rejects requests from other sites and from forbidden addresses, and adds security headers.
 
-    Hosts in the networks ``allowed`` may connect, in addition to this host.
+    Allowed are this host and the networks ``allowed``.
     """
 
     def __init__(self, app: ASGIApp, allowed: Networks = ()) -> None:
         self._app, self._allowed = app, allowed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request to the application, or reply with the reason of its rejection."""
+        """Pass the request to the application, or reply with the reason why it is rejected."""
         if scope["type"] != "http":
             return
 
@@ -65,7 +65,6 @@ class PageGuard:
         await response(scope, receive, send_with_headers)
 
     def _rejection(self, scope: Scope) -> tuple[int, str]:
-        """Return HTTP status and reason for rejecting a request; status 0 if the request is allowed."""
         headers = Headers(scope=scope)
         if not may_connect((scope.get("client") or (LOOPBACK, 0))[0], self._allowed):
             return 403, "this address may not connect; see --allow"
@@ -110,7 +109,7 @@ class PatientProtocol(H11Protocol):
     _is_aborted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept a connection; at the connection limit, close the oldest idle connection first."""
+        """Accept a connection. At the connection limit, close the oldest idle connection first."""
         super().connection_made(transport)  # type: ignore[arg-type] # asyncio's own signature
         self._opened_s = self.loop.time()
         self._watch()
@@ -127,7 +126,7 @@ class PatientProtocol(H11Protocol):
 
     @property
     def is_serving(self) -> bool:
-        """Whether a request was received and its reply is not complete yet."""
+        """Whether a request is being processed."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
@@ -152,20 +151,20 @@ class PatientProtocol(H11Protocol):
 
 
 def max_connections() -> int:
-    """Return the connection limit: at most half of the files that this process may open."""
+    """Return the connection limit: half of the files that this process may open, or less."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(min(MAX_CONNECTIONS, files // 2), _MIN_CONNECTIONS)
 
 
 class LoopErrorLog:
-    """Logs errors of the server's event loop, at most once a minute, because they are frequent when files run out."""
+    """Logs errors of the event loop, at most once a minute."""
 
     def __init__(self) -> None:
         self._reported_s = -math.inf
         self._unreported = 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log an error of the event loop; within a minute of the last line, only count the error."""
+        """Log an error of the event loop, or count it if the last line is less than a minute old."""
         if loop.time() < self._reported_s + _REPORT_EVERY_S:
             self._unreported += 1
             return
@@ -175,7 +174,7 @@ class LoopErrorLog:
 
 
 def host_names(host: str) -> list[str]:
-    """Return the host names that this server accepts; this blocks DNS rebinding by other sites."""
+    """Return the host names that the server accepts, as protection against DNS rebinding."""
     names = {host, "localhost", "127.0.0.1"}
     if not ipaddress.ip_address(host).is_loopback:
         names |= {socket.gethostname(), socket.getfqdn()}

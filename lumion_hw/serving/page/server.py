@@ -1,4 +1,4 @@
-"""The page server: its socket, its thread, start and stop."""
+"""The page server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 _OPTION = "--page-port"
 _NEEDS = ("starlette", "uvicorn", "prometheus_client")
 _BUFFER = 64 * 1024
-"""Send buffer per connection, in bytes; a larger buffer would only hold older states for slow pages."""
+"""Send buffer per connection, in bytes."""
 _START_S, _END_S = 10.0, 2.0
 
 
 def require_page() -> None:
-    """Raise ``ConfigError`` with an installation hint if packages of the page are missing."""
+    """Raise ``ConfigError`` with an install command if packages of the page are missing."""
     missing = [name for name in _NEEDS if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -33,7 +33,7 @@ def require_page() -> None:
 
 
 def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> Networks:
-    """Return the networks that may connect, after opening the port briefly to check that it is free.
+    """Return the networks that may connect, after a check that the port is free.
 
     Raises:
         ConfigError: A package is missing, an address is invalid, ``allowed`` is required and empty, or pages on other
@@ -52,18 +52,16 @@ def check_page(host: str, port: int, allowed: Collection[str], writes: bool) -> 
 
 
 class PageServer:
-    """Serves the web page of a bench until it is closed. Use it as a context manager.
+    """Serves the web page of a bench until it is closed, as a context manager.
 
     Args:
-        owner: The owner of the bench.
         port: TCP port; 0 selects any free port.
         host: Address to listen on.
         allowed: Addresses of other hosts that may connect; required if ``host`` is not loopback.
-        writes: Whether pages may change the bench, with the token and the lease.
+        writes: Whether pages may change the bench (they need the token and the lease).
 
     Attributes:
-        address: URL of the page.
-        token: Token that a page needs to change the bench; empty if pages are read-only.
+        token: Token for changes; empty if pages are read-only.
 
     Raises:
         ConfigError: A package is missing, an address is invalid, ``allowed`` is required and empty, or pages on other
@@ -133,7 +131,7 @@ class PageServer:
             raise LinkError("the page server does not answer", address=self.address) from error
 
     def close(self) -> None:
-        """Stop serving: notify the pages and close all connections. A second call has no effect."""
+        """Notify the pages and close all connections. A second call has no effect."""
         self.stream.close()
         self._server.should_exit = True
         self._thread.join()

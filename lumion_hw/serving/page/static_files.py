@@ -29,7 +29,7 @@ _HERE = Path(__file__).parent / "static"
 
 
 def static_files(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return the request handler of a file; browsers check for a newer version on each use."""
+    """Return the request handler of a file."""
     path = _HERE / name
 
     async def answer(_request: Request) -> Response:

@@ -1,8 +1,4 @@
-"""Server-sent events: each page gets the newest state and the number of states that it missed.
-
-One thread waits for the owner's states. A state is converted to JSON when the first page needs it, once for all pages.
-A slow page gets the newest state when it has received the previous one; states in between are skipped.
-"""
+"""Server-sent events: each page gets the newest state and the number of states that it missed."""
 
 from __future__ import annotations
 
@@ -21,18 +17,18 @@ from lumion_hw.serving.page.updates import PageUpdates
 MAX_PAGES = 64
 """Maximum number of open pages."""
 HEARTBEAT_PERIOD_S = 0.2
-"""Time without a new state after which a heartbeat is sent."""
+"""Time without a new state after which a heartbeat event is sent."""
 SEND_TIMEOUT_S = 20.0
-"""Time after which a page that takes no data is disconnected."""
+"""Time after which a page that reads nothing is disconnected."""
 _STATE_WAIT_S = 1.0
 
 
 class UpdateStream:
-    """Passes states from the thread that waits for them to the event loop that serves the pages.
+    """Passes published states to the event loop that serves the pages.
 
     Attributes:
         n_pages: Number of open pages.
-        missed: Number of states that were not sent, summed over all pages.
+        missed: Number of states that were not sent, over all pages.
     """
 
     def __init__(self, owner: BenchOwner, about: Mapping[str, Any]) -> None:
@@ -78,14 +74,14 @@ class UpdateStream:
         return self._newest.number
 
     def message(self, since: int) -> tuple[int, str]:
-        """Return the number of the newest state, and a message with all changes since state number ``since``."""
+        """Return the number of the newest state, and a message with all changes since state ``since``."""
         with self._guard:
             if self._newest.number != self._updates.number:
                 self._updates.update(self._newest)
             return self._updates.number, self._updates.message(since)
 
     async def wait_for_news(self, since: int) -> bool:
-        """Wait for a state newer than number ``since``, at most one heartbeat period; return whether it arrived."""
+        """Wait for a state newer than ``since``, at most one heartbeat period; return whether there is one."""
         self._loop = asyncio.get_running_loop()
         end_s = self._loop.time() + HEARTBEAT_PERIOD_S
         while not self.is_over:
@@ -103,10 +99,10 @@ class UpdateStream:
 
 
 class EventResponse(Response):
-    """Response that sends states to one page as server-sent events until the page disconnects.
+    """Sends states to one page as server-sent events until the page disconnects.
 
-    Every event contains ``number`` (of the state), ``previous`` (number of the state sent before), ``missed`` (states
-    not sent to this page), ``time_s`` and ``up_s`` (the server's time of day and monotonic clock) and ``parts``. A
+    An event contains ``number`` and ``previous`` (numbers of this state and the one sent before), ``missed`` (states
+    not sent to this page), ``time_s`` and ``up_s`` (time of day and monotonic clock of the server) and ``parts``. A
     heartbeat is an event ``beat``.
     """
 
@@ -118,7 +114,7 @@ class EventResponse(Response):
         self._stream = stream
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send updates until the page disconnects, stops reading, or the server stops."""
+        """Send states until the page disconnects, stops reading, or the server stops."""
         stream = self._stream
         if stream.n_pages >= MAX_PAGES:
             busy = PlainTextResponse(f"{MAX_PAGES} pages are open already; close one of them.\n", status_code=503)
@@ -158,7 +154,7 @@ class EventResponse(Response):
 
 
 async def _send_with_timeout(send: Send, message: dict[str, Any]) -> None:
-    """Send one message. Wait while the page does not read, and raise ``TimeoutError`` after ``SEND_TIMEOUT_S``."""
+    """Send one message; raise ``TimeoutError`` if the page does not read it within ``SEND_TIMEOUT_S``."""
     async with asyncio.timeout(SEND_TIMEOUT_S):
         await send(message)
 

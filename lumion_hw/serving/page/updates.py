@@ -1,4 +1,4 @@
-"""Updates for pages: the parts of a state as JSON, each sent only to pages that have an older version."""
+"""Updates for pages: the changed parts of a state as JSON."""
 
 from __future__ import annotations
 
@@ -21,17 +21,13 @@ from lumion_hw.serving.state import (
 )
 
 MAX_SAMPLES = 360
-"""Maximum number of samples of a margin curve, about the pixels of a phone."""
+"""Maximum number of samples of a margin curve."""
 _DIGITS = 6
 _MAX_CACHED_MESSAGES = 8
 
 
 class PageUpdates:
-    """Parts of the bench state as JSON, each with the number of the state that changed this part last.
-
-    A page with state 7 gets all parts that changed after state 7. Pages with equal states get the same bytes, so many
-    pages cost little more work than one page.
-    """
+    """Parts of the bench state as JSON, each with the number of the state in which it changed last."""
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self.number = 0
@@ -47,7 +43,7 @@ class PageUpdates:
         self._messages: dict[int, str] = {}
 
     def update(self, state: ServedState) -> None:
-        """Compare a new bench state with the stored parts, and replace the parts that have changed."""
+        """Replace the parts that have changed in a new state."""
         self.number, self.time_s = state.number, state.time_s
         self._messages.clear()
         for point in state.points.values():
@@ -64,7 +60,7 @@ class PageUpdates:
         self._set_part("about", {**self._about, "bench": state.bench, "is_emulated": state.is_emulated})
 
     def message(self, since: int) -> str:
-        """Return all changes after state number ``since``: the content of a JSON object, without its braces."""
+        """Return all changes after state ``since`` as the content of a JSON object, without braces."""
         message = self._messages.get(since)
         if message is None:
             if len(self._messages) >= _MAX_CACHED_MESSAGES:
@@ -141,7 +137,7 @@ class PageUpdates:
 
 
 def picture_key(mesh: ServedMesh) -> Any:
-    """Return a key that changes with the picture of a mesh; power is rounded to 0.5 dB, as drawn."""
+    """Return a key that changes if the picture of the mesh changes (power rounded to 0.5 dB)."""
     paths = [
         (path.circuit, path.source, path.pucs, tuple(None if p is None else round(2.0 * p) for p in path.power_dbm))
         for path in mesh.paths
@@ -150,7 +146,7 @@ def picture_key(mesh: ServedMesh) -> Any:
 
 
 def to_json(document: Any) -> str:
-    """Return compact JSON text without ``<``, so that it can be embedded in HTML."""
+    """Return compact JSON text without ``<``, for embedding in HTML."""
     return json_text(document, compact=True, default=str).replace("<", "\\u003c")
 
 
@@ -172,7 +168,6 @@ def _quoted(name: str) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value for JSON: numbers rounded to six digits, ``None`` for NaN and infinity."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -185,7 +180,7 @@ def _json_value(value: Any) -> Any:
 
 
 def circuit_document(circuit: ServedCircuit, now_s: float) -> dict[str, Any]:
-    """Return the document of a circuit for pages, with times instead of ages, so that it changes rarely."""
+    """Return the document of a circuit for pages, with times instead of ages."""
     left_s = circuit.lease_left_s
     return {
         "name": circuit.name,
@@ -254,11 +249,12 @@ def _health_document(state: ServedState) -> dict[str, Any]:
 
 
 def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
-    """Return margin curves over time, reduced to the lowest margin of each interval.
+    """Return margin curves over time: the lowest margin of each interval.
 
     Returns:
         ``time_s`` with at most ``MAX_SAMPLES`` values, and ``margin_db`` with as many values per circuit name; ``None``
-        where the circuit was not active or had no light.
+            if
+        the circuit was not active or had no light.
     """
     n_per_interval = math.ceil(len(history) / MAX_SAMPLES) or 1
     intervals = [history[start : start + n_per_interval] for start in range(0, len(history), n_per_interval)]

@@ -170,7 +170,7 @@ CONTRADICTIONS = [
     ("mesh0\nw", "mesh0\n  columns: [2]\n  rings: 2\nw", "mesh.rings", "either columns or rings, found both", ""),
     ("mesh0\nw", "mesh0\n  rings: 0\nw", "mesh.rings", "expected the rings of cells of a mesh, found 0", ""),
     ("mesh0\nw", "mesh0\n  rings: 2.0\nw", "mesh.rings", "expected a whole number", ""),
-    ("mesh0\nw", "mesh0\n  topology: square\nw", "mesh.topology", "'hexagonal', 'rectangular', 'clements'", ""),
+    ("mesh0\nw", "mesh0\n  topology: cubic\nw", "mesh.topology", "'hexagonal', 'rectangular', 'clements'", ""),
     ("mesh0\nw", "mesh0\n  topology: rectangular\nw", "mesh.topology", "expected also ports, the size of", ""),
     (
         "mesh0\nw",

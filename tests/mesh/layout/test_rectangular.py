@@ -111,7 +111,7 @@ def test_documents_of_before_there_were_topologies_are_hexagonal() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"topology": "triangular"}, "unknown mesh topology 'triangular'"),
+        ({"topology": "cubic"}, "unknown mesh topology 'cubic'"),
         ({"ports": 5}, "'mate' in the document differs from that of mesh 'rectangular 5'"),
         ({"ports": 4.5}, "not whole"),
         ({"ports": None}, "needs numbers under 'ports'|not whole|'ports' of a mesh"),
@@ -133,7 +133,8 @@ def test_labels_of_no_layout_are_refused(label: str) -> None:
 
 def test_a_mesh_is_laid_out_once() -> None:
     assert build_mesh("rectangular", [6]) is build_mesh("rectangular", (6,))
-    assert set(LAYOUTS) == {"smartlight", "columns", "rings", "rectangular", "clements", "reck", "benes", "crossbar"}
+    words = {"smartlight", "columns", "rings", "rectangular", "clements", "reck", "benes", "crossbar"}
+    assert set(LAYOUTS) == words | {"square", "triangular"}
 
 
 # -------------------------------------------------------------------------------------------------------------- light

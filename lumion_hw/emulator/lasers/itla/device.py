@@ -1,9 +1,8 @@
 """Emulated ITLA: a tunable laser with four-byte frames on a serial line (OIF-ITLA-MSA-01.2 and 01.3).
 
-Choices of this emulator where the agreement is silent: one operation is pending at a time and reported in bit 8 of NOP.
-A pending operation never delays switching off or a reset. A frequency outside the limits is refused when the channel is
-written (RVE) or the output enabled (IVC). Reading LstResp returns status and data of the last reply. An incomplete
-frame is discarded after 0.1 s of silence.
+Choices where the agreement is silent: one operation is pending at a time and reported in bit 8 of NOP. Switching off
+and reset never wait for this operation. A frequency outside the limits is refused when the channel is written
+(RVE) or the output is enabled (IVC). An incomplete frame is discarded after 0.1 s of silence.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _SILENCE_S = 0.1  # model choice: an incomplete frame of a crashed host must not
 
 
 class ItlaPeer(SerialPeer):
-    """One host connection to the ITLA: a serial line, and the bytes of an incomplete frame."""
+    """One host connection to the ITLA."""
 
     def __init__(self, device: Itla, line: SerialLine) -> None:
         super().__init__(device, line)
@@ -44,7 +43,7 @@ class ItlaPeer(SerialPeer):
         self._received_s = float("-inf")
 
     def frames(self, data: bytes, end_s: float) -> list[tuple[bytes, float]]:
-        """Append received bytes; return the request frames that ``data`` completes, with their arrival times."""
+        """Return the request frames that the received bytes complete, with arrival times."""
         start_s = end_s - self.line.byte_s * len(data)
         if start_s > self._received_s + _SILENCE_S:
             self._frame.clear()
@@ -59,7 +58,7 @@ class ItlaPeer(SerialPeer):
 
 
 BAUD_RATES = (9600, 19200, 38400, 57600, 115200)
-"""Line rates in baud, indexed by their code in register IOCap."""
+"""Line rates in baud, indexed by the rate code of register IOCap."""
 PENDING_FLAG, READY = 0x0100, 0x0010
 _REPLY_S = 0.5e-3  # model choice
 
@@ -73,25 +72,19 @@ class ItlaOperation:
 
 
 class Itla(SerialDevice[ItlaPeer]):
-    """Emulated ITLA module, an :class:`~lumion_hw.emulator.wires.device.EmulatedDevice`.
+    """Emulated ITLA module.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for the laser's errors.
-        profile: Properties of the module.
-        serial: Serial number in register 04.
         warm: Whether the module is ready at once; otherwise it starts up first.
-        paced: Whether bytes need transmission time; the line rate at power-on is 9600 baud.
+        paced: Whether bytes need transmission time.
         emit: Called with the light at every change.
 
     Attributes:
-        settings: Settings that the host has made.
-        enabled: Whether the output is switched on.
         status: Latched bits of StatusF and StatusW.
-        extended: Bytes that reading register AEA-EAR returns in pieces.
+        extended: Bytes that the host reads in pieces from register AEA-EAR.
         extended_position: Number of bytes of ``extended`` that the host has read.
         extended_mode: Value of register AEA-EAC.
-        baud_code: Present line rate as its code in register IOCap.
+        baud_code: Code of the present line rate in register IOCap.
         tuning: Whether the output is dark because the laser is tuning.
     """
 
@@ -153,11 +146,10 @@ class Itla(SerialDevice[ItlaPeer]):
 
     @property
     def _instant(self) -> float:
-        """Time at which the frame being executed arrived, otherwise the present time."""
         return self._clock.now() if self._executing_s is None else self._executing_s
 
     def power_cycle(self) -> None:
-        """Switch the power off and on: settings return to those stored by GenCfg, bytes in transmission are lost."""
+        """Switch the power off and on. Settings return to those stored by ``GenCfg``."""
         for peer in self._peers:
             peer.line.clear()
         self._restart()
@@ -167,7 +159,7 @@ class Itla(SerialDevice[ItlaPeer]):
         self._update_status()
 
     def pull_disable_pin(self, active: bool) -> None:
-        """Drive the hardware pin that switches the output off."""
+        """Set the hardware pin that switches the output off."""
         self._disable_pin = active
         if active:
             self.switch_off()
@@ -176,7 +168,6 @@ class Itla(SerialDevice[ItlaPeer]):
         return ItlaPeer(self, SerialLine(self._baud))
 
     def _follow(self, now: float) -> None:
-        """Execute the frames that have arrived, end the operations that are due, and update the light."""
         for peer in self._peers:
             while (piece := peer.line.take_arrived(now)) is not None:
                 for frame, at_s in peer.frames(piece[1], piece[0]):
@@ -293,7 +284,7 @@ class Itla(SerialDevice[ItlaPeer]):
 
     @property
     def frequency_mhz(self) -> int:
-        """Frequency that the ITLA reports, in MHz. The true frequency differs by a fixed, unreported error."""
+        """Frequency that the ITLA reports, in MHz; the true frequency has a fixed error."""
         return self._assumed_mhz if self.enabled else self.settings.channel_mhz + self.settings.fine_mhz
 
     @property
@@ -302,7 +293,7 @@ class Itla(SerialDevice[ItlaPeer]):
         return self._laser.level_dbm(self._instant)
 
     def light(self) -> Light:
-        """Return the light that the laser really emits now, with its frequency and power errors."""
+        """Return the light that the laser emits, with its frequency and power errors."""
         self.advance()
         return self._laser.light(self.frequency_mhz, self._instant)
 
@@ -312,7 +303,7 @@ class Itla(SerialDevice[ItlaPeer]):
         return round(low * 1e6) <= mhz <= round(high * 1e6)
 
     def start(self, duration_s: float, *, dark: bool) -> None:
-        """Start changing the light to the present settings, for ``duration_s``, with the output ``dark`` or not."""
+        """Start changing the light to the present settings in a given time, with the output ``dark`` or not."""
         self.tuning = dark
 
         def finish() -> None:
@@ -329,7 +320,7 @@ class Itla(SerialDevice[ItlaPeer]):
         self._operation = ItlaOperation(self._instant + 0.1, lambda: None)
 
     def switch_on(self) -> None:
-        """Enable the laser output. Raises :class:`ItlaRefusal` if the settings or the disable pin do not allow it."""
+        """Enable the laser output. Raises :class:`ItlaRefusal` if the settings or the disable pin forbid it."""
         if self._disable_pin:
             raise ItlaRefusal(ItlaError.EXECUTION_FAILURE)
         if not self.within_limits(self.settings.channel_mhz):
@@ -340,7 +331,7 @@ class Itla(SerialDevice[ItlaPeer]):
             self.start(self.profile.enable_s, dark=True)
 
     def switch_off(self) -> None:
-        """Disable the laser output at once, even during an operation."""
+        """Disable the laser output at once."""
         # Never refused: a host must always be able to switch the light off.
         self.enabled = self.tuning = False
         self._operation = None
@@ -351,14 +342,14 @@ class Itla(SerialDevice[ItlaPeer]):
         self._restart()
 
     def reset_interface(self) -> None:
-        """Reset the registers of extended addressing (AEA). The light does not change."""
+        """Reset the registers of extended addressing (AEA)."""
         self.extended, self.extended_position = b"", 0
         self.status.latch(reg.COMMUNICATION_RESET)
 
     # -- status
 
     def status_value(self, *, fatal: bool) -> int:
-        """Return the value of StatusF or StatusW: latched, live and summary bits."""
+        """Return the value of StatusF (``fatal``) or StatusW."""
         latched = self.status.fatal if fatal else self.status.warning
         return latched | self._live_conditions(fatal=fatal) << reg.LIVE_SHIFT | self._summary()
 
@@ -414,7 +405,7 @@ EXTENDED: Mapping[int, Callable[[Itla], bytes]] = {
     reg.CURRENTS: _currents,
     reg.TEMPS: lambda _: _pack_words(100.0 * DIODE_C, 100.0 * CASE_C),
 }
-"""Functions that return the content of the registers that are longer than the two bytes of a frame."""
+"""Functions that return the content of the registers longer than two bytes."""
 
 
 def _next_word(itla: Itla) -> int:
@@ -460,7 +451,7 @@ READ: Mapping[int, Callable[[Itla], int]] = {
     reg.AGE: lambda _: 0,
     reg.FTF: lambda itla: itla.settings.fine_mhz,
 }
-"""Functions that return the value of each register; a negative value is sent as its two's complement."""
+"""Functions that return the value of each register."""
 
 
 def _set_channel(itla: Itla, channel: int) -> None:
@@ -575,4 +566,4 @@ WRITE: Mapping[int, Callable[[Itla, int], None]] = {
     **{code: _set_grid(index) for index, code in enumerate((reg.GRID, reg.GRID2))},
     reg.FTF: _set_fine,
 }
-"""Actions of writing to a register; other registers store the value or are read-only."""
+"""Actions of writing to a register. Other registers store the value or are read-only."""

@@ -35,7 +35,7 @@ class ItlaError(enum.IntEnum):
 
 
 class ItlaRefusal(Exception):  # noqa: N818 - an event of the register interface; it never leaves the emulator
-    """Signal that the ITLA replies to a command with an execution error."""
+    """Execution error that the ITLA replies to a command."""
 
     def __init__(self, code: ItlaError) -> None:
         super().__init__(code.name)
@@ -44,12 +44,10 @@ class ItlaRefusal(Exception):  # noqa: N818 - an event of the register interface
 
 @dataclass(frozen=True)
 class ItlaRequest:
-    """A decoded request of the host to the ITLA.
+    """A decoded request of the host.
 
     Attributes:
-        register: Register number.
         data: 16 bits to write.
-        write: Whether the request is a write rather than a read.
         repeat: Whether the host requests the last reply again.
     """
 
@@ -60,7 +58,7 @@ class ItlaRequest:
 
 
 def bip4(frame: bytes) -> int:
-    """Return the four-bit parity (BIP-4) of a frame, computed without the parity bits themselves."""
+    """Return the four-bit parity (BIP-4) of a frame without its parity bits."""
     # BIP-4 is the parity of each of four bit positions over all nibbles.
     folded = (frame[0] & 0x0F) ^ frame[1] ^ frame[2] ^ frame[3]
     return (folded >> 4) ^ (folded & 0x0F)
@@ -72,16 +70,16 @@ def _sealed(low_nibble: int, register: int, data: int) -> bytes:
 
 
 def reply(status: ResponseStatus, register: int, data: int) -> bytes:
-    """Return the four bytes of a reply frame; bit 26 is always 1."""
+    """Return the four bytes of a reply frame."""
     return _sealed(0x04 | status, register, data & 0xFFFF)
 
 
 DAMAGED = _sealed(0x0C, 0, 0)
-"""Reply to a request that arrived damaged (CE)."""
+"""Reply to a damaged request (CE)."""
 
 
 def decode(frame: bytes) -> ItlaRequest | None:
-    """Decode a request frame; return ``None`` if its parity is wrong."""
+    """Decode a request frame. Return ``None`` if the parity is wrong."""
     if bip4(frame) != frame[0] >> 4:
         return None
     return ItlaRequest(frame[1], frame[2] << 8 | frame[3], write=bool(frame[0] & 0x01), repeat=bool(frame[0] & 0x08))

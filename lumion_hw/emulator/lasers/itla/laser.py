@@ -1,7 +1,7 @@
-"""Physics of an ITLA's laser: its frequency, its power, and the time that changes take.
+"""Physics of an ITLA's laser: frequency, power, and duration of changes.
 
-Registers report exact frequencies, but the light of each laser has its own fixed frequency and power error. The output
-is dark while the laser tunes to another channel.
+Registers report exact frequencies, but the light has a fixed frequency and power error. The output is dark while the
+laser tunes to another channel.
 """
 
 from __future__ import annotations
@@ -28,21 +28,17 @@ class ItlaProfile:
     """Properties of one ITLA module.
 
     Attributes:
-        manufacturer: Manufacturer's name, the string of register 02.
-        model: Model name, the string of register 03.
+        manufacturer: String of register 02.
+        model: String of register 03.
         date: Manufacturing date, the string of register 05: day-month-year.
         release: Firmware release, the string of register 06.
-        msa: Version of the ITLA agreement. Modules of ``01.2`` have no registers for the MHz part of frequencies.
-        power_dbm: Smallest and largest optical power.
-        frequency_thz: Lowest and highest frequency.
-        min_grid_ghz: Smallest channel spacing.
-        fine_tune_ghz: Largest fine tuning in either direction.
+        msa: Version of the ITLA agreement. ``01.2`` has no registers for the MHz part of frequencies.
         boot_s: Time from power-on or reset to ready.
         enable_s: Time from enabling to locked.
         tune_s: Time from one channel to another.
         power_s: Time of a power change while the output is on.
         fine_tune_s: Time of fine tuning while the output is on.
-        low_noise: Whether the module has one vendor's low-noise mode in register 90.
+        low_noise: Whether register 90 selects a low-noise mode (one vendor's).
     """
 
     manufacturer: str = "LUMION"
@@ -64,14 +60,13 @@ class ItlaProfile:
 
 @dataclass
 class ItlaSettings:
-    """Settings that the host has made on the ITLA; ``GenCfg`` stores them as the settings after power-on.
+    """Settings that the host has made on the ITLA.
 
     Attributes:
         channel: Channel, from 1; 0 for none.
-        grid: Channel spacing as the sum of two signed registers, the first in tenths of a GHz, the second in MHz.
+        grid: Channel spacing as two signed numbers to be added, in tenths of a GHz and in MHz.
         first_mhz: Frequency of channel 1.
         power_cdbm: Power in hundredths of a dBm.
-        fine_mhz: Fine tuning.
         stored: Values of the registers that only store a value.
     """
 
@@ -98,7 +93,7 @@ class ItlaSettings:
 
 
 class ItlaPhysics:
-    """True light of one ITLA, with fixed random errors of frequency and power; the power approaches its setting."""
+    """True light of one ITLA, with fixed random errors of frequency and power."""
 
     def __init__(self, rng: np.random.Generator, now_s: float) -> None:
         self._frequency_error_hz = float(np.clip(rng.normal(0.0, FREQUENCY_ERROR_HZ), -1e9, 1e9))
@@ -109,7 +104,7 @@ class ItlaPhysics:
         self.dark = False
 
     def aim(self, power_dbm: float, now_s: float, *, emits: bool, dark: bool) -> None:
-        """Set the power in dBm that the output approaches; ``emits`` and ``dark`` say whether there is light at all."""
+        """Set the target power in dBm. ``emits``: laser on; ``dark``: no light while tuning."""
         self.level_dbm(now_s)  # up to now, the level follows the earlier target
         if emits and not self.emits:
             # After switching on, the level rises from below, so that OOP shows the loop at work.
@@ -118,14 +113,14 @@ class ItlaPhysics:
         self.emits, self.dark = emits, dark
 
     def level_dbm(self, now_s: float) -> float:
-        """Return the power in dBm that the ITLA reports (register OOP). It reaches a new setting in about a second."""
+        """Return the power in dBm that the ITLA reports (register OOP), about a second late."""
         remaining = math.exp(-max(now_s - self._updated_s, 0.0) / POWER_TAU_S)
         self._updated_s = max(now_s, self._updated_s)
         self._level_dbm = self._target_dbm + (self._level_dbm - self._target_dbm) * remaining
         return self._level_dbm if self.emits and not self.dark else DARK_DBM
 
     def light(self, frequency_mhz: float, now_s: float) -> Light:
-        """Return the true light, including its fixed errors, while the ITLA reports a given frequency."""
+        """Return the true light while the ITLA reports a given frequency."""
         nm = wavelength_m_from_frequency_hz(frequency_mhz * 1e6 + self._frequency_error_hz) * 1e9
         # The light differs from the module's assumption by its own errors.
         reported_dbm = self.level_dbm(now_s)

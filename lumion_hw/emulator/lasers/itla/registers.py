@@ -1,4 +1,4 @@
-"""Registers of an ITLA as data, with the accepted values of the writable registers (MSA-01.3 table 9.2-1)."""
+"""Registers of an ITLA, with the accepted values of the writable registers (MSA-01.3 table 9.2-1)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,10 @@ READ_ONLY = frozenset(
 
 @dataclass(frozen=True)
 class Stored:
-    """An ITLA register that stores the value written to it, within limits.
+    """An ITLA register that stores a value.
 
     Attributes:
         default: Value after power-on.
-        low: Smallest accepted value.
-        high: Largest accepted value.
         signed: Whether the 16 bits are a two's complement.
         bits: Bits that may be set.
     """
@@ -89,11 +87,11 @@ DISABLED, FATAL, ALARM, SERVICE = 0x1000, 0x2000, 0x4000, 0x8000
 
 
 def signed(data: int) -> int:
-    """Return the signed number that 16 bits represent as a two's complement."""
+    """Convert 16 bits from two's complement to a signed number."""
     return data - 0x10000 if data & 0x8000 else data
 
 
 def split_mhz(mhz: int) -> tuple[int, int, int]:
-    """Split a frequency in MHz into the values of its three registers: THz, GHz times ten, and MHz."""
+    """Split a frequency in MHz into three registers: THz, GHz times ten, and MHz."""
     thz, remainder = divmod(mhz, 1_000_000)
     return thz, remainder // 100, remainder % 100

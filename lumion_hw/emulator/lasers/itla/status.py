@@ -1,4 +1,4 @@
-"""StatusF and StatusW of an ITLA: latched and live conditions, and their triggers (MSA-01.3 section 9.5)."""
+"""Registers StatusF and StatusW of an ITLA (MSA-01.3 section 9.5)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from lumion_hw.emulator.lasers.itla import registers as reg
 
 @dataclass
 class ItlaStatus:
-    """The latched bits of the ITLA registers StatusF (``fatal``) and StatusW (``warning``)."""
+    """Latched bits of StatusF (``fatal``) and StatusW (``warning``), which stay set until they are cleared."""
 
     fatal: int = 0
     warning: int = 0
 
     def latch(self, bits: int) -> None:
-        """Latch condition bits in both StatusF and StatusW."""
+        """Set bits in both StatusF and StatusW until they are cleared."""
         self.fatal |= bits
         self.warning |= bits
 
     def summary(self, stored: Mapping[int, int], *, disabled: bool) -> int:
-        """Return the summary bits 12 to 15, which appear in both StatusF and StatusW.
+        """Return the summary bits 12 to 15 of StatusF and StatusW.
 
         Args:
-            stored: Stored trigger masks, by register number.
+            stored: Trigger masks by register number.
             disabled: Whether the hardware pin keeps the output off.
         """
         # The trigger masks have fatal deviations in bits 0 to 3 and warnings in bits 8 to 11.
@@ -40,13 +40,13 @@ class ItlaStatus:
 
 
 def live_conditions(stored: Mapping[int, int], deviation_db: float, *, tuning: bool, fatal: bool) -> int:
-    """Return the live condition bits 0 to 3 of StatusF or StatusW while the output is enabled.
+    """Return the bits 0 to 3 of StatusF or StatusW, which follow the present condition of the enabled output.
 
     Args:
-        stored: Thresholds and behaviour set by the host, by register number.
+        stored: Thresholds set by the host, by register number.
         deviation_db: Deviation of the power from its setting.
         tuning: Whether the laser is tuning.
-        fatal: Whether the result is for StatusF rather than StatusW.
+        fatal: Whether to return the bits of StatusF rather than StatusW.
     """
     if tuning and not stored[reg.MCB] & reg.ALARM_DURING_TUNING:
         return 0

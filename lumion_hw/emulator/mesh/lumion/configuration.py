@@ -1,4 +1,4 @@
-"""Pending and active configuration of the emulated board (docs/protocol.md, section 7): limits, power cap, watchdog."""
+"""Pending and active configuration of the emulated board (docs/protocol.md, section 7)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class StoredConfiguration:
     Attributes:
         common: Settings of the whole board (block GLOBAL of section 7).
         limits: One limit record per channel (``LIMIT_DTYPE``).
-        crc32: CRC-32 of the configuration, as host and board compute it.
     """
 
     common: ConfigGlobalRequest
@@ -39,7 +38,7 @@ class StoredConfiguration:
     crc32: int
 
     def refuse_codes(self, codes: NDArray[np.uint16], channels: NDArray[np.int64]) -> Refusal | None:
-        """Return the refusal with status LIMIT for the first code above its channel's ``code_max``, or ``None``."""
+        """Return the refusal LIMIT for the first code above its channel's ``code_max``; otherwise ``None``."""
         allowed = self.limits["code_max"][channels]
         is_wrong = np.flatnonzero(codes > allowed)
         if not is_wrong.size:
@@ -50,7 +49,7 @@ class StoredConfiguration:
         )
 
     def refuse_table(self, codes: NDArray[np.uint16], profile: BoardProfile) -> Refusal | None:
-        """Return the refusal LIMIT if codes exceed a code limit or the power cap (section 7.3), or ``None``."""
+        """Return the refusal LIMIT for codes above a code limit or the power cap (section 7.3); otherwise ``None``."""
         refusal = self.refuse_codes(codes, np.arange(len(codes)))
         if refusal is not None:
             return refusal
@@ -62,7 +61,7 @@ class StoredConfiguration:
         return None
 
     def refuse_points(self, tables: Iterable[NDArray[np.uint16]], profile: BoardProfile) -> Refusal | None:
-        """Return the refusal with status LIMIT and the index of the first sweep point above a limit, or ``None``."""
+        """Return the refusal LIMIT with the index of the first sweep point above a limit; otherwise ``None``."""
         remaining: Iterator[NDArray[np.uint16]] = iter(tables)
         first = 0
         while chunk := list(islice(remaining, _TABLES_PER_CHECK)):
@@ -81,7 +80,7 @@ class StoredConfiguration:
 
 
 class PendingConfiguration:
-    """A configuration that the host is sending in pieces (limit records), before it is applied as a whole."""
+    """A configuration that the host sends in pieces, before it is applied as a whole."""
 
     def __init__(self, common: ConfigGlobalRequest, n_dac: int) -> None:
         self._common = common
@@ -99,10 +98,10 @@ class PendingConfiguration:
         return int(self._is_set.sum())
 
     def first_missing(self) -> int | None:
-        """Return the first channel without a limit record, or ``None``."""
+        """Return the first channel without a limit record; ``None`` if there is none."""
         missing = np.flatnonzero(~self._is_set)
         return int(missing[0]) if missing.size else None
 
     def complete(self) -> StoredConfiguration:
-        """Return the complete configuration from the collected records."""
+        """Return the configuration with the collected limit records."""
         return StoredConfiguration(self._common, self._limits.copy(), config_crc32(self._common, self._limits))

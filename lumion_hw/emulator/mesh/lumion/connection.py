@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from firmware_protocol import Decoder, Frame
 from lumion_hw.emulator.mesh.lumion.wires import BoardToHostLine, HostToBoardLine, Pacing
 
-if TYPE_CHECKING:
-    from lumion_hw.emulator.mesh.lumion.device import MeshBoard
-
 
 class Priority(IntEnum):
-    """Priority of an outgoing frame; frames with the lowest number are sent first."""
+    """Priority of an outgoing frame; the lowest number is sent first."""
 
     RSP = 0
     FAULT = 1
@@ -25,33 +22,39 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A frame that waits to be sent on one connection.
-
-    Attributes:
-        priority: Priority of the frame.
-        ready_s: Earliest time to send it.
-        frame: The frame; its flag FAULT_PENDING gets its value at the time of sending.
-    """
+    """A frame that waits to be sent on one connection."""
 
     priority: Priority
     ready_s: float
     frame: Frame
 
 
+class _Board(Protocol):
+    """The board as a connection uses it; :mod:`lumion_hw.emulator.mesh.lumion.device` imports this module."""
+
+    def now(self) -> float: ...
+
+    def advance(self) -> None: ...
+
+    def next_due(self) -> float | None: ...
+
+    def count_lost_bytes(self, count: int) -> None: ...
+
+    def disconnect(self, peer: BoardPeer) -> None: ...
+
+
 class BoardPeer:
-    """One host connection to the board: bytes in transmission, a frame decoder, and replies that wait to be sent.
+    """One host connection to the board.
 
     Args:
-        pacing: Speed of the line.
         mtu: Largest frame the board accepts, in bytes.
 
     Attributes:
-        waiting: Frames to send on this connection only, oldest first.
+        waiting: Frames to send on this connection, oldest first.
         pending: Number of requests received and not yet executed.
-        is_open: Whether the host is still connected.
     """
 
-    def __init__(self, board: MeshBoard, pacing: Pacing, mtu: int) -> None:
+    def __init__(self, board: _Board, pacing: Pacing, mtu: int) -> None:
         self._board = board
         self._mtu = mtu
         self.from_host = HostToBoardLine(pacing)
@@ -62,7 +65,7 @@ class BoardPeer:
         self.clear()
 
     def clear(self) -> None:
-        """Discard all bytes in transmission, after a restart or power loss."""
+        """Discard all bytes in transmission."""
         self.from_host.clear()
         self.to_host.clear()
         self.decoder = Decoder(self._mtu)
@@ -71,11 +74,11 @@ class BoardPeer:
 
     @property
     def free_bytes(self) -> int:
-        """Number of bytes that the host may write now. A host that respects it is as slow as on a real line."""
+        """Number of bytes that the host may write now."""
         return self.from_host.free_bytes
 
     def receive(self, data: bytes) -> None:
-        """Start the transmission of bytes that the host sends now."""
+        """Start the transmission of bytes that the host sends."""
         self._board.advance()
         if self.is_open:
             # A writer that ignores `room` loses bytes, as on a UART without flow control.
@@ -83,7 +86,7 @@ class BoardPeer:
             self._board.advance()
 
     def transmit(self) -> bytes:
-        """Return the board's bytes that have reached the host by now."""
+        """Return the bytes that have reached the host."""
         self._board.advance()
         return self.to_host.remove(self._board.now())
 

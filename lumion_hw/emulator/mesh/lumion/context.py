@@ -1,4 +1,4 @@
-"""Context and result types for the command handlers of the emulated board."""
+"""Types of arguments and results of the command handlers of the emulated board."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 
 @dataclass(frozen=True)
 class DeferredReply:
-    """Reply to a request that takes time; the board executes nothing else before it sends the reply.
+    """Reply to a request that takes time. The board executes no other request meanwhile.
 
     Attributes:
-        at_s: Time of the reply.
         finish: Completes the request and returns the reply.
     """
 
@@ -36,13 +35,8 @@ class Context:
     """The components of an emulated board that a command handler may use.
 
     Attributes:
-        core: Core of the board, with outputs, faults and time.
-        session: The session.
-        monitors: The monitor channels.
         sweeper: The uploaded sweep image (program of a sweep), and the last sweep run.
-        telemetry: The telemetry streams.
         watch: Monitor thresholds that trigger LIGHT events.
-        transmitter: Frames that wait to be sent.
     """
 
     core: BoardCore
@@ -60,7 +54,7 @@ def bad_value(offset: int, value: int) -> Refusal:
 
 
 def refuse_state(core: BoardCore) -> Refusal | None:
-    """Return the refusal if outputs cannot be programmed in this state (section 8.3, check 1), or ``None``."""
+    """Return the refusal if the state forbids programming outputs (section 8.3, check 1); otherwise ``None``."""
     if core.state is OutputsState.BOOT:
         return Refusal(Status.NOT_CONFIGURED)
     if core.state is OutputsState.SWEEP:
@@ -71,7 +65,7 @@ def refuse_state(core: BoardCore) -> Refusal | None:
 
 
 def refuse_span(start: int, count: int, size: int, start_offset: int, count_offset: int) -> Refusal | None:
-    """Return the refusal BAD_VALUE for an index range that is empty or not within 0 to ``size - 1``, or ``None``."""
+    """Return the refusal BAD_VALUE for an index range that is empty or exceeds ``size``; otherwise ``None``."""
     if not 0 <= start < size:
         return bad_value(start_offset, start)
     if not 1 <= count <= size - start:

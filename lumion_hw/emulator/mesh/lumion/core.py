@@ -1,7 +1,4 @@
-"""Core of the emulated board: time in ticks, outputs and their states, watchdog, faults.
-
-The caller passes the time of every action, and no code in this module reads a clock.
-"""
+"""Core of the emulated board: time in ticks, outputs and their states, watchdog, faults."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class Bank:
-    """Staging bank: ``n_dac`` codes that the host prepares for a commit. An empty bank has generation 0."""
+    """Output codes that the host prepares before they are driven together (staging bank)."""
 
     def __init__(self, n_dac: int) -> None:
         self.codes: NDArray[np.uint16] = np.zeros(n_dac, dtype=np.uint16)
@@ -38,13 +35,13 @@ class Bank:
         self.generation = 0
 
     def clear(self) -> None:
-        """Empty the staging bank."""
+        """Delete all prepared codes."""
         self.codes[:] = 0
         self.staged[:] = False
         self.generation = 0
 
     def accepts(self, generation: int) -> bool:
-        """Return whether the bank accepts codes with this generation: the same (continue) or a newer one (restart)."""
+        """Return whether codes with this table number (generation) may be added."""
         return generation == self.generation or is_newer(generation, self.generation)
 
     def stage_codes(
@@ -54,13 +51,13 @@ class Bank:
         codes: NDArray[np.uint16],
         base: NDArray[np.uint16] | None = None,
     ) -> None:
-        """Stage output codes in the bank for some channels; if a channel is listed twice, the last code counts.
+        """Write output codes of some channels to the bank. For a channel listed twice the last code counts.
 
         Args:
-            generation: Bank generation; a newer one than the present restarts the bank.
+            generation: Number of the code table. A newer number restarts the bank.
             channels: Channel numbers.
             codes: One code per channel number.
-            base: Codes to stage for all other channels if the bank is restarted; ``None`` leaves these channels empty.
+            base: Codes of all other channels when the bank restarts; ``None`` leaves them empty.
         """
         if generation != self.generation:
             self.clear()
@@ -75,21 +72,21 @@ class Bank:
 
     @property
     def n_staged(self) -> int:
-        """Number of channels staged in the bank's present generation."""
+        """Number of channels with a prepared code."""
         return int(self.staged.sum())
 
     def first_missing(self) -> int | None:
-        """Return the first channel that is not staged in the bank, or ``None``."""
+        """Return the first channel without a prepared code; ``None`` if there is none."""
         missing = np.flatnonzero(~self.staged)
         return int(missing[0]) if missing.size else None
 
     def crc32(self) -> int:
-        """Return the CRC-32 of all codes of the bank; channels that are not staged count as 0."""
+        """Return the CRC-32 of all prepared codes. Channels without a code count as 0."""
         return table_crc32(self.codes)
 
 
 DEFAULT_WATCHDOG_MS = 2000
-"""Host silence that ends a session on a board without configuration (docs/protocol.md, section 4.1)."""
+"""Host silence in ms that ends a session on a board without configuration (docs/protocol.md, section 4.1)."""
 
 _U32 = 1 << 32
 _ROUNDING = 1e-4  # in ticks or milliseconds: sums of floating-point times have rounding errors
@@ -97,7 +94,7 @@ _ROUNDING = 1e-4  # in ticks or milliseconds: sums of floating-point times have 
 
 @dataclass(frozen=True)
 class ArmedCommit:
-    """A commit that waits for its tick or for the trigger."""
+    """A request to drive prepared codes that waits for its time or for the external trigger."""
 
     generation: int
     bank: int
@@ -110,14 +107,10 @@ class BoardCore:
     """Core state of the emulated board: time, outputs, watchdog and faults.
 
     Args:
-        profile: Properties of the board.
         drive: Called with the outputs in mA (mV for voltage drive) and the time, whenever they change.
-        boot_at: Time of power-up.
-        boot_id: Random number of this power-up.
 
     Attributes:
-        on_sweep_end: Called when a sweep ends early, after the outputs have changed, with the reason and the tick of
-            the change.
+        on_sweep_end: Called with the reason and the tick when a sweep ends early.
     """
 
     def __init__(
@@ -140,7 +133,7 @@ class BoardCore:
         self.boot(boot_at, boot_id)
 
     def boot(self, at_s: float, boot_id: int) -> None:
-        """Power up with outputs at 0. Only flash, latched faults and external conditions are kept (section 11)."""
+        """Power up with outputs at 0. Flash memory, uncleared faults and external conditions are kept (section 11)."""
         profile = self.profile
         # Latched faults survive a restart (docs/protocol.md, section 11.3): power-cycling must not bypass an interlock.
         self.faults.restart()
@@ -167,19 +160,19 @@ class BoardCore:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def tick_number(self, at_s: float) -> int:
-        """Return the number of tick edges since power-up; it does not wrap."""
+        """Return the number of ticks since power-up, without wrapping."""
         return math.floor((at_s - self.origin_s) / self.profile.tick_s + _ROUNDING)
 
     def tick(self, at_s: float) -> int:
-        """Return the tick as transmitted, wrapped to 32 bits."""
+        """Return the number of ticks since power-up, wrapped to 32 bits."""
         return self.tick_number(at_s) % _U32
 
     def edge_s(self, number: int) -> float:
-        """Return the time of a tick edge."""
+        """Return the time at which a tick begins."""
         return self.origin_s + number * self.profile.tick_s
 
     def edge_from(self, at_s: float) -> int:
-        """Return the number of the first tick edge at or after a time."""
+        """Return the number of the first tick that begins at or after a time."""
         return math.ceil((at_s - self.origin_s) / self.profile.tick_s - _ROUNDING)
 
     def uptime_ms(self, at_s: float) -> int:
@@ -187,20 +180,20 @@ class BoardCore:
         return int((at_s - self.origin_s) * 1e3 + _ROUNDING) % _U32
 
     def shift(self, seconds: float) -> None:
-        """Delay all future ticks by the time for which the processor was frozen (protocol section 15, frozen tick)."""
+        """Delay all future ticks by the duration of a freeze of the processor (protocol section 15, frozen tick)."""
         self.origin_s += seconds
         self.last_fed_s += seconds
         self._grace_from_s += seconds
 
     def count(self, counter: StatsCounter, amount: int = 1) -> None:
-        """Add to a statistics counter of the board; counters wrap."""
+        """Add to a statistics counter of the board, which wraps."""
         self.stats[counter] = (int(self.stats[counter]) + amount) % _U32
 
     # -- outputs ----------------------------------------------------------------------------------------------------
 
     @property
     def driven_crc32(self) -> int:
-        """CRC-32 of the table of output codes that is driven now."""
+        """CRC-32 of the driven output codes."""
         return table_crc32(self.driven)
 
     def _set_outputs(self, codes: NDArray[np.uint16], at_s: float) -> None:
@@ -214,7 +207,7 @@ class BoardCore:
         self._drive(native / ((1 << profile.dac_bits) - 1) * unit, at_s)
 
     def latch(self, generation: int, codes: NDArray[np.uint16], number: int) -> None:
-        """Drive a table of codes from tick edge ``number`` on; its generation becomes active (section 8)."""
+        """Drive a table of output codes from the start of a tick on (section 8)."""
         self.armed = None
         self.generation = generation
         self.latch_tick = number % _U32
@@ -222,7 +215,7 @@ class BoardCore:
         self._set_outputs(codes.copy(), self.edge_s(number))
 
     def trigger(self, at_s: float) -> None:
-        """Apply the external trigger: a commit that waits for the trigger latches at the next tick edge."""
+        """Receive the external trigger. Prepared codes that wait for it are driven from the next tick on."""
         if self.armed is not None and self.armed.edge is None:
             # The next edge: an edge at the same time as the trigger has passed.
             self.armed = replace(self.armed, edge=self.tick_number(at_s) + 1)
@@ -230,14 +223,14 @@ class BoardCore:
     # -- sweep ------------------------------------------------------------------------------------------------------
 
     def enter_sweep(self, generation: int) -> None:
-        """Start a sweep: the table driven now becomes the base table, and the sweep's generation becomes active."""
+        """Start a sweep. The present outputs can be restored at its end."""
         self.state = OutputsState.SWEEP
         self.armed = None
         self.generation = generation
         self._base = self.driven
 
     def end_sweep(self, number: int, *, restore: bool) -> None:
-        """End a sweep at a tick edge and return to READY; ``restore`` drives the base table again."""
+        """End a sweep at the start of a tick. ``restore`` brings back the outputs before the sweep."""
         self.state = OutputsState.READY
         if restore:
             self.latch(self.generation, self._base, number)
@@ -246,11 +239,11 @@ class BoardCore:
 
     @property
     def chip_temp(self) -> int | None:
-        """Chip temperature in 0.01 degrees C; ``None`` on a board that does not measure it."""
+        """Chip temperature in 0.01 degrees C; ``None`` if the board does not measure it."""
         return self._chip_temp if self.profile.has(Feature.CHIP_TEMPERATURE) else None
 
     def set_chip_temp(self, chip_temp: int, at_s: float) -> None:
-        """Set the chip temperature in 0.01 degrees C. A temperature above ``temp_trip`` is a fault condition."""
+        """Set the chip temperature in 0.01 degrees C. Above ``temp_trip`` a fault can trip."""
         self._chip_temp = chip_temp
         self._check_temperature()
         if self._is_hot:
@@ -269,7 +262,7 @@ class BoardCore:
     # -- faults -----------------------------------------------------------------------------------------------------
 
     def enabled(self, source: int) -> bool:
-        """Return whether a fault source can trip now (docs/protocol.md, section 11.3, last column)."""
+        """Return whether a fault source can trip now (docs/protocol.md, section 11.3)."""
         try:
             feature = FaultSource(source).feature
         except ValueError:
@@ -285,7 +278,7 @@ class BoardCore:
     def trip(
         self, source: int, at_s: float, *, channel: int | None = None, value: int = 0, limit: int = 0
     ) -> FaultRecord:
-        """Latch a fault and return its record. All sources except WATCHDOG set the outputs to 0 at once."""
+        """Record a fault and return the record. All sources except WATCHDOG set the outputs to 0 at once."""
         record, is_new = self.faults.latch(source, self.tick(at_s), channel, value, limit)
         if is_new:
             self.count(StatsCounter.FAULTS)
@@ -295,7 +288,7 @@ class BoardCore:
         return record
 
     def enter_safe(self, at_s: float, reason: EndReason = EndReason.FAULT) -> None:
-        """Set the outputs to 0 in state SAFE; a running sweep ends with the given reason."""
+        """Enter the state SAFE with outputs at 0. A running sweep ends with the given reason."""
         was_sweeping = self.state is OutputsState.SWEEP
         self.state = OutputsState.SAFE
         self.armed = None
@@ -309,12 +302,15 @@ class BoardCore:
             self.trip(source, at_s, channel=channel, value=condition.value, limit=condition.limit)
 
     def leave_safe(self) -> None:
-        """Leave SAFE after its last fault is cleared, for READY if configured, else BOOT; leave GRACE for READY."""
+        """Leave SAFE and GRACE after the last fault is cleared.
+
+        The next state is READY, or BOOT for a board in SAFE without configuration.
+        """
         if self.state in (OutputsState.SAFE, OutputsState.GRACE) and not self.faults.latched:
             self.state = OutputsState.BOOT if self.active is None else OutputsState.READY
 
     def activate(self, configuration: StoredConfiguration, at_s: float) -> None:
-        """Make a configuration the active one (docs/protocol.md, section 7.2)."""
+        """Make a configuration active (docs/protocol.md, section 7.2)."""
         # An armed commit was checked against the old limits. Applying the same configuration again changes nothing.
         if self.active is None or configuration.crc32 != self.active.crc32:
             self.active = configuration
@@ -329,11 +325,11 @@ class BoardCore:
 
     @property
     def watchdog_s(self) -> float:
-        """Host silence in seconds that trips the watchdog."""
+        """Host silence in seconds after which the watchdog trips."""
         return (DEFAULT_WATCHDOG_MS if self.active is None else self.active.common.wd_timeout_ms) * 1e-3
 
     def next_due(self) -> float | None:
-        """Return the next time at which the outputs change or trip without a request, or ``None``."""
+        """Return the next time at which the outputs change without a request; ``None`` if there is none."""
         number = self._next_edge()
         return None if number is None else self.edge_s(number)
 
@@ -349,7 +345,6 @@ class BoardCore:
         return min(edges, default=None)
 
     def _is_watched(self) -> bool:
-        """Return whether the watchdog runs: an output code is not 0, or a sweep is running (section 11.2)."""
         return self.state is OutputsState.SWEEP or (self.state is OutputsState.READY and bool(self.driven.any()))
 
     def _next_grace_edge(self) -> int:
@@ -370,7 +365,7 @@ class BoardCore:
         return max(math.ceil((self._grace_from_s + self._grace_duration_s() - at_s) * 1e3 - _ROUNDING), 0)
 
     def run_due(self) -> None:
-        """Carry out the actions due at the next tick edge: watchdog, ramp or hold (GRACE), then an armed commit."""
+        """Carry out the actions due at the start of the next tick."""
         number = self._next_edge()
         if number is None:
             return
@@ -402,7 +397,7 @@ class BoardCore:
         self._grace_from_s, self._grace_codes, self._grace_step = at_s, self.driven, 0
 
     def _step_grace(self, number: int) -> None:
-        """Carry out one tick of GRACE: lower the codes in a ramp, or end the ramp or hold.
+        """Carry out one tick of GRACE, in which outputs ramp down or hold.
 
         At e ms into a ramp of P ms, a code is its first value x (P - e) // P.
         """

@@ -1,4 +1,4 @@
-"""The emulated mesh controller as a device, with its connections and fault hooks."""
+"""The emulated mesh controller as a device."""
 
 from __future__ import annotations
 
@@ -28,19 +28,14 @@ from lumion_hw.emulator.wires.mains import DeviceConnection, Switchable
 class MeshBoard(Switchable):
     """An emulated mesh controller (wire protocol version 1).
 
-    The board acts when :meth:`advance` is called or bytes are exchanged. It then carries out all overdue actions, each
-    at its scheduled time. Only the light is that of the call: a monitor scan that is carried out late sees the heat of
-    its scheduled time, but the light that enters the chip now. To prevent this, :meth:`next_due` returns the time of
-    every scan, and an in-memory link or the emulator's server calls the board then.
+    Overdue actions are carried out at their scheduled times, but monitors read the light at the time of the call. Call
+    :meth:`advance` at the times of :meth:`next_due` to avoid a difference.
 
     Args:
-        name: Device name in the bench file.
-        rng: Random numbers for ``boot_id``.
         drive: Called with the outputs, shape ``(n_dac,)`` in mA (mV for voltage drive), and the exact time, whenever
             they change. Times never run backwards but may lie before the clock's present time.
         sense_ma: Called with a number of scans and the exact time of the first; returns the mean photocurrents in mA,
             shape ``(n_adc,)``.
-        profile: Properties of the board.
     """
 
     what = "the mesh controller"
@@ -78,28 +73,28 @@ class MeshBoard(Switchable):
 
     @property
     def state(self) -> OutputsState:
-        """State of the board's outputs, as of the last :meth:`advance`."""
+        """State of the outputs at the last :meth:`advance`."""
         return self.core.state
 
     @property
     def driven_codes(self) -> NDArray[np.uint16]:
-        """Copy of the table of output codes driven at the last :meth:`advance`; shape ``(n_dac,)``."""
+        """Copy of the output codes at the last :meth:`advance`; shape ``(n_dac,)``."""
         return self.core.driven.copy()
 
     @property
     def boot_id(self) -> int:
-        """Random number that identifies this power-up of the board."""
+        """Random number of this power-up."""
         return self.core.boot_id
 
     def connect(self) -> DeviceConnection:
-        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         peer = BoardPeer(self, self._pacing, self.profile.mtu)
         self._processor.peers.append(peer)
         return DeviceConnection(self, peer)
 
     def disconnect(self, peer: BoardPeer) -> None:
-        """Remove a closed connection; requests that have already arrived from its host are still executed."""
+        """Remove a closed connection. Requests that have already arrived are still executed."""
         self.advance()
         peer.is_open = False
         peer.waiting.clear()
@@ -109,18 +104,18 @@ class MeshBoard(Switchable):
             self._context.transmitter.session_connection = None
 
     def count_lost_bytes(self, count: int) -> None:
-        """Count bytes that were lost because a host sent them while the receive buffer was full."""
+        """Count bytes that were lost because the receive buffer was full."""
         self.core.count(StatsCounter.UART_ERRORS, count)
 
     def next_due(self) -> float | None:
-        """Return the next time at which the board acts without a request, or ``None``."""
+        """Return the next time at which the board acts without a request; ``None`` if there is none."""
         if self._frozen_s is not None or not self.powered:
             return self._hw_reset_due()
         due = self._processor.next_due(self._processor.time)
         return None if due is None else due[0]
 
     def advance(self) -> None:
-        """Carry out all of the board's actions due up to now, each at its scheduled time."""
+        """Carry out all actions due up to now."""
         if self._advancing:  # a scan reads the optical world, which makes every device advance
             return
         self._advancing = True
@@ -137,16 +132,16 @@ class MeshBoard(Switchable):
     def trip(
         self, source: int, *, channel: int | None = None, value: int = 0, limit: int = 0, present: bool = False
     ) -> int | None:
-        """Make a fault source of the board trip now.
+        """Trip a fault source of the board now.
 
-        Return the id of the latched fault, or ``None`` if the active configuration does not enable the source. A
-        persistent condition then trips as soon as the source is enabled.
+        Return the id of the recorded fault, or ``None`` if the active configuration does not enable the source. A
+        persistent condition trips again as soon as the source is enabled.
 
         Args:
             source: Number of the source (``FaultSource``, or 24 to 31).
             channel: Channel at which the fault occurs.
             value: Measured value, in the unit of the source.
-            limit: The threshold, in the unit of the source.
+            limit: Threshold, in the unit of the source.
             present: Whether the condition persists, even over a reset, until :meth:`remove_condition`.
         """
         self.advance()
@@ -163,46 +158,43 @@ class MeshBoard(Switchable):
         return record.fault_id
 
     def remove_condition(self, source: int, channel: int | None = None) -> None:
-        """Remove a fault condition; a latched fault stays latched until it is cleared by its id."""
+        """Remove a fault condition. The recorded fault stays until it is cleared by its id."""
         self.advance()
         self.core.faults.set_present(source, channel, None)
 
     def trigger(self) -> None:
-        """Apply the external trigger: the commit or sweep point that waits for it latches at the next tick edge."""
+        """Receive the external trigger. Codes or sweep points that wait for it are driven from the next tick on."""
         self.advance()
         self.core.trigger(self._processor.time)
         self._context.sweeper.trigger(self._processor.time)
 
     def set_chip_temperature(self, temperature_c: float) -> None:
-        """Set the chip temperature in degrees C; above ``temp_trip`` the board trips, if configured."""
+        """Set the chip temperature in degrees C. Above ``temp_trip`` the board trips, if configured."""
         self.advance()
         self.core.set_chip_temp(round(temperature_c * 100), self._processor.time)
         self.advance()
 
     def lose_frames(self, count: int) -> None:
-        """Make the board drop the next ``count`` valid frames without counting or answering them."""
+        """Drop the next ``count`` valid frames silently."""
         self._processor.frames_to_lose += count
 
     def corrupt(self, rate: float, seed: int = 0) -> None:
-        """From now on, replace bytes in both directions by random bytes with a probability of ``rate``; 0 ends this."""
+        """Corrupt bytes in both directions at random from now on, with a probability of ``rate``; 0 ends this."""
         self.advance()
         self._processor.noise = Noise(rate, seed) if rate else None
 
     def stop_reading(self) -> None:
-        """Make the board stop reading bytes until :meth:`resume_reading` or a reset, so that the host must wait.
-
-        All other functions continue, so the watchdog trips after a while.
-        """
+        """Stop reading bytes until :meth:`resume_reading` or a reset. The watchdog trips after a while."""
         self.advance()
         self._processor.reading = False
 
     def resume_reading(self) -> None:
-        """Make the board read bytes again, beginning with the accumulated bytes."""
+        """Read bytes again, beginning with the accumulated bytes."""
         self._processor.reading = True
         self.advance()
 
     def reset(self) -> None:
-        """Restart the board's processor: new ``boot_id``, outputs 0; connections stay open but lose pending bytes."""
+        """Restart the processor: new ``boot_id``, outputs 0. Connections stay open but lose pending bytes."""
         self.advance()
         self._reboot(self._clock.now())
 
@@ -215,7 +207,7 @@ class MeshBoard(Switchable):
         self._reboot(self._clock.now())
 
     def freeze(self) -> None:
-        """Freeze the board's processor until :meth:`thaw` or a reset: no ticks, no replies, unchanged outputs.
+        """Freeze the processor until :meth:`thaw` or a reset: no ticks, no replies, unchanged outputs.
 
         A board with the feature HW_WATCHDOG is reset after ``hw_watchdog_s``.
         """
@@ -224,7 +216,7 @@ class MeshBoard(Switchable):
             self._frozen_s = self._clock.now()
 
     def thaw(self) -> None:
-        """End a freeze of the processor. The board's time continues from the start of the freeze."""
+        """End a freeze. The board's time continues from the start of the freeze."""
         self.advance()
         if self._frozen_s is None:
             return
@@ -250,7 +242,6 @@ class MeshBoard(Switchable):
             self._reboot(due)
 
     def _reboot(self, at_s: float) -> None:
-        """Power up or reset: drop all sessions, streams, the sweep image and the run. Connections stay open."""
         self._frozen_s = None
         self._processor.reading = True
         self._processor.reset(at_s)

@@ -1,4 +1,4 @@
-"""Request processing of the emulated firmware: sessions, sequence numbers, dispatch (protocol sections 3-5, 13)."""
+"""Request processing of the emulated firmware (protocol sections 3-5, 13)."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ HANDLERS: dict[Command, Handler] = {
     Command.FAULT_LIST: identity.fault_list,
     Command.FAULT_CLEAR: identity.fault_clear,
 }
-"""Handler of each command. A new command needs a new entry here."""
+"""Handler of each command."""
 
 _HANDLER_CHECKS_RANGES = frozenset(
     (Command.COMMIT, Command.SET, Command.CONFIG, Command.READBACK, Command.SWEEP_LOAD, Command.SWEEP_START)
 )
-"""Commands whose handler checks field ranges itself: some after the state, some only in the fields it uses."""
+"""Commands whose handler checks the ranges of the fields."""
 
 _SWEEPS = frozenset(
     (Command.SWEEP_LOAD, Command.SWEEP_START, Command.SWEEP_READ, Command.SWEEP_ACK, Command.SWEEP_ABORT)
@@ -80,12 +80,10 @@ _BAD_COUNTERS = {
 
 @dataclass(frozen=True)
 class ReadyReply:
-    """A reply of the emulated firmware that is ready to be sent.
+    """A reply that is ready to be sent.
 
     Attributes:
-        status: Status code.
-        payload: Reply payload.
-        retry: Whether the reply repeats a stored reply.
+        retry: Whether a stored reply is repeated.
     """
 
     status: int
@@ -98,9 +96,8 @@ class Work:
     """A request that the firmware has executed or is executing.
 
     Attributes:
-        frame: The request.
-        result: Result of the request, or the deferred reply that will give it.
-        stored: Whether the result is stored so that a repeated request gets it again.
+        result: Result of the request, or a deferred reply.
+        stored: Whether the result is stored for a repeated request.
         reads: Whether a repeated request is executed again.
         silent: Whether no reply is sent.
     """
@@ -113,13 +110,13 @@ class Work:
 
 
 class BoardFirmware:
-    """Checks and executes request frames, one at a time; the caller passes the time of each action."""
+    """Checks and executes request frames, one at a time."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
 
     def accept(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
-        """Count a frame, feed the watchdog if the session sent it, and return it if it is valid (section 13)."""
+        """Count a received frame, and return it if it is valid; otherwise ``None`` (section 13)."""
         core = self.context.core
         if isinstance(item, BadFrame):
             core.count(_BAD_COUNTERS[item.cause])
@@ -141,7 +138,7 @@ class BoardFirmware:
         return frame.session != 0 and frame.session == self.context.session.number
 
     def execute(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
-        """Execute a request (section 4). Return it with its result, the stored reply, or ``None`` to drop it."""
+        """Execute a request (section 4). Return it or a stored reply; ``None`` if the frame is dropped."""
         session, core = self.context.session, self.context.core
         if frame.command == Command.HELLO:
             return Work(frame, self._hello(frame, at_s))
@@ -154,7 +151,7 @@ class BoardFirmware:
         return self._execute_by_sequence(frame, at_s)
 
     def _execute_by_sequence(self, frame: Frame, at_s: float) -> Work | ReadyReply | None:
-        """Execute, replay or refuse a request of the session by its sequence number (docs/protocol.md, section 4.2)."""
+        """Execute a request, or replay the stored reply, by sequence number (docs/protocol.md, section 4.2)."""
         session, core = self.context.session, self.context.core
         judgement = session.ring.judge(frame.seq)
         if judgement.verdict is Verdict.DROP:
@@ -174,7 +171,7 @@ class BoardFirmware:
         return Work(frame, result, stored=True, reads=reads, silent=_is_silent(frame, request))
 
     def finish(self, work: Work, result: Message | Refusal) -> ReadyReply | None:
-        """Store the result of a request in case the host repeats it. Return the reply, ``None`` if unwanted."""
+        """Store the result of a request. Return the reply; ``None`` if the host wants none."""
         core, ring, seq = self.context.core, self.context.session.ring, work.frame.seq
         status = result.status if isinstance(result, Refusal) else int(Status.OK)
         payload = result.encode()
@@ -199,7 +196,6 @@ class BoardFirmware:
         return bad_value(*bad_field) if bad_field is not None else HANDLERS[command](self.context, request, at_s)
 
     def _decode(self, frame: Frame) -> AnyRequest | Refusal:
-        """Decode the request of a frame, or return the refusal (protocol section 13, steps 11 to 13)."""
         refusal = self._refuse_frame(frame)
         if refusal is not None:
             return refusal
@@ -224,7 +220,6 @@ class BoardFirmware:
         return None
 
     def _hello(self, frame: Frame, at_s: float) -> Result:
-        """Execute HELLO (docs/protocol.md, sections 4.1 and 6.1)."""
         try:
             request = HelloRequest.decode(frame.payload)
         except PayloadError as error:
@@ -243,7 +238,6 @@ class BoardFirmware:
         return self._replace_session(frame, request, at_s)
 
     def _replace_session(self, frame: Frame, request: HelloRequest, at_s: float) -> Result:
-        """Open a session, but refuse if another host's is live. A running sweep ends first, at the next tick edge."""
         session, core = self.context.session, self.context.core
         # A session that has been silent for the watchdog's time is no longer live, and may be replaced.
         remaining_s = core.last_fed_s + core.watchdog_s - at_s
@@ -259,12 +253,10 @@ class BoardFirmware:
         return DeferredReply(core.edge_s(edge), lambda: self._end_sweep_and_open(frame, request, edge))
 
     def _end_sweep_and_open(self, frame: Frame, request: HelloRequest, edge: int) -> Message:
-        """End the running sweep: drive the base table again at the present tick edge, then open the session."""
         self.context.sweeper.finish(EndReason.HOST_CHANGED, edge)
         return self._open(frame, request, self.context.core.edge_s(edge))
 
     def _open(self, frame: Frame, request: HelloRequest, at_s: float) -> Message:
-        """Open a session (section 4.1): clear the state of the old session; the state of the board stays."""
         context = self.context
         core, session = context.core, context.session
         context.transmitter.change_host(frame.session, at_s)
@@ -281,7 +273,6 @@ class BoardFirmware:
 
 
 def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
-    """Return whether a request asks for no reply (NO_REPLY, section 3) and its command allows that."""
     if not frame.flags & HeaderFlag.NO_REPLY:
         return False
     if isinstance(request, Refusal):
@@ -290,5 +281,5 @@ def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
 
 
 def complete(result: Result) -> Message | Refusal:
-    """Return a result, which for a deferred reply is computed now."""
+    """Return the result, completed if it is a deferred reply."""
     return result.finish() if isinstance(result, DeferredReply) else result

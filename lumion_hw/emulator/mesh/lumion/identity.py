@@ -1,4 +1,4 @@
-"""Commands of the board itself: PING, GET_STATS, ESTOP, FAULT_LIST, FAULT_CLEAR; the HELLO reply."""
+"""Commands of the board itself: HELLO, PING, GET_STATS, ESTOP, FAULT_LIST, FAULT_CLEAR."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ESTOP_FROM_HOST = 0
 
 
 def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
-    """Return the identity block of a HELLO reply (docs/protocol.md, section 6.1)."""
+    """Return the payload of a HELLO reply (docs/protocol.md, section 6.1)."""
     core, profile = context.core, context.core.profile
     sweeps = profile.has(Feature.SWEEP)
     return HelloReply(
@@ -69,13 +69,13 @@ def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
 
 
 def ping(context: Context, request: PingRequest, at_s: float) -> Result:
-    """Execute PING (docs/protocol.md, section 6.2), by which a host probes the board or feeds the watchdog."""
+    """Execute PING (docs/protocol.md, section 6.2)."""
     core = context.core
     return PingReply(request.token, core.tick(at_s), core.uptime_ms(at_s), core.state, context.session.number)
 
 
 def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result:
-    """Execute GET_STATS (docs/protocol.md, section 6.3): report the board's statistics counters."""
+    """Execute GET_STATS (docs/protocol.md, section 6.3): report the statistics counters."""
     del request
     core = context.core
     return GetStatsReply(
@@ -84,7 +84,7 @@ def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result
 
 
 def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
-    """Execute ESTOP (section 11.4): set the outputs to 0 at once. A second ESTOP latches no second fault."""
+    """Execute ESTOP (section 11.4): set the outputs to 0 at once."""
     if request.magic != "STOP":
         return bad_value(0, int.from_bytes(request.magic.encode("latin-1", errors="replace")[:4], "little"))
     core = context.core
@@ -93,7 +93,7 @@ def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
 
 
 def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Result:
-    """Execute FAULT_LIST (docs/protocol.md, section 11.3): report the records of the fault log."""
+    """Execute FAULT_LIST (docs/protocol.md, section 11.3): report the fault records."""
     del at_s
     core = context.core
     records = [
@@ -111,7 +111,7 @@ def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Resu
 
 
 def fault_clear(context: Context, request: FaultClearRequest, at_s: float) -> Result:
-    """Execute FAULT_CLEAR (docs/protocol.md, section 11.3): clear one fault if its condition is no longer present."""
+    """Execute FAULT_CLEAR (docs/protocol.md, section 11.3): clear a fault whose condition is no longer present."""
     core = context.core
     ramping = core.active is not None and core.active.common.wd_policy == WatchdogPolicy.RAMP
     # A ramp is completed first: clearing would leave the outputs at intermediate values.

@@ -32,7 +32,7 @@ _OFFSET_WATCH_PERIOD, _OFFSET_LIGHT_FROM = 2, 12
 
 
 def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
-    """Execute READ_ADC (docs/protocol.md, section 9): scan the monitors now and reply when the scans are over."""
+    """Execute READ_ADC (docs/protocol.md, section 9): scan the monitors, then reply."""
     core = context.core
     refusal = refuse_span(request.start, request.count, core.profile.n_adc, 0, 2)
     if refusal is not None:
@@ -47,10 +47,9 @@ def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
 
 
 def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Result:
-    """Execute SUBSCRIBE (section 9.1): replace a telemetry stream, or with RENEW change its credit limit.
+    """Execute SUBSCRIBE (section 9.1): replace a telemetry stream, or with RENEW change its event limit.
 
-    The first scan takes place one tick later. RENEW also works for a stream that was never opened: it has no period and
-    no credit.
+    The first scan takes place one tick later.
     """
     if not context.telemetry.exists(request.stream):
         return bad_value(_OFFSET_STREAM, request.stream)

@@ -1,4 +1,4 @@
-"""Monitor channels of the emulated board: from photocurrents to codes (protocol section 6.1), and telemetry streams."""
+"""Monitor channels of the emulated board (protocol section 6.1) and telemetry streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class BoardMonitors:
-    """Analogue-digital converters of the board's monitors. A scan reads all channels with the light at its start.
+    """Analogue-digital converters of the board's monitors.
 
     Args:
         profile: Resolution, full scale and scan time.
@@ -35,7 +35,7 @@ class BoardMonitors:
         self._sense_ma = sense_ma
 
     def scan(self, n_avg: int, at_s: float) -> NDArray[np.uint16]:
-        """Return the codes of all channels, averaged over ``n_avg`` scans; shape ``(n_adc,)``, 65535 is saturated."""
+        """Return the channel codes averaged over ``n_avg`` scans, shape ``(n_adc,)``; 65535 means saturated."""
         profile = self._profile
         current_na = np.asarray(self._sense_ma(n_avg, at_s), dtype=np.float64) * 1e6
         top = (1 << profile.adc_bits) - 1
@@ -49,7 +49,7 @@ class BoardMonitors:
 
 
 QUEUE_RECORDS = 8
-"""Largest number of records of one stream that wait to be sent; when it is exceeded, the oldest is discarded."""
+"""Largest number of unsent records of one stream; beyond it the oldest is discarded."""
 
 _U32 = 1 << 32
 
@@ -61,7 +61,7 @@ class BoardSample:
     Attributes:
         ready_s: Time at which the scans are over.
         tick: Tick at the start of the scans.
-        generation: Active generation at the start of the scans.
+        generation: Number of the code table that is driven at the start of the scans.
         chip_temp: Chip temperature in 0.01 degrees C, or ``None``.
         adc: Codes of the selected channels.
     """
@@ -75,15 +75,15 @@ class BoardSample:
 
 @dataclass
 class TelemetrySender:
-    """Sender of one telemetry stream.
+    """One telemetry stream.
 
     Attributes:
-        credit: Credit limit, and the numbers of events sent and discarded.
+        credit: Number of events that the host allows, and numbers of events sent and discarded.
         channels: Selected monitors, ascending.
         n_avg: Number of scans averaged per record.
         period: Ticks between records; 0 for a stopped stream.
-        next_edge: Number of the tick edge of the next scan.
-        queue: Records that wait to be sent, oldest first. A record gets its number when it is sent.
+        next_edge: Number of the tick at which the next scan begins.
+        queue: Records that wait to be sent, oldest first.
     """
 
     credit: EventCredit = field(default_factory=lambda: EventCredit(0))
@@ -95,7 +95,7 @@ class TelemetrySender:
 
     @property
     def sendable_events(self) -> int:
-        """Number of waiting telemetry events that the host's credit allows to send now."""
+        """Number of waiting events that the host allows to send now."""
         limit, next_event = self.credit.credit_limit, self.credit.next_event
         return (limit - next_event) % _U32 if is_newer(limit, next_event) else 0
 
@@ -103,12 +103,7 @@ class TelemetrySender:
 class Telemetry:
     """All telemetry streams of a board.
 
-    Overdue scans are carried out one by one at the next call. Each has the tick at which it was due, but the light at
-    the time of the call. Scans that cannot be sent are only counted as dropped.
-
-    Args:
-        core: Core of the board: time, generation (number) of the driven table, temperature and counters.
-        monitors: Monitor channels of the board.
+    Overdue scans read the light at the time of the call.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:
@@ -117,26 +112,26 @@ class Telemetry:
         self.streams: dict[int, TelemetrySender] = {}
 
     def clear(self) -> None:
-        """End all telemetry streams, for a new session or a restart (docs/protocol.md, section 4.1)."""
+        """End all telemetry streams (docs/protocol.md, section 4.1)."""
         self.streams.clear()
 
     def open(self, number: int, stream: TelemetrySender) -> None:
-        """Open a telemetry stream. An earlier stream of the same number ends, and its waiting records are dropped."""
+        """Open a telemetry stream, in place of an earlier stream of the same number."""
         self.streams[number] = stream
 
     def exists(self, number: int) -> bool:
-        """Return whether the board has a telemetry stream with this number."""
+        """Return whether a telemetry stream with this number is open."""
         return FIRST_TELEMETRY_STREAM <= number < FIRST_TELEMETRY_STREAM + self._core.profile.n_streams
 
     # -- scans ------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return the time of the next scan for telemetry, ``None`` without an open stream."""
+        """Return the time of the next telemetry scan; ``None`` without an open stream."""
         edges = [stream.next_edge for stream in self.streams.values() if stream.period]
         return self._core.edge_s(min(edges)) if edges else None
 
     def run_due(self, until_s: float, *, blocked: bool) -> None:
-        """Carry out the telemetry scan that is due, or count scans as dropped if they cannot be sent.
+        """Carry out the due telemetry scan, or count it as dropped.
 
         Args:
             until_s: Time before which no other action is due.
@@ -170,11 +165,11 @@ class Telemetry:
     # -- events -----------------------------------------------------------------------------------------------------
 
     def next_ready_s(self) -> float | None:
-        """Return the earliest time to send a telemetry event, ``None`` if no event is waiting."""
+        """Return the earliest time to send a telemetry event; ``None`` if no event is waiting."""
         return min((stream.queue[0].ready_s for stream in self.streams.values() if stream.queue), default=None)
 
     def take_event(self) -> tuple[int, int, bytes]:
-        """Remove the oldest waiting event; return its stream number, event number and payload."""
+        """Remove the oldest waiting event. Return stream number, event number and payload."""
         number, stream = min(
             (item for item in self.streams.items() if item[1].queue), key=lambda item: item[1].queue[0].ready_s
         )

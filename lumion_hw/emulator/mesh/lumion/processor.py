@@ -1,4 +1,4 @@
-"""Processor of the emulated board: it executes all actions in order, each at its scheduled time."""
+"""Processor of the emulated board, which executes all actions at their scheduled times."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lumion_hw.emulator.mesh.lumion.firmware import BoardFirmware, ReadyReply, W
 from lumion_hw.emulator.mesh.lumion.transmitter import MAX_UNREAD_REPLIES
 
 MAX_WAITING_REQUESTS = 32
-"""Largest number of waiting requests of one connection; above it, the board stops reading from the connection."""
+"""Largest number of waiting requests of a connection; beyond it the board stops reading."""
 
 Due = tuple[float, Callable[[], None]]
 
 
 class Noise:
-    """Random corruption of bytes between hosts and board; a byte is replaced with the probability ``rate``."""
+    """Random corruption of bytes; each byte is replaced with the probability ``rate``."""
 
     def __init__(self, rate: float, seed: int) -> None:
         self._rate = rate
@@ -38,19 +38,12 @@ class Processor:
     """Executes all actions of one board up to a given time.
 
     Actions due at the same time run in this order: received bytes, scheduled changes of the outputs (watchdog, armed
-    commits), the sweep, requests, telemetry, frames to send. Frames are last so that the most urgent one is chosen.
-
-    Args:
-        context: The components of the board.
-        firmware: Checks and executes frames.
-        start_s: Present time.
+    commits), the sweep, requests, telemetry, frames to send.
 
     Attributes:
-        peers: Open connections.
-        time: Time up to which the board has run; never decreases.
+        time: Time up to which the board has run.
         reading: Whether bytes from hosts are read.
-        frames_to_lose: Number of valid frames still to be dropped silently (scripted fault).
-        noise: Corruption of bytes on the lines, if any.
+        frames_to_lose: Number of valid frames to drop silently (scripted fault).
     """
 
     def __init__(self, context: Context, firmware: BoardFirmware, start_s: float) -> None:
@@ -76,7 +69,7 @@ class Processor:
             peer.clear()
 
     def shift(self, seconds: float, now_s: float) -> None:
-        """Delay all scheduled times by the duration of the freeze, which ends at ``now_s``."""
+        """Delay all scheduled times by the duration of a freeze that ends at ``now_s``."""
         self.time = now_s
         self._inbox = deque((ready_s + seconds, peer, frame) for ready_s, peer, frame in self._inbox)
         if self._current is not None:
@@ -86,7 +79,7 @@ class Processor:
     # -- order ------------------------------------------------------------------------------------------------------
 
     def run(self, now_s: float) -> None:
-        """Carry out all of the board's actions that are due up to a time."""
+        """Carry out all actions that are due up to a time."""
         self._transmitter.collect_faults()
         while (due := self.next_due(now_s)) is not None and due[0] <= now_s:
             self.time = max(self.time, due[0])
@@ -98,7 +91,7 @@ class Processor:
                 self._decode(peer, data, now_s)  # the beginning of a frame, or endless garbage
 
     def next_due(self, now_s: float) -> Due | None:
-        """Return the next action of the board and its time. Telemetry scans up to ``now_s`` may form one action."""
+        """Return the board's next action and the time of this action."""
         first, action = float("inf"), None
         for time, candidate in self._candidates():
             # Strictly earlier: at equal times the action listed first goes first.
@@ -124,7 +117,6 @@ class Processor:
         return None if action is None else (first, action)
 
     def _candidates(self) -> list[tuple[float | None, Callable[[], None]]]:
-        """Return the next actions and their times, without telemetry and outgoing frames; in a tie the first wins."""
         candidates: list[tuple[float | None, Callable[[], None]]] = []
         for peer in self.peers:
             arrival_s = peer.from_host.next_arrival() if self._is_reading(peer) else None

@@ -1,4 +1,4 @@
-"""Properties of an emulated mesh controller: sizes, resolutions, times and features, as HELLO reports them."""
+"""Properties of an emulated mesh controller: sizes, resolutions, times and features."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ DEFAULT_FEATURES = sum(
 
 @dataclass(frozen=True)
 class BoardProfile:
-    """Properties of one emulated board.
-
-    Fields that also appear in the HELLO reply have the same names and units there (docs/protocol.md, section 6.1).
+    """Properties of one emulated board, as in the HELLO reply (docs/protocol.md, section 6.1).
 
     Attributes:
         n_dac: Number of drive channels.
@@ -39,23 +37,21 @@ class BoardProfile:
         drive: Current or voltage drive.
         dac_full_scale: Output at code 65535, in uA (current drive) or uV (voltage drive).
         adc_full_scale: Photocurrent at code 65535, in nA.
-        tick_us: Length of one tick, in us.
         mtu: Largest frame in either direction, in bytes on the wire.
         window: Number of replies stored for repeated requests: 1, 2, 4, 8 or 16.
-        n_banks: Number of staging banks.
         n_streams: Number of telemetry streams, 0 to 14.
-        sweep_mem: Memory for a sweep image, in bytes.
+        sweep_mem: Memory for a sweep image (program of a sweep), in bytes.
         sweep_ring: Memory for results of a sweep, in u16 values.
         t_cmd_ms: Time from the last request byte to execution and reply, in ms.
         t_slow_ms: Time from the last request byte to the reply of commands that write flash, in ms.
-        latch_skew_us: Reported time between the first and the last output change of one latch, in us.
+        latch_skew_us: Reported time between the first and the last output change of one table, in us.
         write_us: Time to write a table to the converters before the outputs can change, in us.
         adc_scan_us: Time for one conversion of all monitor channels, in us.
-        features: Feature bits.
         hw_code_max: Largest code that the hardware allows on any channel.
-        hw_watchdog_s: Time after which a frozen processor is reset, on a board with the feature HW_WATCHDOG.
+        hw_watchdog_s: Time after which a frozen processor is reset (feature HW_WATCHDOG).
         chip_temp_c: Chip temperature at power-up, in degrees C.
-        pacing: Speed of the line (protocol section 15): ``none``, ``uart:<baud>``, ``ftdi:<baud>:<ms>`` or ``usb-fs``.
+        pacing: Speed of the line (protocol section 15): ``none``, ``uart:<baud>``, ``ftdi:<baud>:<ms>`` or ``usb-fs``;
+            ms is the latency timer of the USB bridge.
         serial: Serial number, at most 16 ASCII characters.
         fw_version: Firmware version, at most 16 ASCII characters.
     """
@@ -88,7 +84,7 @@ class BoardProfile:
     fw_version: str = "1.0.0"
 
     def __post_init__(self) -> None:
-        """Reject values that a HELLO reply cannot represent. Raises ``ValueError``."""
+        """Raise ``ValueError`` for values that a HELLO reply cannot represent."""
         ranges = {
             "n_dac": (1, 2000),
             "n_adc": (0, 2000),
@@ -141,9 +137,9 @@ _UART_MTU = 512
 
 
 def preset(name: str, pacing: str = "none") -> BoardProfile:
-    """Return the properties of a preset board; the largest frame is 512 bytes on a UART, 4096 elsewhere (section 2.4).
+    """Return the properties of a preset board. The largest frame is 512 bytes on a UART, else 4096 (section 2.4).
 
-    Raises ``KeyError`` if ``name`` is not in :data:`PRESETS`, ``ConfigError`` if ``pacing`` is not a pacing mode.
+    Raises ``KeyError`` if ``name`` is not in :data:`PRESETS`, ``ConfigError`` for an unknown ``pacing``.
     """
     profile = PRESETS[name]
     mtu = _UART_MTU if Pacing.parse(pacing).is_uart else profile.mtu

@@ -6,14 +6,14 @@ from firmware_protocol import MIN_MTU, ReplyRing, Stream, max_payload
 
 
 class Session:
-    """Session with a host: session number, host name, frame size, and handling of sequence numbers."""
+    """Session with a host."""
 
     def __init__(self, window: int) -> None:
         self.ring = ReplyRing(window)
         self.close()
 
     def close(self) -> None:
-        """End the session. All attributes have their values after power-up again."""
+        """End the session."""
         self.number = 0
         self.name = ""
         self.tx_max = MIN_MTU
@@ -24,7 +24,7 @@ class Session:
         self.ring.open(0)
 
     def open(self, number: int, seq: int, name: str, tx_max: int) -> None:
-        """Open a session by the HELLO with sequence number ``seq``. Stored replies and event numbers are reset."""
+        """Open a session by the HELLO with sequence number ``seq``."""
         self.number, self.name, self.tx_max = number, name, tx_max
         self.hello_seq = self.last_seq = seq
         self.is_fresh = True
@@ -32,21 +32,21 @@ class Session:
         self.ring.open(seq)
 
     def note_executed(self, seq: int) -> None:
-        """Record that the session has executed a request other than HELLO."""
+        """Record that a request other than HELLO was executed."""
         self.is_fresh = False
         if 1 <= (seq - self.last_seq) % (1 << 16) <= 32767:  # a number within half the circle ahead is newer
             self.last_seq = seq
 
     def take_event_number(self, stream: Stream) -> int:
-        """Take the next event number of a stream with a fixed number, for an event sent now."""
+        """Return the next event number of a stream, and count it as used."""
         number = self._events.get(stream, 0)
         self._events[stream] = number + 1
         return number
 
     def next_event_number(self, stream: Stream) -> int:
-        """Return the event number of the next event of a stream with a fixed number."""
+        """Return the next event number of a stream."""
         return self._events.get(stream, 0)
 
     def elements_per_reply(self, fixed: int, element: int) -> int:
-        """Return how many elements of ``element`` bytes fit into a reply whose other fields need ``fixed`` bytes."""
+        """Return how many elements of ``element`` bytes fit into a reply with ``fixed`` bytes of other fields."""
         return max((max_payload(self.tx_max) - fixed) // element, 0)

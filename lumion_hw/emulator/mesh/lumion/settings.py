@@ -1,4 +1,4 @@
-"""CONFIG (docs/protocol.md, section 7): build a pending configuration, apply it as a whole, read the active one."""
+"""Command CONFIG (docs/protocol.md, section 7): build, apply and read a configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ConfigRequest = (
 
 
 def config(context: Context, request: ConfigRequest, at_s: float) -> Result:
-    """Execute CONFIG, which has five operations (docs/protocol.md, section 7)."""
+    """Execute CONFIG (docs/protocol.md, section 7)."""
     match request:
         case ConfigGlobalRequest():
             return _open_pending(context.core, request)
@@ -90,7 +90,6 @@ def _limits(core: BoardCore, request: ConfigLimitsRequest) -> Result:
 
 
 def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | None:
-    """Return the refusal if the board's state or the request's fields forbid APPLY, or ``None``."""
     if core.state is OutputsState.GRACE:
         return Refusal(Status.SAFE, value=core.faults.latched)
     if core.state is OutputsState.SWEEP:
@@ -105,7 +104,6 @@ def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | Non
 
 
 def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
-    """Execute the CONFIG operation APPLY, with its checks in the order of docs/protocol.md, section 7.2."""
     complete = _refuse_apply(core, request) or _complete(core, request.config_crc32)
     if isinstance(complete, Refusal):
         return complete
@@ -125,7 +123,6 @@ def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
 
 
 def _complete(core: BoardCore, crc32: int) -> StoredConfiguration | Refusal:
-    """Return the pending configuration, or without it the active one, to apply; or the refusal if the CRC differs."""
     if core.pending is None:
         if core.active is not None and core.active.crc32 == crc32:
             return core.active

@@ -1,4 +1,4 @@
-"""Sweeps of the emulated board: uploaded sweep image (program), last run, events (docs/protocol.md, section 10)."""
+"""Sweeps of the emulated board (docs/protocol.md, section 10)."""
 
 from __future__ import annotations
 
@@ -41,16 +41,12 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class ImageStore:
-    """Memory for one sweep image, the program of a sweep that a host uploads; a new image replaces the old.
-
-    Args:
-        profile: Memory, channels and features of the board.
+    """Memory for one uploaded sweep image, the program of a sweep.
 
     Attributes:
         sweep_id: Number of the image, 0 for none.
         total: Length of the image in bytes.
         received: Number of bytes received without a gap, from the start of the image.
-        image: The image once it is complete and checked.
     """
 
     def __init__(self, profile: BoardProfile) -> None:
@@ -65,7 +61,7 @@ class ImageStore:
         self._data = bytearray()
 
     def load(self, request: SweepLoadRequest, state: OutputsState) -> SweepLoadReply | Refusal:
-        """Store a piece of a sweep image; check the last. Refuses with BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE."""
+        """Store a part of a sweep image. Return a refusal (BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE) or ``None``."""
         refusal = self._refuse_fragment(request, state)
         if refusal is not None:
             return refusal
@@ -96,7 +92,6 @@ class ImageStore:
         return None
 
     def _check(self) -> Refusal | None:
-        """Check the CRC and the structure of the complete sweep image; discard a wrong image."""
         profile, data, announced = self._profile, bytes(self._data), self._crc32
         image, refusal = None, None
         computed = zlib.crc32(data)
@@ -126,11 +121,9 @@ class RunPlan:
     """Parameters of one sweep run.
 
     Attributes:
-        generation: Generation number of the run.
-        sweep_id: Number of the image.
+        generation: Number of the run.
         image: Uploaded sweep image (program of the sweep).
         channels: Recorded monitors, ascending.
-        repeat: Number of passes. Each begins with the image's start table, or with the table driven before the sweep.
     """
 
     generation: int
@@ -141,17 +134,17 @@ class RunPlan:
 
     @property
     def records(self) -> int:
-        """Number of records of the whole sweep run."""
+        """Number of records of the whole run."""
         return len(self.image.points) * self.repeat
 
     def tables(self, base: NDArray[np.uint16]) -> Iterator[NDArray[np.uint16]]:
-        """Yield the table of output codes for every point of every pass."""
+        """Yield the output codes for every point and every pass of the sweep."""
         for _ in range(self.repeat):
             yield from self.image.tables(base)
 
 
 class Phase(Enum):
-    """State of a sweep run within its present point."""
+    """Progress of a sweep at its present point (one table of output codes)."""
 
     TRIGGER = "waiting for the external trigger"
     LATCH = "latching its next point at an edge"
@@ -167,8 +160,7 @@ class RunEnd:
     """End of a sweep run.
 
     Attributes:
-        reason: Reason of the end.
-        tick: Tick edge at which the final outputs were latched.
+        tick: Tick from which on the final outputs are driven.
         event: The SWEEP_DONE event.
     """
 
@@ -178,18 +170,13 @@ class RunEnd:
 
 
 class BoardSweepRun:
-    """One sweep run, from the tick edge of its first point to the reading of its last record.
+    """One sweep run.
 
-    Each scan reads the light at its start, a time that :meth:`next_due` returns so that the board can be called then. A
-    board that is called late catches up: points and records still have their scheduled times and ticks, but all scans
-    see the light at the time of the call.
+    Overdue scans read the light at the time of the call.
 
     Args:
-        core: Core of the board, with its outputs and its time.
-        monitors: Monitor channels of the board.
-        plan: Parameters of the run.
         ring: Counters of the records that were stored, sent and released.
-        first_edge: Number of the tick edge of the first point.
+        first_edge: Number of the tick at which the first point begins.
 
     Attributes:
         first_tick: Tick of the first point; 0 while it waits for the trigger.
@@ -232,13 +219,13 @@ class BoardSweepRun:
 
     @property
     def run_state(self) -> RunState:
-        """State of the run as SWEEP_READ reports it."""
+        """State of the run in SWEEP_READ."""
         if not self.running:
             return RunState.ENDED
         return RunState.PAUSED if self.phase is Phase.PAUSED else RunState.RUNNING
 
     def next_due(self) -> float | None:
-        """Return the time of the run's next action; ``None`` if it waits for a trigger, for room, or has ended."""
+        """Return the time of the next action; ``None`` while the sweep waits for a trigger or for memory."""
         if self.phase in (Phase.SETTLE, Phase.SCAN):
             return self._due_s
         if self.phase in (Phase.LATCH, Phase.LAST) and not self._stopping:
@@ -246,7 +233,7 @@ class BoardSweepRun:
         return None
 
     def run_due(self) -> None:
-        """Carry out the sweep action that is due now."""
+        """Carry out the due action of the sweep."""
         match self.phase:
             case Phase.LATCH:
                 self._count_if_late()
@@ -276,7 +263,6 @@ class BoardSweepRun:
         return self.plan.image.timing((self._latched - 1) % len(points)).dwell_us * 1e-6
 
     def _count_if_late(self) -> None:
-        """Count the point that ends at this tick edge as late if it exceeded its dwell time by more than one tick."""
         if self._latched:
             lasted_s = self._core.edge_s(self._edge) - self._latch_s
             # One tick of tolerance: points are latched at edges, so dwell times are rounded up.
@@ -298,7 +284,6 @@ class BoardSweepRun:
         self._advance_point(self._free_s)
 
     def _advance_point(self, at_s: float) -> None:
-        """Proceed to the next sweep point, which begins at ``at_s`` at the earliest."""
         self._edge = self._core.edge_from(at_s)
         # Checked before the room in the ring: after the last record no more room is needed.
         if self.ring.produced == self.plan.records:
@@ -311,13 +296,13 @@ class BoardSweepRun:
             self.phase = Phase.LATCH
 
     def trigger(self, at_s: float) -> None:
-        """Apply the external trigger: a point that waits for it latches at the next edge; otherwise it is lost."""
+        """Receive the external trigger. A sweep point that waits for it is driven from the next tick on."""
         if self.phase is Phase.TRIGGER and at_s >= self._free_s - _EDGE_S:
             self._edge = self._core.tick_number(at_s) + 1
             self.phase = Phase.LATCH
 
     def acknowledge(self, up_to: int, credit_limit: int, at_s: float) -> None:
-        """Release read records, raise the push limit, continue a paused run. ``ValueError`` for unknown records."""
+        """Release the records that the host has read, and allow more to be sent. ``ValueError`` for unknown records."""
         self.ring.acknowledge(up_to, credit_limit)
         if self.phase is Phase.PAUSED and not self.ring.paused:
             # There is room only from now on, so the next point is latched at the next edge at the earliest.
@@ -325,7 +310,7 @@ class BoardSweepRun:
             self._advance_point(max(self._free_s, next_edge_s))
 
     def shift(self, seconds: float) -> None:
-        """Delay all scheduled times by the duration for which the processor was frozen."""
+        """Delay all scheduled times by the duration of a freeze of the processor."""
         self._latch_s += seconds
         self._free_s += seconds
         self._due_s += seconds
@@ -333,11 +318,11 @@ class BoardSweepRun:
     # -- end --------------------------------------------------------------------------------------------------------
 
     def stop_latching(self) -> None:
-        """Latch no further point: the run ends at the next tick edge."""
+        """End the sweep at the start of the next tick."""
         self._stopping = True
 
     def end(self, reason: EndReason, tick: int) -> None:
-        """Record the end of the run; the outputs are already in their final state."""
+        """Record the end of the run."""
         core = self._core
         event = SweepDoneEvent(
             generation=self.plan.generation,
@@ -353,7 +338,7 @@ class BoardSweepRun:
         self.phase = Phase.ENDED
 
     def forget_records(self) -> None:
-        """Release all stored records of the run, because a new session begins (section 10.4)."""
+        """Release all stored records of the run (section 10.4)."""
         self.ring.acknowledge(self.ring.produced, self.ring.credit_limit)
 
     # -- records ----------------------------------------------------------------------------------------------------
@@ -363,7 +348,7 @@ class BoardSweepRun:
         return self._values[np.arange(records.start, records.stop) % len(self._values)]
 
     def next_push_s(self, tx_max: int) -> float | None:
-        """Return the earliest time to send records: when they fill a frame, are 20 ms old, or the run has ended."""
+        """Return the earliest time to send records: they fill a frame or are 20 ms old, or the run has ended."""
         pushable_records = self.ring.pushable()
         if not pushable_records:
             return None
@@ -375,7 +360,7 @@ class BoardSweepRun:
         return float(self._recorded_s[pushable_records.start % len(self._recorded_s)]) + SWEEP_PUSH_MS * 1e-3
 
     def take_push(self, tx_max: int) -> SweepDataEvent:
-        """Return the next records to send: as many as the credit limit allows and one frame can hold."""
+        """Return the next records to send, as many as the host allows and one frame can hold."""
         pushable_records = self.ring.pushable()
         records = pushable_records[: max_elements(SweepDataEvent, tx_max, len(self.plan.channels))]
         self.ring.pushed(records)
@@ -384,14 +369,9 @@ class BoardSweepRun:
 
 
 class Sweeper:
-    """Sweep image and last sweep run of one board.
-
-    Args:
-        core: Core of the board, with its outputs and its time.
-        monitors: Monitor channels of the board.
+    """Sweep image (program of a sweep) and last sweep run of one board.
 
     Attributes:
-        store: Memory with the uploaded sweep image.
         run: The last run; ``None`` before the first run since power-up.
     """
 
@@ -404,22 +384,22 @@ class Sweeper:
         core.on_sweep_end = self._end_early
 
     def reset(self) -> None:
-        """Delete the sweep image and the run, for a restart."""
+        """Delete the sweep image and the run."""
         self.store.clear()
         self.run = None
         self._done_event_waits = False
 
     @property
     def running(self) -> BoardSweepRun | None:
-        """The sweep run in progress, ``None`` if there is none."""
+        """The sweep run in progress; ``None`` if there is none."""
         return self.run if self.run is not None and self.run.running else None
 
     def capacity(self, n_selected: int) -> int:
-        """Return how many records of ``n_selected`` monitors the memory for results can hold."""
+        """Return how many records of ``n_selected`` monitors fit into the memory for results."""
         return ring_capacity(self._core.profile.sweep_ring, n_selected)
 
     def start(self, plan: RunPlan, request: SweepStartRequest, edge: int) -> BoardSweepRun:
-        """Start a sweep run at the present tick edge."""
+        """Start a sweep at the start of the present tick."""
         overwrite = bool(request.run_flags & RunFlag.OVERWRITE)
         ring = RecordRing(self.capacity(len(plan.channels)), request.credit_limit, overwrite=overwrite)
         self._core.enter_sweep(plan.generation)
@@ -428,7 +408,7 @@ class Sweeper:
         return self.run
 
     def finish(self, reason: EndReason, edge: int) -> None:
-        """End a running sweep at a tick edge and drive the base table again. Does nothing without a running sweep."""
+        """End a running sweep at the start of a tick. The outputs return to their values before the sweep."""
         run = self.running
         if run is not None:
             self._core.end_sweep(edge, restore=True)
@@ -440,7 +420,7 @@ class Sweeper:
             run.end(reason, tick)
 
     def change_host(self) -> None:
-        """Drop the stored records for a new session. Image and outcome stay (sections 4.1 and 10.4)."""
+        """Drop the stored records for a new session (sections 4.1 and 10.4)."""
         self._done_event_waits = False
         if self.run is not None:
             self.run.forget_records()
@@ -448,11 +428,11 @@ class Sweeper:
     # -- scheduled actions ------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
-        """Return the next time at which a point is latched or scanned, or the run ends; ``None`` without a run."""
+        """Return the time of the next action of the run; ``None`` without a run."""
         return None if self.run is None else self.run.next_due()
 
     def run_due(self) -> None:
-        """Carry out the sweep action that is due now."""
+        """Carry out the due action of the sweep."""
         if self.run is not None:
             self.run.run_due()
 
@@ -462,14 +442,14 @@ class Sweeper:
             self.run.trigger(at_s)
 
     def shift(self, seconds: float) -> None:
-        """Delay all scheduled times by the duration for which the processor was frozen."""
+        """Delay all scheduled times by the duration of a freeze of the processor."""
         if self.run is not None:
             self.run.shift(seconds)
 
     # -- events -----------------------------------------------------------------------------------------------------
 
     def next_ready_s(self, tx_max: int) -> float | None:
-        """Return the earliest time to send a sweep event, or ``None``; SWEEP_DONE follows the last SWEEP_DATA."""
+        """Return the earliest time to send a sweep event; ``None`` if no event is waiting."""
         run = self.run
         if run is None:
             return None
@@ -479,14 +459,14 @@ class Sweeper:
         return next_push_s
 
     def take_event(self, tx_max: int) -> tuple[Event, bytes]:
-        """Remove the sweep event that is ready; return its code and its payload."""
+        """Remove the sweep event that is ready. Return event code and payload."""
         run = self.run
         if run is not None and run.next_push_s(tx_max) is not None:
             return Event.SWEEP_DATA, run.take_push(tx_max).encode()
         return Event.SWEEP_DONE, self.take_done_event() or b""
 
     def take_done_event(self) -> bytes | None:
-        """Remove a waiting SWEEP_DONE event, even while records remain; return its payload, or ``None``."""
+        """Remove a waiting SWEEP_DONE event and return its payload; ``None`` if there is none."""
         run_end = None if self.run is None else self.run.run_end
         if run_end is None or not self._done_event_waits:
             return None

@@ -37,7 +37,7 @@ def sweep_load(context: Context, request: SweepLoadRequest, at_s: float) -> Resu
 
 
 def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Result:
-    """Execute SWEEP_START (protocol section 10.3): check now; drive the first point and reply at the next tick edge."""
+    """Execute SWEEP_START (protocol section 10.3): drive the first point at the start of the next tick, then reply."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     is_same_run = run is not None and (run.plan.generation, run.plan.sweep_id) == (request.generation, request.sweep_id)
@@ -58,7 +58,6 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
 
 
 def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
-    """Return the run that a valid SWEEP_START request starts, or the refusal of the first failed check."""
     core, store = context.core, context.sweeper.store
     refusal = refuse_state(core)
     if refusal is None and request.repeat == 0:
@@ -75,7 +74,7 @@ def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
 
 
 def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
-    """Return the refusal if the sweep's records could not be numbered, stored or sent, or ``None``."""
+    """Return the refusal if the sweep's records could not be numbered, stored or sent; otherwise ``None``."""
     n_values = len(plan.channels)
     try:
         # Record numbers have 32 bits, so points times passes must fit.
@@ -92,7 +91,7 @@ def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
 
 
 def _refuse_table(context: Context, request: SweepStartRequest, plan: RunPlan) -> Refusal | None:
-    """Return the refusal for a bad generation, base table or point, checked before the sweep begins, or ``None``."""
+    """Return the refusal for wrong table numbers or output codes of a sweep; otherwise ``None``."""
     core = context.core
     if not is_newer(request.generation, core.generation):
         return Refusal(Status.STALE, value=core.generation)
@@ -108,7 +107,7 @@ def _start_reply(context: Context, run: BoardSweepRun) -> SweepStartReply:
 
 
 def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Result:
-    """Execute SWEEP_READ (docs/protocol.md, section 10.4): return records by index, or the state alone."""
+    """Execute SWEEP_READ (docs/protocol.md, section 10.4): return records by index, or only the state of the run."""
     del at_s
     run = context.sweeper.run
     if run is None:
@@ -135,7 +134,6 @@ def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Resu
 
 
 def _read_without_run(request: SweepReadRequest) -> Result:
-    """Reply to SWEEP_READ before the first sweep since power-up; only generation 0 is accepted."""
     if request.generation:
         return Refusal(Status.STALE, value=0)
     values = np.zeros((0, 0), dtype=np.uint16)
@@ -143,7 +141,7 @@ def _read_without_run(request: SweepReadRequest) -> Result:
 
 
 def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result:
-    """Execute SWEEP_ACK (docs/protocol.md, section 10.4): a paused run continues at the next tick edge."""
+    """Execute SWEEP_ACK (docs/protocol.md, section 10.4): release records that the host has read."""
     run = context.sweeper.run
     if run is None or request.generation != run.plan.generation:
         return Refusal(Status.STALE, value=0 if run is None else run.plan.generation)
@@ -155,7 +153,7 @@ def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result
 
 
 def sweep_abort(context: Context, request: SweepAbortRequest, at_s: float) -> Result:
-    """Execute SWEEP_ABORT (protocol section 10.4): end a running sweep at the next tick edge."""
+    """Execute SWEEP_ABORT (protocol section 10.4): end a running sweep at the start of the next tick."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     if run is None or request.generation != run.plan.generation:

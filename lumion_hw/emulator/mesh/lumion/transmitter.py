@@ -23,19 +23,19 @@ from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
 from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 
 FAULT_QUEUE = 16
-"""Largest number of waiting FAULT events. When there are more, the oldest is lost; FAULT_LIST still reports it."""
+"""Largest number of waiting FAULT events; beyond it the oldest is dropped."""
 
 MAX_UNREAD_REPLIES = 16
-"""Largest number of unread replies of one connection; beyond it, the connection's requests wait too."""
+"""Largest number of unread replies of a connection; beyond it requests wait too."""
 
 _IMMEDIATELY = float("-inf")
 
 
 class Transmitter:
-    """Chooses the next frame of a connection whenever its line is free.
+    """Chooses the next frame to send on a connection.
 
-    A reply goes to the connection of its request. An event goes to the connection that last sent a frame of the current
-    session (docs/protocol.md, section 15), and gets its number when it is sent.
+    A reply goes to the connection of the request, an event to the connection that last sent a frame of the session
+    (docs/protocol.md, section 15).
 
     Attributes:
         session_connection: Connection that last sent a frame of the session, if it is open.
@@ -57,14 +57,14 @@ class Transmitter:
     def queue_reply(
         self, peer: BoardPeer, request: Frame, status: int, payload: bytes, ready_s: float, flags: int
     ) -> None:
-        """Queue a reply. If the queue is full, the reply is lost; only ESTOP can meet a full queue, others wait."""
+        """Queue a reply. If the queue is full, the reply is lost."""
         if not peer.is_open or len(peer.waiting) >= 2 * MAX_UNREAD_REPLIES:
             return
         header = (Kind.RSP, request.command, request.seq, request.session, flags, status, PROTOCOL_MAJOR)
         peer.waiting.append(Outgoing(Priority.RSP, ready_s, Frame(*header, payload)))
 
     def collect_faults(self) -> None:
-        """Queue new FAULT events; without a session they are dropped."""
+        """Queue new FAULT events. Without a session they are dropped."""
         events = self._core.events
         if not events:
             return
@@ -82,7 +82,7 @@ class Transmitter:
         return self._session.number != 0 and self.session_connection is not None and self.session_connection.is_open
 
     def change_host(self, number: int, at_s: float) -> None:
-        """Prepare for a new session: the old host still gets its SWEEP_DONE; other events are dropped."""
+        """Prepare for a new session. All waiting events are dropped except SWEEP_DONE."""
         self._core.count(StatsCounter.EVENTS_DROPPED, len(self._faults))
         self._faults.clear()
         payload = self._sweeper.take_done_event()
@@ -92,7 +92,7 @@ class Transmitter:
         self.session_connection.waiting.append(Outgoing(Priority.SWEEP, at_s, frame))
 
     def reset(self) -> None:
-        """Drop all frames that wait to be sent, for a restart."""
+        """Drop all frames that wait to be sent."""
         self._faults.clear()
         self.session_connection = None
 
@@ -108,7 +108,6 @@ class Transmitter:
         return max(min(ready), peer.to_host.free_s, now_s) if ready else None
 
     def _waiting_events(self) -> list[tuple[float, Priority]]:
-        """Return the kinds of waiting events, each with the earliest time to send it."""
         waiting_events = [(_IMMEDIATELY, Priority.FAULT)] if self._faults else []
         light = self._watch.next_ready_s()
         if light is not None:
@@ -122,7 +121,7 @@ class Transmitter:
         return waiting_events
 
     def take_next_frame(self, peer: BoardPeer, at_s: float) -> bytes | None:
-        """Remove the next frame and return its bytes; ``None`` if none is ready at that time."""
+        """Remove the next frame and return its bytes; ``None`` if no frame is ready."""
         frames = [item for item in peer.waiting if item.ready_s <= at_s]
         ranks = [item.priority for item in frames]
         if peer is self.session_connection and self.can_send_events:

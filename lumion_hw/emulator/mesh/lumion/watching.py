@@ -1,4 +1,4 @@
-"""Monitor watch of the board (docs/protocol.md, section 9.3): LIGHT events when monitors cross their thresholds."""
+"""Watched monitors (docs/protocol.md, section 9.3): LIGHT events when a monitor crosses its threshold."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _NO_RUN = -1
 
 @dataclass(frozen=True)
 class _Pending:
-    """A LIGHT event (change of received light at a monitor) that waits to be sent."""
-
     ready_s: float
     tick: int
     since: int
@@ -26,15 +24,9 @@ class _Pending:
 
 
 class MonitorWatch:
-    """Watched monitors of the board, and whether each is dark.
+    """Watched monitors of the board.
 
-    Scans are due at tick edges, and overdue scans are carried out at the next call. Every device that changes the light
-    calls the board first, so the light is constant between two calls. Therefore only the last overdue scans are carried
-    out: as many as a hold-off (the time for which a crossing must last) needs.
-
-    Args:
-        core: Core of the board: time, state of the outputs, generation (number) of the driven table.
-        monitors: Monitor channels of the board.
+    The light must not change between two calls of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:
@@ -42,7 +34,7 @@ class MonitorWatch:
         self.clear()
 
     def clear(self) -> None:
-        """End the monitor watch, for a new session or a restart."""
+        """End the watching of monitors."""
         n_adc = self._core.profile.n_adc
         self._records: dict[int, tuple[int, int, int]] = {}
         self._dark = np.zeros(n_adc, dtype=np.bool_)
@@ -69,7 +61,7 @@ class MonitorWatch:
         return int(self._dark.sum())
 
     def set(self, request: WatchRequest, at_s: float) -> None:
-        """Apply the records of a valid WATCH request, and queue an event with the present state."""
+        """Apply a valid WATCH request, and queue an event with the present state."""
         if request.watch_flags & WatchFlag.CLEAR:
             self._records.clear()
             self._dark[:], self._run[:] = False, _NO_RUN
@@ -95,7 +87,7 @@ class MonitorWatch:
     # -- scans ------------------------------------------------------------------------------------------------------
 
     def next_due(self, now_s: float) -> float | None:
-        """Return the time of the next scan, or ``None``; ``now_s`` is the time that the board has reached."""
+        """Return the time of the next scan, not before ``now_s``; ``None`` if none is due."""
         if not self._channels.size:
             return None
         if self._core.state is OutputsState.SWEEP:
@@ -107,7 +99,7 @@ class MonitorWatch:
         return self._core.edge_s(self._next_edge)
 
     def run_due(self, until_s: float) -> None:
-        """Carry out the scan of the watched monitors that is due; nothing else happens before ``until_s``."""
+        """Carry out the due scan of the watched monitors."""
         core = self._core
         due = (core.tick_number(until_s) - self._next_edge) // self._period + 1
         # The light is constant, so the last scans decide the result of all missed ones.
@@ -138,11 +130,11 @@ class MonitorWatch:
             self._pending = _Pending(ready_s, tick, since, self._core.generation)
 
     def next_ready_s(self) -> float | None:
-        """Return the earliest time to send the waiting LIGHT event, ``None`` if no event waits."""
+        """Return the earliest time to send a LIGHT event; ``None`` if no event waits."""
         return None if self._pending is None else self._pending.ready_s
 
     def take_event(self) -> bytes:
-        """Remove the LIGHT event that waits to be sent and return its payload."""
+        """Remove the waiting LIGHT event and return its payload."""
         event = self._pending
         if event is None:
             raise RuntimeError("no LIGHT event is waiting to be sent")

@@ -1,4 +1,4 @@
-"""Bytes in transmission between host and emulated board: transmission times and buffer limits (section 15)."""
+"""Bytes in transmission between host and emulated board (section 15)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from lumion_hw.errors import ConfigError
 
 
 class TimedBytes:
-    """Queue of bytes on a line that are transmitted one after the other, each at a known time.
+    """Queue of bytes that are transmitted one after the other on a line.
 
     Args:
-        byte_s: Transmission time of one byte in seconds; 0 if all bytes of one write (a run) pass together.
+        byte_s: Transmission time of one byte in seconds; 0 if all bytes of one write pass together.
     """
 
     def __init__(self, byte_s: float) -> None:
@@ -25,22 +25,22 @@ class TimedBytes:
         return len(self._data)
 
     def append(self, data: bytes | bytearray, start_s: float) -> float:
-        """Append bytes, of which byte j passes at ``start_s + (j + 1) x byte_s``; return the time of the last byte."""
+        """Append bytes; byte j passes at ``start_s + (j + 1) x byte_s``. Return the time of the last byte."""
         if data:
             self._data += data
             self._runs.append((start_s, len(data)))
         return start_s + self._byte_s * len(data)
 
     def find(self, byte: bytes, start: int = 0) -> int:
-        """Return the index of the first byte equal to ``byte`` from ``start`` on, or -1."""
+        """Return the index of the first ``byte`` from ``start`` on; -1 if there is none."""
         return self._data.find(byte, start)
 
     def skip_bytes(self, byte: bytes) -> int:
-        """Return the index of the first byte that differs from ``byte``; the length if there is none."""
+        """Return the index of the first byte other than ``byte``; the length if there is none."""
         return len(self._data) - len(self._data.lstrip(byte))
 
     def pass_time_s(self, index: int) -> float:
-        """Return the time at which the byte at an index passes. Raises ``IndexError`` if there is none."""
+        """Return the time at which a byte passes. Raises ``IndexError`` for an index beyond the queue."""
         for start_s, count in self._runs:
             if index < count:
                 return start_s + self._byte_s * (index + 1)
@@ -48,7 +48,7 @@ class TimedBytes:
         raise IndexError("the line has no byte at this index")
 
     def next_run_end_s(self) -> float | None:
-        """Return the time at which the last byte of the oldest queued write passes, or ``None``."""
+        """Return the time at which the last byte of the oldest write passes; ``None`` for an empty queue."""
         if not self._runs:
             return None
         start_s, count = self._runs[0]
@@ -91,20 +91,20 @@ class TimedBytes:
 
 
 MAX_UNREAD_BYTES = 4096
-"""Largest number of unread bytes in each direction; beyond it the writer waits."""
+"""Largest number of unread bytes in each direction."""
 
 BITS_PER_BYTE = 10
 """Bits per byte on a UART (8N1: start bit, eight data bits, stop bit)."""
 
 LATENCY_BYTES = 62
-"""Bytes that make a USB-UART bridge send before its timer expires: a 64-byte packet minus two status bytes."""
+"""Data bytes in a full packet of a USB-UART bridge: 64 bytes minus two status bytes."""
 
 USB_FRAME_S = 0.001
-"""Length of a frame of USB full speed in seconds."""
+"""Length of a USB full-speed frame in seconds."""
 
 USB_PACKET_BYTES = 64
 USB_PACKETS_PER_FRAME = 13
-"""Bulk packets of one device in one frame: 832 bytes, which is 0.8 MB/s (protocol section 14) in whole packets."""
+"""Bulk packets of one device in one USB frame: 832 bytes per ms, 0.8 MB/s (protocol section 14)."""
 
 _DEFAULT_LATENCY_MS = 16
 _MAX_LATENCY_MS = 255
@@ -113,12 +113,12 @@ _ROUNDING = 1e-6  # in frames or timer periods: sums of floating-point times hav
 
 @dataclass(frozen=True)
 class Pacing:
-    """Pacing mode: the transmission times of the line between host and board.
+    """Transmission times of the line between host and board.
 
     Attributes:
         mode: ``none``, ``uart``, ``ftdi`` or ``usb-fs``.
         byte_s: Time of one byte on a UART in seconds; 0 without a UART.
-        latency_s: Latency timer of the bridge in seconds; 0 without a bridge.
+        latency_s: Latency timer of the USB bridge in seconds; 0 without a bridge.
     """
 
     mode: str
@@ -127,7 +127,7 @@ class Pacing:
 
     @classmethod
     def parse(cls, text: str) -> Pacing:
-        """Parse ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``; raises ``ConfigError`` otherwise."""
+        """Parse ``none``, ``uart:<baud>``, ``ftdi:<baud>[:<ms>]`` or ``usb-fs``; other text raises ``ConfigError``."""
         mode, *numbers = text.split(":")
         counts = {"none": (0,), "usb-fs": (0,), "uart": (1,), "ftdi": (1, 2)}
         if len(numbers) not in counts.get(mode, ()) or not all(item.isascii() and item.isdigit() for item in numbers):
@@ -147,33 +147,32 @@ class Pacing:
 
     @property
     def is_uart(self) -> bool:
-        """Whether bytes pass through a UART, so that frames must be short (docs/protocol.md, section 2.4)."""
+        """Whether the line is a UART (docs/protocol.md, section 2.4)."""
         return self.byte_s > 0.0
 
     def delivery_delay(self) -> DeliveryDelay:
-        """Return the delivery delay between the board and the host."""
+        """Return the delay of this line from board to host."""
         if self.mode == "ftdi":
             return LatencyTimerDelay(self.latency_s)
         return UsbFrameDelay() if self.mode == "usb-fs" else DeliveryDelay()
 
 
 class DeliveryDelay:
-    """Delivery without delay: a byte reaches the host as soon as it has left the board."""
+    """Delivery without delay."""
 
     def next_delivery(self, line: TimedBytes) -> float | None:
-        """Return the next time to deliver bytes of ``line``, at the end of a frame, or ``None``."""
+        """Return the next time to deliver bytes of ``line``; ``None`` if there are none."""
         return line.next_run_end_s()
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
-        """Remove and return the bytes that have reached the host by now."""
+        """Remove and return the bytes that have reached the host."""
         return line.remove(line.count_passed(now_s))
 
 
 class LatencyTimerDelay(DeliveryDelay):
-    """Delay of a USB-UART bridge: it holds bytes until 62 wait or its timer expires.
+    """Delay of a USB-UART bridge, which sends when 62 bytes wait or its latency timer expires.
 
-    The timer always runs. When it expires without waiting bytes, the bridge sends an empty packet (status bytes alone).
-    A single reply therefore waits up to a whole timer period, which is the gap of 15-16 ms in recorded traffic.
+    The timer always runs, so a single reply waits up to a whole timer period, the gap of 15-16 ms in recorded traffic.
     """
 
     def __init__(self, latency_s: float) -> None:
@@ -181,7 +180,7 @@ class LatencyTimerDelay(DeliveryDelay):
         self._last_s = 0.0
 
     def next_delivery(self, line: TimedBytes) -> float | None:
-        """Return the time of the next packet with bytes, or ``None``."""
+        """Return the time of the next packet with bytes; ``None`` if there are no bytes."""
         if not len(line):
             return None
         periods = max(math.ceil((line.pass_time_s(0) - self._last_s) / self._latency_s - _ROUNDING), 1)
@@ -190,7 +189,7 @@ class LatencyTimerDelay(DeliveryDelay):
         return min(timer_s, line.pass_time_s(LATENCY_BYTES - 1)) if len(line) >= LATENCY_BYTES else timer_s
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
-        """Remove and return the bytes of all packets that have reached the host by now."""
+        """Remove and return the bytes of all packets that have reached the host."""
         packets = bytearray()
         while (at_s := self.next_delivery(line)) is not None and at_s <= now_s:
             # At least the byte that was due, despite rounding errors of its time.
@@ -200,14 +199,14 @@ class LatencyTimerDelay(DeliveryDelay):
 
 
 class UsbFrames:
-    """The 1-ms frames of USB full speed, with the number of packets already used in the present frame."""
+    """The 1-ms frames of USB full speed."""
 
     def __init__(self) -> None:
         self._frame = 0
         self._packets = 0
 
     def next_packet(self, ready_s: float) -> float:
-        """Return the time of the first frame with a free packet for data that are ready at ``ready_s``."""
+        """Return the time of the first frame with room for a packet that is ready at ``ready_s``."""
         # Data that is ready within a frame is carried by the next one.
         frame = max(math.floor(ready_s / USB_FRAME_S + _ROUNDING) + 1, self._frame)
         if frame == self._frame and self._packets == USB_PACKETS_PER_FRAME:
@@ -218,7 +217,7 @@ class UsbFrames:
 
 
 class UsbFrameDelay(DeliveryDelay):
-    """Delay of USB full speed towards the host: each frame carries up to 13 packets."""
+    """Delay of USB full speed to the host: each 1-ms frame carries up to 13 packets."""
 
     def __init__(self) -> None:
         self._last_frame = 0
@@ -227,11 +226,11 @@ class UsbFrameDelay(DeliveryDelay):
         return max(math.floor(line.pass_time_s(0) / USB_FRAME_S + _ROUNDING), self._last_frame) + 1
 
     def next_delivery(self, line: TimedBytes) -> float | None:
-        """Return the time of the next frame that carries bytes, or ``None``."""
+        """Return the time of the next frame with bytes; ``None`` if there are no bytes."""
         return self._next_frame(line) * USB_FRAME_S if len(line) else None
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
-        """Remove and return the bytes of all packets that have reached the host by now."""
+        """Remove and return the bytes of all packets that have reached the host."""
         packets = bytearray()
         while len(line) and (frame := self._next_frame(line)) * USB_FRAME_S <= now_s:
             # Data that is ready exactly at the edge has missed this frame.
@@ -242,13 +241,13 @@ class UsbFrameDelay(DeliveryDelay):
 
 
 MAX_WRITER_BYTES = 65536
-"""Largest number of bytes stored for a writer that does not wait, such as an in-process link; more are lost."""
+"""Largest number of bytes stored for a host that does not wait; further bytes are lost."""
 
 _DELIMITER = b"\0"
 
 
 class HostToBoardLine:
-    """Line from host to board. It holds at most 4096 unread bytes; further bytes stay with the host."""
+    """Line from host to board, which holds at most 4096 unread bytes."""
 
     def __init__(self, pacing: Pacing) -> None:
         self._line = TimedBytes(pacing.byte_s)
@@ -259,12 +258,12 @@ class HostToBoardLine:
 
     @property
     def free_bytes(self) -> int:
-        """Number of bytes that the host may write without having to wait."""
+        """Number of bytes that the host may write without waiting."""
         # Waiting bytes come first: nothing may overtake them.
         return MAX_UNREAD_BYTES - len(self._line) if not self._writer else 0
 
     def write(self, data: bytes, at_s: float) -> int:
-        """Accept bytes from the host; return how many were lost because the host did not wait."""
+        """Accept bytes from the host. Return how many were lost."""
         self._writer += data
         self._enter(at_s)
         lost = max(len(self._writer) - MAX_WRITER_BYTES, 0)
@@ -272,7 +271,7 @@ class HostToBoardLine:
         return lost
 
     def next_arrival(self) -> float | None:
-        """Return the next time at which a frame is complete or the board reads bytes, ``None`` for never."""
+        """Return the next time at which a frame is complete or the board reads bytes; ``None`` for never."""
         if not len(self._line):
             return None
         index = self._frame_end_index()
@@ -283,7 +282,7 @@ class HostToBoardLine:
         return self._line.pass_time_s(len(self._line) - 1) if self._writer else None
 
     def read_frame(self, at_s: float) -> bytes:
-        """Remove and return the bytes of one frame, up to the delimiter that has just arrived."""
+        """Remove and return the bytes of the frame that has just arrived."""
         index = self._frame_end_index()
         return self._read(index + 1 if index >= 0 else len(self._line), at_s)
 
@@ -292,7 +291,7 @@ class HostToBoardLine:
         return self._read(self._line.count_passed(at_s), at_s)
 
     def clear(self) -> None:
-        """Discard all bytes that are in transmission."""
+        """Discard all bytes in transmission."""
         self._line.clear()
         self._writer.clear()
         self._free_s = float("-inf")
@@ -310,7 +309,6 @@ class HostToBoardLine:
         return data
 
     def _enter(self, at_s: float) -> None:
-        """Move bytes that the host waits to write to the line, as many as its buffer can hold."""
         count = min(MAX_UNREAD_BYTES - len(self._line), len(self._writer))
         if not count:
             return
@@ -324,7 +322,7 @@ class HostToBoardLine:
 
 
 class BoardToHostLine:
-    """Line from board to host. It holds at most 4096 unread bytes; the rest of a frame waits."""
+    """Line from board to host, which holds at most 4096 unread bytes."""
 
     def __init__(self, pacing: Pacing) -> None:
         self._pacing = pacing
@@ -335,7 +333,7 @@ class BoardToHostLine:
 
     @property
     def blocked(self) -> bool:
-        """Whether no further frame can start before the host reads bytes."""
+        """Whether no frame can start before the host reads bytes."""
         return bool(self._unsent) or len(self._line) >= MAX_UNREAD_BYTES
 
     def send(self, wire: bytes, at_s: float) -> None:
@@ -345,7 +343,7 @@ class BoardToHostLine:
         self.free_s = self._line.append(wire[:free_bytes], max(self.free_s, at_s))
 
     def remove(self, now_s: float) -> bytes:
-        """Remove and return the bytes that have reached the host by now."""
+        """Remove and return the bytes that have reached the host."""
         blocked = self.blocked
         data = self._delivery_delay.deliver(self._line, now_s)
         # The rest of the frame was blocked: it continues from now.
@@ -355,11 +353,11 @@ class BoardToHostLine:
         return data
 
     def next_delivery(self) -> float | None:
-        """Return the time at which more bytes reach the host, or ``None``."""
+        """Return the time at which more bytes reach the host; ``None`` if there are none."""
         return self._delivery_delay.next_delivery(self._line)
 
     def clear(self) -> None:
-        """Discard all bytes that are in transmission."""
+        """Discard all bytes in transmission."""
         self._line.clear()
         self._unsent = b""
         self.free_s = float("-inf")

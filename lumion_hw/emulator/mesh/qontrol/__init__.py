@@ -1,4 +1,4 @@
-"""Emulated chain of Qontrol output modules: text and binary requests, limit checks, heater loads, reply timing."""
+"""Emulated chain of Qontrol output modules."""
 
 from lumion_hw.emulator.mesh.qontrol.chain import QontrolChain
 from lumion_hw.emulator.mesh.qontrol.load import OPEN, SHORT, HeaterLoad

@@ -1,4 +1,4 @@
-"""Emulated Qontrol chain as a device: one serial line with several modules, and the order of events."""
+"""Emulated Qontrol chain as a device: one serial line with several modules."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lumion_hw.emulator.wires.serial_line import SerialLine
 from lumion_hw.errors import ConfigError
 
 OUTPUT_LIMIT = 1 << 16
-"""Number of unread reply bytes above which requests are lost, as with a full buffer of the module."""
+"""Number of unread reply bytes above which requests are lost."""
 INPUT_LIMIT = 1 << 16
 """Number of bytes in transmission to the modules above which further bytes are lost."""
 
@@ -39,9 +39,7 @@ class QontrolPeer:
     """One host connection to the Qontrol chain.
 
     Args:
-        baud: Line rate, or ``None`` for no transmission time.
-        reader: Splits the input into requests.
-        timing: Delays of the replies.
+        baud: Line rate; ``None`` for no transmission time.
     """
 
     def __init__(self, chain: QontrolChain, baud: float | None, reader: RequestReader, timing: ReplyTiming) -> None:
@@ -54,7 +52,7 @@ class QontrolPeer:
         self._unread_bytes = 0
 
     def receive(self, data: bytes) -> None:
-        """Start the transmission of bytes that the host sends now."""
+        """Start the transmission of bytes that the host sends."""
         self._chain.advance()
         if not self._chain.powered:
             return
@@ -66,14 +64,14 @@ class QontrolPeer:
         self._chain.advance()
 
     def transmit(self) -> bytes:
-        """Return the chain's bytes that have reached the host by now."""
+        """Return the bytes that have reached the host."""
         self._chain.advance()
         data = self._line.take_departed(self._timing.visible_s(self._chain.now()))
         self._unread_bytes -= len(data)
         return data
 
     def next_event(self) -> float | None:
-        """Return the time at which more bytes from the chain may reach the host."""
+        """Return the time at which more bytes reach the host."""
         departure = self._line.next_departure()
         times = [self._chain.next_due(), None if departure is None else self._timing.delivered_s(departure)]
         if self._inbound_bytes:
@@ -81,13 +79,13 @@ class QontrolPeer:
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
-        """Close the connection from the host's side."""
+        """Close the connection. Outputs stay on."""
         self._chain.disconnect(self)
 
     # -- the chain's side
 
     def requests(self, now_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
-        """Yield the requests that have arrived by a time, with their times."""
+        """Yield the requests that have arrived by a time, with arrival times."""
         while (piece := self._line.take_arrived(now_s)) is not None:
             end_s, data = piece
             self._inbound_bytes -= len(data)
@@ -95,11 +93,11 @@ class QontrolPeer:
 
     @property
     def full(self) -> bool:
-        """Whether the host leaves so many replies unread that its requests are lost."""
+        """Whether the host's requests are lost because of too many unread replies."""
         return self._unread_bytes >= OUTPUT_LIMIT
 
     def send(self, data: bytes, ready_s: float) -> None:
-        """Send bytes to the host without a limit; callers check :attr:`full` first."""
+        """Send bytes to the host. Callers check :attr:`full` first."""
         self._unread_bytes += len(data)
         self._line.send(data, ready_s)
 
@@ -118,20 +116,16 @@ _MIN_WORDS = 64
 class QontrolChain(Switchable):
     """A chain of Qontrol output modules on one serial line.
 
-    There is no watchdog: outputs stay on when the host disconnects. The modules check the limits of their outputs and
-    report errors to every connection without being asked. Replies go to the connection of the request.
+    There is no watchdog: outputs stay on when the host disconnects.
 
     Args:
-        name: Device name in the bench file.
-        rng: Source of random numbers.
         drive: Called with the currents of all channels in mA, shape ``(n_channels,)``, and the time, at construction
             and whenever a current changes. Times never run backwards but may lie before the clock's present time.
         modules: The modules in the order of the chain; at least one, else ``ConfigError``.
         loads: Load of each channel, or one load for all; ``ConfigError`` for another number of loads.
-        profile: Behaviour that differs between modules or is not published.
 
     Attributes:
-        tamper: Scripted fault: a function that every reply passes through, LFs included; the host receives its result.
+        tamper: Scripted fault: a function that changes the bytes of every reply.
         silent: Scripted fault: requests are carried out, but no reply is sent.
     """
 
@@ -193,16 +187,16 @@ class QontrolChain(Switchable):
 
     @property
     def n_channels(self) -> int:
-        """Number of channels wired to the chain, including those of removed modules."""
+        """Number of channels, including those of removed modules."""
         return self._n_channels
 
     @property
     def currents_ma(self) -> NDArray[np.float64]:
-        """Present output currents, as of the last :meth:`advance`; shape ``(n_channels,)``."""
+        """Output currents at the last :meth:`advance`; shape ``(n_channels,)``."""
         return self._driven.copy()
 
     def connect(self) -> DeviceConnection:
-        """Open another connection to the device. Raises ``ConnectError`` if power or cable is missing."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         words = max(self.n_channels, _MIN_WORDS)
         reader = RequestReader(self.profile.line_limit, words, self.profile.binary_gap_s)
@@ -211,20 +205,20 @@ class QontrolChain(Switchable):
         return DeviceConnection(self, peer)
 
     def disconnect(self, peer: QontrolPeer) -> None:
-        """Remove a closed connection after executing all requests that have arrived from it."""
+        """Remove a closed connection. Requests that have already arrived are still executed."""
         self.advance()
         if peer in self._peers:
             self._peers.remove(peer)
 
     def next_due(self) -> float | None:
-        """Return the time at which a module next reports an exceeded limit, or ``None``."""
+        """Return the time at which a module next reports an exceeded limit; ``None`` if none is pending."""
         if not self.powered:
             return None
         times = (module.next_error_s() for module in self._present)
         return min((time for time in times if time is not None), default=None)
 
     def advance(self) -> None:
-        """Execute received requests and send the error reports that are due, all at their scheduled times."""
+        """Execute received requests and send the due error reports."""
         if self._advancing or not self.powered:
             return
         self._advancing = True
@@ -241,7 +235,6 @@ class QontrolChain(Switchable):
     # -- requests and replies
 
     def _advance_to(self, until_s: float) -> None:
-        """Advance the chain's time, and send or store the error reports that are due."""
         self._time = max(self._time, until_s)
         due = self.next_due()
         if due is None or due > self._time:
@@ -291,7 +284,6 @@ class QontrolChain(Switchable):
         return lines
 
     def _send_reply(self, peer: QontrolPeer, lines: list[str]) -> None:
-        """Send a reply with its delay, including stored error lines at the position that the profile specifies."""
         index = 1 if self.profile.error_order is ErrorOrder.INSIDE_REPLY else 0
         lines[index:index] = self._stored_errors
         self._stored_errors.clear()
@@ -317,7 +309,7 @@ class QontrolChain(Switchable):
     # -- scripted faults
 
     def set_load(self, channel: int, load: HeaterLoad) -> None:
-        """Change the load of a channel, given by its index in the wiring, as a broken or shorted heater does."""
+        """Change the load of a channel, as a broken or shorted heater does."""
         self._advance_to_now()
         module, local = self._find_channel(channel)
         module.channels[local].load = load
@@ -325,7 +317,7 @@ class QontrolChain(Switchable):
         self._drive()
 
     def age_load(self, channel: int, load: HeaterLoad) -> None:
-        """Change the load of a channel by ageing; a failed load stays failed until :meth:`repair_load`."""
+        """Change the load of a channel by ageing. A failed load stays failed until :meth:`repair_load`."""
         if channel in self._working_loads:
             self._working_loads[channel] = load
             return
@@ -345,7 +337,7 @@ class QontrolChain(Switchable):
         self.set_load(channel, load)
 
     def repair_load(self, channel: int) -> None:
-        """Restore the load that a channel had before :meth:`fail_load`; does nothing for a working channel."""
+        """Restore the load that a channel had before :meth:`fail_load`."""
         if channel in self._working_loads:
             self.set_load(channel, self._working_loads.pop(channel))
 
@@ -353,7 +345,7 @@ class QontrolChain(Switchable):
         """Make a module report an unsolicited error now.
 
         Args:
-            channel: Index of the channel in the wiring; the error line contains the channel's number within its module.
+            channel: Index among all channels of the chain.
             code: Error code.
         """
         self._advance_to_now()
@@ -363,11 +355,11 @@ class QontrolChain(Switchable):
             self._broadcast(line, self._time)
 
     def delay_next_reply(self, delay_s: float) -> None:
-        """Delay the next reply by a number of seconds; later replies wait for it."""
+        """Delay the next reply, and all replies behind it, by a number of seconds."""
         self._extra_s = delay_s
 
     def remove_module(self, index: int) -> None:
-        """Remove a module from the chain: its outputs switch off, and the channels after it get lower numbers."""
+        """Remove a module: its outputs switch off, and the channels after it get lower numbers."""
         self._advance_to_now()
         module = self._present.pop(index)
         module.power_cycle(self._time)

@@ -1,4 +1,4 @@
-"""Error lines of Qontrol modules: codes, format, and limit of bursts (error table of the Qontrol API)."""
+"""Error lines of Qontrol modules (error table of the Qontrol API)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ SUPPRESSED = 30
 POWERED_UP = 90
 
 NOT_READABLE_CHANNEL = 1
-"""Channel number in ``E00:01``, the reply to ``VERR?``, ``IERR?`` and ``ROCOM?`` of every channel."""
+"""Channel number in ``E00:01``, the reply to ``VERR?``, ``IERR?`` and ``ROCOM?``."""
 
 
 def error_line(code: int, channel: int = 0) -> str:
-    """Return an error line of a module (such as ``E01:00``) without its LF."""
+    """Return an error line such as ``E01:00``, without LF."""
     return f"E{code:02d}:{channel:02d}"
 
 
 class Refused(Exception):  # noqa: N818 - a reply in progress; it never leaves the emulated module
-    """Signal that a module replies to a request with an error code and channel."""
+    """Error reply to a request, with error code and channel."""
 
     def __init__(self, code: int, channel: int = 0) -> None:
         super().__init__(error_line(code, channel))
@@ -35,12 +35,7 @@ class Refused(Exception):  # noqa: N818 - a reply in progress; it never leaves t
 
 
 class ErrorLimiter:
-    """Limits the number of error lines in each time window; the first suppressed error is replaced by ``E30:00``.
-
-    Args:
-        max_lines: Largest number of lines per window.
-        window_s: Length of the window.
-    """
+    """Limits the number of error lines in a time window. ``E30:00`` replaces the first line beyond the limit."""
 
     def __init__(self, max_lines: int, window_s: float) -> None:
         self._sent_s: deque[float] = deque(maxlen=max_lines)
@@ -49,7 +44,7 @@ class ErrorLimiter:
         self._suppression_reported = False
 
     def admit(self, line: str, at_s: float) -> str | None:
-        """Return the line to send for an error at a given time: its own line, ``E30:00``, or ``None`` for no line."""
+        """Return the line to send for an error: the error's line, ``E30:00``, or ``None`` for no line."""
         while self._sent_s and at_s - self._sent_s[0] >= self._window_s:
             self._sent_s.popleft()
         if len(self._sent_s) < self._max_lines:

@@ -34,8 +34,7 @@ class Executor:
     """Executes requests on the modules of a chain.
 
     Args:
-        profile: Behaviour of the chain.
-        modules: The present modules, in order. The caller may change this list between requests.
+        modules: The present modules, in order; may change between requests.
     """
 
     def __init__(self, profile: ChainProfile, modules: Sequence[EmulatedQ8]) -> None:
@@ -43,7 +42,7 @@ class Executor:
         self._modules = modules
 
     def execute(self, request: ReceivedRequest, at_s: float) -> list[str]:
-        """Execute a request; return the lines of the reply. Raises ``Refused`` if the reply is an error."""
+        """Execute a request and return the lines of the reply. Raises ``Refused`` if the reply is an error."""
         if request.mode in Mode.READ | Mode.READ_ALL:
             return self._read(request, at_s)
         if request.command.name == "HELP":
@@ -54,11 +53,11 @@ class Executor:
 
     @property
     def n_channels(self) -> int:
-        """Number of channels of all modules that are present in the chain."""
+        """Number of channels of all present modules."""
         return sum(module.n_channels for module in self._modules)
 
     def locate(self, request: ReceivedRequest) -> tuple[int, int]:
-        """Return module index and module channel that a request addresses. Raises ``Refused`` if there is none."""
+        """Return index and channel of the module that a request addresses. Raises ``Refused`` if there is none."""
         channel = request.channel or 0
         if request.module_number is not None:
             for index, module in enumerate(self._modules):
@@ -141,7 +140,7 @@ class Executor:
         return [OK] * len({index for index, _, _ in targets})
 
     def _targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
-        """Return the targets of a write, each as module index, channel in the module, and index of its value."""
+        """Return the targets of a write: module index, channel in the module, and index of the value."""
         if request.mode is Mode.WRITE_ALL:
             return [(*self._locate(channel), 0) for channel in range(self.n_channels)]
         if request.mode is Mode.VECTOR:
@@ -151,7 +150,7 @@ class Executor:
         return [(*self.locate(request), 0)]
 
     def _vector_targets(self, request: ReceivedRequest) -> list[tuple[int, int, int]]:
-        """Return the targets of a vector write. It must cover whole modules, unless the profile allows parts."""
+        """Return the targets of a write to several channels. Raises ``Refused`` for forbidden parts of modules."""
         index, local = self.locate(request)
         first = sum(module.n_channels for module in self._modules[:index]) + local
         last = first + request.count
@@ -165,7 +164,6 @@ class Executor:
         return targets
 
     def _write_quantity(self, request: ReceivedRequest, targets: list[tuple[int, int, int]], at_s: float) -> list[str]:
-        """Set voltages, currents or limits. Each module accepts all of its values or none, and replies once."""
         if request.mode is not Mode.VECTOR:
             self._require_count(request, 1)
         name = request.command.name
@@ -209,7 +207,7 @@ class Executor:
         return count
 
     def _number(self, request: ReceivedRequest, value_index: int, full: float) -> float:
-        """Return one value of a request in V or mA; binary words are multiples of 1/65535 of full scale."""
+        """Return one value of a request in V or mA; ``full`` is the full scale."""
         if request.words is not None:
             return request.words[value_index] / _FULL_WORD * full
         text = request.fields[value_index]

@@ -1,7 +1,6 @@
-"""Electrical loads of an output: a heater whose resistance rises with its own heat, a broken wire, a short circuit.
+"""Electrical loads of an output: heater with self-heating, broken wire, short circuit.
 
-Units are volts, milliamperes and milliwatts, so resistances are in kilo-ohms internally. The heat settles at once:
-thin-film heaters settle in much less than the time of one command.
+Units are volts, milliamperes and milliwatts.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class HeaterLoad:
         return math.isinf(self.cold_ohm)
 
     def voltage_v(self, current_ma: float) -> float:
-        """Return the voltage at a current of at least 0, infinite if no finite voltage can drive the current."""
+        """Return the voltage at a current of at least 0; infinite for a current that cannot flow."""
         if current_ma == 0.0:
             return 0.0
         cold_kohm = self.cold_ohm * 1e-3
@@ -49,7 +48,7 @@ class HeaterLoad:
         return current_ma * cold_kohm / remaining if remaining > 0.0 else math.inf
 
     def current_ma(self, voltage_v: float) -> float:
-        """Return the load's current at a voltage of at least 0; infinite for a short circuit."""
+        """Return the current in mA at a voltage of at least 0; infinite for a short circuit."""
         if voltage_v == 0.0 or self.is_open:
             return 0.0
         cold_kohm = self.cold_ohm * 1e-3
@@ -62,7 +61,7 @@ class HeaterLoad:
         return voltage_v / hot_kohm
 
     def current_for_power_ma(self, power_mw: float) -> float:
-        """Return the current that produces ``power_mw`` of heat; 0 for an open or shorted load."""
+        """Return the current in mA that produces ``power_mw`` of heat; 0 for an open or shorted load."""
         hot_kohm = self.cold_ohm * 1e-3 * (1.0 + self.rise_per_mw * power_mw)
         return 0.0 if self.is_open or hot_kohm == 0.0 else math.sqrt(power_mw / hot_kohm)
 
@@ -83,7 +82,7 @@ class Limited(Enum):
 
 @dataclass(frozen=True)
 class Output:
-    """State of an output: its voltage, its current, and the limit that it has reached, if any."""
+    """Voltage and current of an output, and the limit (if any) that the output has reached."""
 
     voltage_v: float
     current_ma: float
@@ -91,12 +90,12 @@ class Output:
 
 
 def settle(load: HeaterLoad, *, setpoint: float, is_current: bool, vmax_v: float, imax_ma: float) -> Output:
-    """Return the voltage and current of an output in steady state, and the limit that it has reached.
+    """Return the steady state of an output.
 
     Args:
         load: Load of the output.
         setpoint: Current in mA or voltage in V, at least 0.
-        is_current: Whether the set value is a current; otherwise it is a voltage.
+        is_current: Whether ``setpoint`` is a current.
         vmax_v: Voltage limit.
         imax_ma: Current limit.
     """

@@ -1,4 +1,4 @@
-"""One emulated Qontrol module: channels with limits, limit checks that report errors, error log, minor settings."""
+"""One emulated Qontrol module: channels with limits, and an error log."""
 
 from __future__ import annotations
 
@@ -30,15 +30,10 @@ class OutputChannel:
     """One output channel of a module.
 
     Attributes:
-        load: Load of the channel.
-        vmax_v: Voltage limit.
-        imax_ma: Current limit.
         setpoint: Set value, in V or mA.
-        is_current: Whether the set value is a current.
-        output: Voltage, current and reached limit in steady state.
-        offset_v: Error of its voltage readings.
-        offset_ma: Error of its current readings.
-        floating_v: Voltage to which the output floats without a load.
+        offset_v: Error of the voltage readings.
+        offset_ma: Error of the current readings.
+        floating_v: Output voltage without a load.
     """
 
     load: HeaterLoad
@@ -52,7 +47,7 @@ class OutputChannel:
     output: Output = Output(0.0, 0.0, Limited.NONE)  # noqa: RUF009 - frozen
 
     def settle(self) -> None:
-        """Compute the output's steady state from its set value, load and limits."""
+        """Compute the steady state of the output."""
         self.output = settle(
             self.load, setpoint=self.setpoint, is_current=self.is_current, vmax_v=self.vmax_v, imax_ma=self.imax_ma
         )
@@ -62,19 +57,12 @@ class EmulatedQ8:
     """One emulated Qontrol output module.
 
     Args:
-        spec: Properties of the module.
-        profile: Behaviour of the chain.
-        loads: Loads of its channels.
-        first: Index of its first channel among all channels wired to the chain.
-        rng: Random numbers for offsets, noise, delays, calibration words and the first entries of the error log.
-        at_s: Time of power-up.
+        first: Index of the first channel among all channels of the chain.
 
     Attributes:
-        channels: Output channels.
-        n_channels: Number of outputs.
         numbers: Values of ``LED`` and similar commands, whose meaning is not public.
         calibration: Words of ``VCAL`` and ``ICAL`` per channel, without effect.
-        nvm: The words of the module's memory, read by ``NVM``.
+        nvm: Words of the module's memory, read by ``NVM``.
     """
 
     def __init__(
@@ -114,7 +102,6 @@ class EmulatedQ8:
         self._log = deque(((POWERED_UP, 0, at_s - float(age)) for age in ages_s), maxlen=LOG_ENTRIES)
 
     def _draw_calibration(self) -> tuple[int, ...]:
-        """Draw the four calibration words of a channel; a module without a number gets the default words."""
         if self.spec.number is None:
             return (1, 0, 0, 0)
         return tuple(int(value) for value in self._rng.integers(-5000, 5000, 4))
@@ -122,7 +109,7 @@ class EmulatedQ8:
     # -- outputs
 
     def limit(self, quantity: str, local: int) -> float:
-        """Return the largest voltage or current that may be set on a channel, in V or mA."""
+        """Return the largest allowed voltage or current of a channel, in V or mA."""
         channel = self.channels[local]
         return {
             "V": min(channel.vmax_v, self.spec.vfull_v),
@@ -132,12 +119,12 @@ class EmulatedQ8:
         }[quantity]
 
     def check(self, quantity: str, local: int, value: float) -> None:
-        """Raise ``Refused`` for a set value above its limit, unless the profile only limits the output."""
+        """Raise ``Refused`` for a value above the limit, unless the profile limits the output instead."""
         if value > self.limit(quantity, local) and self._profile.over_limit is OverLimit.REFUSE:
             raise Refused(OVER_VOLTAGE if quantity.startswith("V") else OVER_CURRENT, local)
 
     def set(self, quantity: str, local: int, value: float, at_s: float) -> None:
-        """Set the voltage, the current, or one of their limits on a channel."""
+        """Set voltage, current, or one of the limits of a channel."""
         channel = self.channels[local]
         if quantity == "VMAX":
             channel.vmax_v = min(value, self.spec.vfull_v)
@@ -148,7 +135,7 @@ class EmulatedQ8:
         self.settle_output(local, at_s)
 
     def settle_output(self, local: int, at_s: float) -> None:
-        """Compute the new state of a channel after a change. If it is at a limit, schedule an error report."""
+        """Compute the new state of a channel. An exceeded limit is reported later."""
         channel = self.channels[local]
         channel.settle()
         # A new set value cancels the error that the old one would have caused.
@@ -157,7 +144,7 @@ class EmulatedQ8:
             self._due_s[local] = at_s + float(self._rng.uniform(*self._profile.supervision_s))
 
     def power_cycle(self, at_s: float) -> str:
-        """Restart the module with outputs at 0 and limits as in the profile. Return the line that it sends."""
+        """Restart the module with outputs at 0. Return the line that it sends."""
         self._due_s.clear()
         for channel in self.channels:
             channel.setpoint, channel.is_current = 0.0, False
@@ -169,14 +156,14 @@ class EmulatedQ8:
         return error_line(POWERED_UP)
 
     def read_v(self, local: int) -> float:
-        """Return one voltage reading of a channel, with offset and noise."""
+        """Return a voltage reading of a channel, with offset and noise."""
         channel = self.channels[local]
         floating = channel.floating_v if channel.load.is_open and channel.setpoint == 0.0 else 0.0
         noise = self._profile.readback.noise_v * float(self._rng.standard_normal())
         return channel.output.voltage_v + floating + channel.offset_v + noise
 
     def read_ma(self, local: int) -> float:
-        """Return one current reading of a channel, with offset and noise."""
+        """Return a current reading of a channel, with offset and noise."""
         channel = self.channels[local]
         noise = self._profile.readback.noise_ma * float(self._rng.standard_normal())
         return channel.output.current_ma + channel.offset_ma + noise
@@ -188,7 +175,7 @@ class EmulatedQ8:
         return min(self._due_s.values(), default=None)
 
     def supervise(self, until_s: float) -> list[tuple[float, str]]:
-        """Return the error reports that are due by a time, in order."""
+        """Return the due error reports, in order."""
         lines: list[tuple[float, str]] = []
         for at_s, local in sorted((at_s, local) for local, at_s in self._due_s.items() if at_s <= until_s):
             del self._due_s[local]
@@ -198,7 +185,7 @@ class EmulatedQ8:
         return lines
 
     def report(self, code: int, channel: int, at_s: float) -> str | None:
-        """Log an unsolicited error; return the line to send, if any."""
+        """Log an unsolicited error. Return the line to send, if any."""
         self.log_error(code, channel, at_s)
         return self._limiter.admit(error_line(code, channel), at_s)
 
@@ -207,7 +194,7 @@ class EmulatedQ8:
         self._log.append((code, channel, at_s))
 
     def log_lines(self, at_s: float) -> list[str]:
-        """Return the error log as ``LOG?`` reports it: the oldest entry, then the other entries from the newest on."""
+        """Return the lines of ``LOG?``: the oldest entry, then the other entries from the newest on."""
         newest_first = list(self._log)[::-1]
         # As recorded: the oldest entry comes before the newest.
         entries = newest_first[-1:] + newest_first[:-1]

@@ -1,4 +1,4 @@
-"""Properties of an emulated Qontrol chain: its modules, and behaviour that public sources do not specify."""
+"""Properties of an emulated Qontrol chain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum
 from lumion_hw.errors import ConfigError
 
 BAUD = 115_200
-"""Line rate of real modules. With this rate in :class:`ChainProfile`, bytes need transmission time."""
+"""Line rate of real modules. With it, bytes need transmission time."""
 
 FULL_SCALE: Mapping[str, tuple[float, float]] = {
     "Q8iv": (12.0, 24.0),
@@ -24,20 +24,20 @@ _KIND = re.compile(r"[A-Za-z]+([0-9]{1,3})[A-Za-z]*")
 
 
 class ReplyMode(Enum):
-    """Delay of replies; from the recordings in the branch virtual-module of takeqontrol/api."""
+    """Delay of replies, from recordings in the branch virtual-module of takeqontrol/api."""
 
     FAST = "fast"
     """Replies leave at once."""
     USB1 = "usb1"
     """Replies leave 1 ms after the request."""
     FTDI16 = "ftdi16"
-    """Replies reach the host on a 16 ms grid, as with the default latency timer of the USB bridge."""
+    """Replies reach the host every 16 ms, as with the default latency timer of the USB bridge."""
     RECORDED = "recorded"
-    """Delays are drawn from those recorded with real modules; long replies arrive in pieces."""
+    """Delays of recordings of real modules; long replies arrive in pieces."""
 
 
 class OverLimit(Enum):
-    """Reaction of a module to a set value above its limit (no recording of a real module shows it)."""
+    """Reaction of a module to a set value above its limit (unverified)."""
 
     REFUSE = "refuse"
     """The module replies ``E01`` or ``E02`` instead of ``OK``; the output does not change."""
@@ -46,14 +46,14 @@ class OverLimit(Enum):
 
 
 class ErrorOrder(Enum):
-    """Position of error reports (lines that a module sends without a request) among the replies."""
+    """Position of unsolicited error lines among the replies."""
 
     NATURAL = "natural"
     """Error lines are sent when they are due."""
     BEFORE_REPLY = "before"
     """Error lines are sent before the next reply."""
     INSIDE_REPLY = "inside"
-    """Error lines follow the first line of the next reply, even if that is its only line."""
+    """Error lines follow the first line of the next reply."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,6 @@ class ModuleSpec:
         full_scale_v: Full-scale voltage; ``None`` for the value of the type (12 V for an unlisted type).
         full_scale_ma: Full-scale current; ``None`` for the value of the type (24 mA for an unlisted type).
         firmware: Reply to ``FIRMWARE?``.
-        lifetime_s: Operating time at the start.
     """
 
     kind: str = "Q8iv"
@@ -80,7 +79,8 @@ class ModuleSpec:
         match = _KIND.fullmatch(self.kind)
         if match is None or int(match.group(1)) == 0:
             raise ConfigError(
-                f"{self.kind!r} is not a module type", hint="Its digits must be the number of channels, as in Q8iv."
+                f"{self.kind!r} is not a module type",
+                hint="Give a type whose digits are the number of channels, as in Q8iv.",
             )
         if self.number is not None and not 0 <= self.number <= 0xFFFF:
             raise ConfigError(f"module number {self.number} is out of range", hint="Give 0 to 65535 or None.")
@@ -108,7 +108,7 @@ class ModuleSpec:
 
 @dataclass(frozen=True)
 class Readback:
-    """Errors of voltage and current readings; each channel draws its offsets once.
+    """Errors of voltage and current readings.
 
     Recorded: currents within ±0.012 mA in steady state, outputs without load at 0.0001 to 0.2 V. Other values: assumed.
 
@@ -136,25 +136,20 @@ class ChainProfile:
     """Behaviour of the chain that differs between modules or is not published.
 
     Attributes:
-        line_limit: Longest text request in bytes, LF included (between 22 and 86 on real modules).
-        reply_mode: Delay of replies.
+        line_limit: Longest text request in bytes, with LF (between 22 and 86 on real modules).
         baud: Line rate in baud (8N1); ``None`` if bytes need no transmission time.
-        over_limit: Reaction to set values above a limit.
         exponents: Whether numbers like ``1e-05`` are accepted; otherwise error ``E11``.
         negatives: Whether negative set values are treated as 0; otherwise error ``E11``.
         short_vectors: Whether vectors may cover parts of modules; otherwise error ``E11``.
         silent_unknown_channels: Whether requests for missing channels get no reply; otherwise error ``E12``.
         check_parity: Whether binary headers with odd parity are answered by ``E15``; otherwise they are accepted.
         echo: Whether the firmware is of the older kind: it echoes text lines, and ``P<channel>=`` sets a power in mW.
-        error_order: Position of error reports among the replies.
-        supervision_s: Shortest and longest time from a set command to the error report that it causes.
-        burst_lines: Number of error lines per window and module. The next error gives ``E30:00``, further errors no
-            line.
-        burst_window_s: Length of the window for ``burst_lines``, in s.
+        error_order: Position of unsolicited error lines among the replies.
+        supervision_s: Shortest and longest time from a set command to the error report.
+        burst_lines: Number of error lines per window and module. The next error gives ``E30:00``.
         long_form_ma: Current from which on the lines of ``VIP?`` also contain power and resistance.
         binary_gap_s: Silence after which an incomplete binary request is discarded.
         limits_survive: Whether ``VMAX`` and ``IMAX`` survive a power cycle.
-        readback: Errors of the readings.
     """
 
     line_limit: int = 80

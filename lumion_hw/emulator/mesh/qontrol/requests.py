@@ -1,7 +1,6 @@
-"""Parser of Qontrol requests: splits the byte stream into text lines and binary requests, and decodes both.
+"""Parser of Qontrol requests, text and binary.
 
-Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form. The memory used is bounded
-for any input.
+Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _TEXT = re.compile(r"([A-Za-z]+)([0-9]{0,5})(?:(\?)|=(.*))?", re.ASCII)
 
 @dataclass(frozen=True)
 class TextLine:
-    """A text request without its LF; ``text`` is truncated if ``too_long``."""
+    """A text request without its LF. If ``too_long``, the text is truncated."""
 
     text: bytes
     too_long: bool = False
@@ -28,7 +27,7 @@ class TextLine:
 
 @dataclass(frozen=True)
 class BinaryRequest:
-    """A binary request to the Qontrol chain, not yet decoded.
+    """An undecoded binary request.
 
     Attributes:
         head: Header, command, three address bytes and the data or count word.
@@ -43,15 +42,13 @@ class BinaryRequest:
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """A decoded request to the Qontrol chain, from a text line or a binary request.
+    """A decoded request.
 
     Attributes:
-        command: The command.
         mode: Mode of the command: read or write, one channel or all.
         channel: Channel number in the chain, or in the module if ``module_number`` is given; ``None`` if omitted.
         fields: Values of a text request.
         words: Values of a binary request; ``None`` for text.
-        count: Number of values.
         module_number: Number of the module if it is addressed by its id.
     """
 
@@ -68,8 +65,8 @@ class RequestReader:
     """Splits a byte stream into text and binary requests.
 
     Args:
-        line_limit: Longest text line in bytes, LF included.
-        word_limit: Largest number of data words that are stored of a binary request.
+        line_limit: Longest text line in bytes, with LF.
+        word_limit: Largest number of data words to store of a binary request.
         gap_s: Silence after which an incomplete binary request is discarded.
     """
 
@@ -84,7 +81,7 @@ class RequestReader:
         self._last_s = float("-inf")
 
     def feed(self, data: bytes, end_s: float, byte_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
-        """Process bytes that came without a pause, the last at ``end_s``; yield complete requests and their times."""
+        """Yield the requests that the bytes complete, with arrival times; the last byte arrives at ``end_s``."""
         # A binary request has no end mark: a lost byte would shift all later ones until the line is idle.
         if end_s - byte_s * len(data) - self._last_s >= self._gap_s:
             self._binary.clear()
@@ -112,7 +109,6 @@ class RequestReader:
         return end + 1, TextLine(line, too_long=len(line) >= self._line_limit)
 
     def _read_binary(self, data: bytes, position: int) -> tuple[int, BinaryRequest | None]:
-        """Read bytes of a binary request. Return the new position, and the request if it is complete."""
         if not self._binary:
             self._missing, self._extended = _HEADER_BYTES, False
         accepted = data[position : position + self._missing]
@@ -136,7 +132,7 @@ def _word(data: bytes | bytearray, position: int) -> int:
 
 
 def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
-    """Decode a text request without LF; older firmware (``echo``) has another command. Raises ``Refused``."""
+    """Decode a text request without LF, with ``echo`` for older firmware. Raises ``Refused``."""
     match = _TEXT.fullmatch(line.decode("latin-1"))
     if match is None:
         raise Refused(BAD_COMMAND)
@@ -157,7 +153,6 @@ def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
 
 
 def _find_command(name: str, echo: bool) -> tuple[QontrolCommand, str]:
-    """Return the command with a given name, and the suffix of the name: none (one channel), ``ALL`` or ``VEC``."""
     # The plain name first: a command may itself end in ALL or VEC.
     for scope in ("", "ALL", "VEC"):
         command = COMMANDS.get(name.removesuffix(scope)) if name.endswith(scope) else None

@@ -7,7 +7,7 @@ from enum import Flag
 
 
 class Mode(Flag):
-    """Modes of a Qontrol command; the comment after each mode gives its binary header byte."""
+    """Modes of a Qontrol command; the comments give the binary header bytes."""
 
     WRITE = 1  # 81
     VECTOR = 2  # 82
@@ -27,7 +27,7 @@ HEADER_MODES = {
     0x28: _RA,
     0x04: _X,
 }
-"""Mode of a binary request by its header byte, without the marker, parity and address-mode bits."""
+"""Mode of a binary request by header byte, without the marker, parity and address-mode bits."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ _TABLE = (
 )
 
 COMMANDS = {command.name: command for command in _TABLE}
-"""Commands by name. Those without public meaning (CCFN, SR, QUIET, ...) are unknown, as CCFN is to real modules."""
+"""Commands by name. Commands without public meaning (CCFN, SR, QUIET, ...) are unknown."""
 
 CODES = {command.code: command for command in _TABLE if command.code is not None}
 """Commands by binary code."""
@@ -106,4 +106,4 @@ HELP_LINES = (
     "LOG?                Read error log",
     "HELP?               Show this text",
 )
-"""Reply of 26 lines with an empty first line, as recorded; the wording from the third line on is invented."""
+"""Reply of 26 lines with an empty first line, as recorded; the wording from the third line on is unverified."""

@@ -1,7 +1,4 @@
-"""Delays of Qontrol replies: the times at which they leave the modules and reach the host.
-
-The delays were recorded in the branch virtual-module of takeqontrol/api.
-"""
+"""Delays of Qontrol replies, recorded in the branch virtual-module of takeqontrol/api."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ _CLUSTERS_S = ((0.003, 0.004), (0.004, 0.018), (0.0155, 0.0165), (0.019, 0.021))
 _PROBABILITIES = (0.40, 0.20, 0.15, 0.25)
 """Probabilities of the recorded delays: 5 to 95 % within 3 to 21 ms, median 11 ms, clusters at 3-4, 16 and 19-20 ms.
 
-The rare delays of up to 267 ms are not included; :meth:`QontrolChain.delay_next_reply` can cause them.
+The rare delays of up to 267 ms are not included.
 """
 
 
 class ReplyTiming:
-    """Draws the delays of Qontrol replies in a given mode."""
+    """Random delays of Qontrol replies in a given mode."""
 
     def __init__(self, mode: ReplyMode, rng: np.random.Generator) -> None:
         self._mode = mode
@@ -42,17 +39,17 @@ class ReplyTiming:
         return 0.0
 
     def split_reply(self, reply: bytes) -> list[tuple[float, bytes]]:
-        """Split a reply into pieces, each with its delay after the first piece."""
+        """Split a reply into pieces, each with a delay in seconds relative to the first piece."""
         if self._mode is not ReplyMode.RECORDED:
             return [(0.0, reply)]
         starts = range(0, len(reply), _BURST_BYTES)
         return [(index * LATENCY_S, reply[start : start + _BURST_BYTES]) for index, start in enumerate(starts)]
 
     def visible_s(self, now_s: float) -> float:
-        """Return the time up to which bytes must have left a module to have reached the host by now."""
+        """Return the time before which bytes must have left a module to have reached the host by now."""
         return LATENCY_S * math.floor(now_s / LATENCY_S + 1e-9) if self._mode is ReplyMode.FTDI16 else now_s
 
     def delivered_s(self, sent_s: float) -> float:
-        """Return the time at which a byte that leaves a module at a given time reaches the host."""
+        """Return the time at which a byte reaches the host, given the time at which it leaves a module."""
         # The bridge delivers on the grid of its timer, whenever the byte left the module.
         return LATENCY_S * math.ceil(sent_s / LATENCY_S - 1e-9) if self._mode is ReplyMode.FTDI16 else sent_s

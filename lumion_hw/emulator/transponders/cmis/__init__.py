@@ -1,8 +1,6 @@
 """Emulated pluggable modules with CMIS memory: 400ZR, ZR+ with high power, 400G-DR4.
 
-Create a module with :meth:`CmisModule.from_profile`. Its memory is one I2C device. The function ``optics`` supplies the
-received light, and ``emit`` is called with the sent light, so a module works on an emulated bench or at the end of a
-fibre.
+Create a module with :meth:`CmisModule.from_profile`. Its memory is one I2C device.
 """
 
 from lumion_hw.emulator.transponders.cmis.core import Transition

@@ -1,11 +1,11 @@
 """CDB (command data block), instance 1: commands on page 9Fh and firmware management (CMIS 5.2: 7.3, 8.4.11, 9).
 
 Supported commands: query status 0000h, enter and change password 0001h and 0002h, the feature queries 0040h to 0045h
-(module, performance, BERT, security, externally defined), and firmware management: 0041h, and 0100h to 010Ah. All other
-commands are unknown. The commands that read images back (0105h, 0106h) are advertised as not supported.
+(module, performance, BERT, security, externally defined), and firmware management: 0041h, and 0100h to 010Ah. The
+commands that read images back (0105h, 0106h) are advertised as not supported.
 
-The image of a firmware bank is invalid from the start of its erasure until a whole new image has been checked. The
-committed bank changes in one step. So the module can start from a valid image whenever power is lost.
+A firmware image is invalid from the start of its erasure until a whole new image has been checked. A valid image always
+remains for a restart after a power loss.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from lumion_hw.standards.cmis.codes import CdbStatus
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 HEADER_BYTES = 64
-"""Bytes at the start of an image file that belong to the start command (``StartCmdPayloadSize``)."""
+"""Bytes of an image file that belong to the start command (``StartCmdPayloadSize``)."""
 ERASED = 0xFF
 """Value of an erased byte."""
 BANKS = "AB"
 _MAGIC = b"LMNFW\x01"
 _HEADER = struct.Struct(">6sBBHII")  # magic, major, minor, build, file size, CRC-32 of the bytes after the header
 MAX_IMAGE_BYTES = 1 << 22
-"""Largest image that a bank can hold, in bytes."""
+"""Largest image in bytes."""
 
 
 def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> bytes:
-    """Return the content of a firmware file, ``size`` bytes with the header of 64, that an emulated module accepts.
+    """Return a firmware file of ``size`` bytes that an emulated module accepts; 64 bytes are the header.
 
     Raises ``ValueError`` if ``size`` is too small or too large, or a version number does not fit its field.
     """
@@ -61,7 +61,7 @@ def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> byte
 
 @dataclass
 class Image:
-    """One firmware image stored in a module: its version (major, minor, build), and whether it is complete."""
+    """One firmware image stored in a module, with version (major, minor, build)."""
 
     version: tuple[int, int, int] = (0, 0, 0)
     valid: bool = False
@@ -72,10 +72,9 @@ class Download:
     """A firmware image that is being downloaded to a bank.
 
     Attributes:
-        bank: The destination bank.
         version: Version in the header of the image.
         crc: CRC-32 in the header.
-        data: The body so far; unwritten bytes hold the erased value.
+        data: The body so far, with the erased value in unwritten bytes.
         end: Offset of the byte after the last written byte.
     """
 
@@ -87,21 +86,20 @@ class Download:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the downloaded body matches the header's CRC-32."""
+        """Whether the body matches the header's CRC-32."""
         return zlib.crc32(self.data) == self.crc
 
 
 @dataclass
 class FirmwareStore:
-    """Firmware images of a module. A power loss discards only the download and ``next_boot_bank``.
+    """Firmware images of a module.
 
     Attributes:
-        images: Image of each bank.
         factory: Version of the factory image, which is always present.
         committed: Bank that runs after a reset.
         running: Bank that runs now; ``F`` for the factory image.
-        download: The current download, if any.
-        next_boot_bank: Bank that runs after the next reset only, if set.
+        download: The current download, if any; lost without power.
+        next_boot_bank: Bank that runs after the next reset only, if set; lost without power.
     """
 
     images: dict[str, Image]
@@ -117,32 +115,32 @@ class FirmwareStore:
         return "A" if self.running == "B" else "B"
 
     def version(self, bank: str) -> tuple[int, int, int]:
-        """Return the firmware version of a bank, zeros if its image is not valid."""
+        """Return the firmware version of a bank; zeros if the image is not valid."""
         if bank not in self.images:
             return self.factory
         image = self.images[bank]
         return image.version if image.valid else (0, 0, 0)
 
     def boot(self) -> None:
-        """Boot from the requested bank, else from the committed bank, the other bank, or the factory image."""
+        """Boot from the first valid image: requested bank, committed bank, other bank, factory image."""
         self.download = None
         order = (self.next_boot_bank, self.committed, *BANKS)
         self.next_boot_bank = None
         self.running = next((bank for bank in order if bank and self.images[bank].valid), "F")
 
     def accepts_header(self, header: bytes, size: int) -> bool:
-        """Return whether a header belongs to an image for this module and of this size."""
+        """Return whether a header belongs to an image of this size for this module."""
         if len(header) < HEADER_BYTES:
             return False
         magic, _, _, _, length, _ = _HEADER.unpack_from(header)
         return bool(magic == _MAGIC and length == size)
 
     def erase(self, bank: str) -> None:
-        """Begin to erase a firmware bank; its image is invalid from now on."""
+        """Begin to erase a firmware bank, whose image becomes invalid."""
         self.images[bank] = Image()
 
     def start_download(self, header: bytes, size: int) -> bool:
-        """Start the download of an image to the inactive bank; returns whether its header is valid for this module."""
+        """Start the download of an image to the inactive bank. Return whether the header is valid for this module."""
         if not self.accepts_header(header, size):
             return False
         _, major, minor, build, _, crc = _HEADER.unpack_from(header)
@@ -153,7 +151,7 @@ class FirmwareStore:
         return True
 
     def finish_download(self) -> bool:
-        """Check the downloaded image and store it; returns whether it is intact."""
+        """Check the downloaded image and store it. Return whether it is intact."""
         download, self.download = self.download, None
         if download is None or not download.is_intact:
             return False
@@ -162,9 +160,9 @@ class FirmwareStore:
 
 
 CdbReply = bytes | int
-"""The payload of a reply, or the status of a failure."""
+"""The payload of a reply, or the status code of a failure."""
 TASK_FAILED = 0x60
-"""Status of a command that was accepted but whose task failed (CMIS 8.2.8: codes 20h to 2Fh)."""
+"""Status of an accepted command that failed (CMIS 8.2.8: codes 20h to 2Fh)."""
 START, ABORT, WRITE_LPL, WRITE_EPL, COMPLETE, COPY, RUN, COMMIT = (
     0x0101, 0x0102, 0x0103, 0x0104, 0x0107, 0x0108, 0x0109, 0x010A,
 )  # fmt: skip
@@ -173,7 +171,7 @@ _START_BYTES = 8
 _LPL, _EPL = 0x01, 0x10
 _DIRECTIONS = {0xAB: ("A", "B"), 0xBA: ("B", "A")}
 _EXTENSION = 15
-"""Advertised limit of one access to the CDB pages: 8 bytes plus 15 groups of 8 bytes, 128 bytes in all."""
+"""Advertised limit of one access to the CDB pages: 8 bytes plus 15 groups of 8 bytes, 128 bytes."""
 _MARGIN = 1.2
 _EXTRA_BYTES = 32
 _PASSWORD_COMMANDS = frozenset({START, COPY, RUN, COMMIT})
@@ -184,9 +182,7 @@ class FirmwareCommands:
     """Firmware management of one module.
 
     Args:
-        profile: CDB capabilities of the module.
-        store: Its firmware images.
-        reboot: Restarts the module. The argument is true for a hitless restart, during which traffic continues.
+        reboot: Restarts the module. The argument is true for a restart without interruption of traffic (hitless).
     """
 
     def __init__(self, core: Core, profile: CdbProfile, store: FirmwareStore, reboot: Callable[[bool], None]) -> None:
@@ -208,7 +204,7 @@ class FirmwareCommands:
             self.commands = {**self.commands, WRITE_EPL: self._write_epl}
 
     def duration_s(self, command: int, timing: Timing) -> float:
-        """Return the duration of a command, in addition to the duration common to all commands."""
+        """Return the duration of a command beyond that common to all commands."""
         return {
             START: timing.fw_start_s,
             ABORT: timing.fw_abort_s,
@@ -219,7 +215,7 @@ class FirmwareCommands:
         }.get(command, 0.0)
 
     def start_work(self, command: int, payload: bytes, epl_length: int) -> None:
-        """Start work on a command. If the command erases an image, the image is invalid from now on."""
+        """Start work on a command, which may invalidate an image."""
         self._epl_length = epl_length
         store = self._store
         self._copied = None
@@ -245,7 +241,6 @@ class FirmwareCommands:
     # -- information ------------------------------------------------------------------------------------------------
 
     def _features(self, _payload: bytes) -> CdbReply:
-        """Return the feature reply, 9Fh:136-153. It states the durations at time scale 1, plus a margin."""
         profile, timing = self._profile, self._core.profile.timing
         milliseconds = [
             round(1e3 * _MARGIN * (self.duration_s(command, timing) + timing.cdb_s))
@@ -259,7 +254,6 @@ class FirmwareCommands:
         return head + b"".join((-(-value // 10) if tenfold else value).to_bytes(2, "big") for value in milliseconds)
 
     def _info(self, _payload: bytes) -> CdbReply:
-        """Return the firmware info reply, 9Fh:136-245: running, committed and invalid images, and all versions."""
         store = self._store
         status, present = 0, 0b100
         for index, bank in enumerate(BANKS):
@@ -273,7 +267,6 @@ class FirmwareCommands:
     # -- update -----------------------------------------------------------------------------------------------------
 
     def _start_refusal(self, payload: bytes) -> int:
-        """Return the CDB status that refuses a download, 0 if the download can start."""
         size = int.from_bytes(payload[:4], "big")
         if len(payload) != _START_BYTES + HEADER_BYTES or not HEADER_BYTES < size <= MAX_IMAGE_BYTES:
             return CdbStatus.PARAMETER
@@ -376,14 +369,13 @@ class FirmwareCommands:
 
 
 def _version(version: tuple[int, int, int]) -> bytes:
-    """Return the bytes of an image's version: major, minor, build and additional string."""
     major, minor, build = version
     text = f"build {build}" if any(version) else ""
     return bytes([major, minor]) + build.to_bytes(2, "big") + text.encode("ascii").ljust(_EXTRA_BYTES, b"\x00")
 
 
 TRIGGER_BYTE = COMMAND_BYTE + 1
-"""Byte of page 9Fh whose write starts the CDB command."""
+"""Byte of page 9Fh that starts the CDB command."""
 MAX_BUSY_MS = 4960
 """Longest duration of a command, in ms (CMIS 8.4.11)."""
 _REPLY = slice(134 - HALF_BYTES, HALF_BYTES)
@@ -394,9 +386,7 @@ class CommandBlock:
     """Executes the CDB commands that a host writes to page 9Fh.
 
     Args:
-        profile: CDB capabilities of the module.
         passwords: The password lock, opened by command 0001h.
-        firmware: Firmware management.
     """
 
     def __init__(self, core: Core, profile: CdbProfile, passwords: Passwords, firmware: FirmwareCommands) -> None:
@@ -420,14 +410,14 @@ class CommandBlock:
 
     @property
     def blocks_the_bus(self) -> bool:
-        """Whether the module does not acknowledge, because it executes a command in the foreground."""
+        """Whether the module does not acknowledge while it executes a command."""
         return self.busy and not self._profile.background
 
     def _set_status(self, status: int) -> None:
         self._core.memory.put("cdb_status", status, 1)
 
     def triggered(self, written: Written) -> None:
-        """Start the command written to page 9Fh; ignored while another command runs."""
+        """Start the command on page 9Fh; no effect while another command runs."""
         if self.busy:
             return
         self.busy = True
@@ -440,7 +430,6 @@ class CommandBlock:
         self._core.agenda.after(2 * seconds / 3, lambda: self._check(page))
 
     def _check(self, page: bytes) -> None:
-        """Execute a CDB command, or refuse it if it is damaged or unknown."""
         command, length = int.from_bytes(page[:2], "big"), page[4]
         if length > MAX_LPL:
             self._finish(CdbStatus.PARAMETER)
@@ -494,7 +483,7 @@ class CommandBlock:
         return b"" if self._passwords.change(int.from_bytes(payload, "big")) else CdbStatus.PASSWORD
 
     def _module_features(self, _payload: bytes) -> CdbReply:
-        """Return two reserved bytes, a bit per command 0000h to 00FFh, and the longest duration in ms (unverified)."""
+        """Return the supported commands, one bit each from 0000h to 00FFh, and the longest duration in ms (assumed)."""
         bits = bytearray(32)
         for command in self._commands:
             if command < 0x100:

@@ -1,4 +1,4 @@
-"""Passes light between emulated coherent modules and the bench's optical model, in both directions."""
+"""Passes light between emulated coherent modules and the bench's optical model."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class CoherentLight:
     """Connects dual-polarization modules to the optical model of a bench.
 
     Args:
-        world: Optical model of the bench.
-        fibre_drift_rad2_per_s: Rate of the polarization random walk, used for the reported speed of polarization.
+        fibre_drift_rad2_per_s: Rate of the random walk of the polarization, for the reported speed of polarization.
     """
 
     def __init__(self, world: OpticalWorld, fibre_drift_rad2_per_s: float) -> None:
@@ -29,7 +28,7 @@ class CoherentLight:
         self._sop_rate_krad_per_s = 1e-3 * math.sqrt(2.0 * fibre_drift_rad2_per_s)
 
     def emit(self, transponder: str) -> Emit:
-        """Return the callback that passes the light sent by a module to the optical model."""
+        """Return a function that passes the light of a module to the optical model."""
 
         def handle(light: LaunchedLight) -> None:
             self._sent[transponder] = light
@@ -39,7 +38,7 @@ class CoherentLight:
         return handle
 
     def optics(self, transponder: str) -> Optics:
-        """Return a function for the light at a module's receiver. It returns the present light for any time."""
+        """Return a function that returns the present light at a module's receiver."""
 
         def receive(_media_lane: int, _at_s: float) -> ReceivedLight:
             arriving = self._world.received_coherent(transponder, RECEIVER_BAND_HZ)

@@ -17,7 +17,7 @@ from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 @dataclass
 class Appointment:
-    """An action of a module, scheduled for a time. A reset of the module cancels it unless ``lasting``."""
+    """A scheduled action of a module. A reset cancels the action unless ``lasting``."""
 
     due_s: float
     action: Callable[[], None]
@@ -25,7 +25,7 @@ class Appointment:
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Cancel the scheduled action; no effect if it has already run."""
+        """Cancel the scheduled action, if it has not run yet."""
         self.cancelled = True
 
 
@@ -38,21 +38,21 @@ class Agenda:
         self._heap: list[tuple[float, int, Appointment]] = []
 
     def after(self, delay_s: float, action: Callable[[], None], *, lasting: bool = False) -> Appointment:
-        """Schedule an action of the module ``delay_s`` from now."""
+        """Schedule an action ``delay_s`` from now."""
         appointment = Appointment(self.now + max(delay_s, 0.0), action, lasting)
         # Actions due at the same time run in the order in which they were scheduled.
         heapq.heappush(self._heap, (appointment.due_s, next(self._order), appointment))
         return appointment
 
     def next_s(self) -> float | None:
-        """Return the time of the module's next scheduled action, ``None`` without one."""
+        """Return the time of the next scheduled action; ``None`` if there is none."""
         # Cancelled appointments stay in the heap until they come up; removing them would need a full sort.
         while self._heap and self._heap[0][2].cancelled:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def run_next(self, until_s: float) -> bool:
-        """Run the next scheduled action if it is due by ``until_s``; return whether an action was run."""
+        """Run the next scheduled action if its time is not after ``until_s``. Return whether an action was run."""
         due_s = self.next_s()
         if due_s is None or due_s > until_s:
             return False
@@ -63,7 +63,7 @@ class Agenda:
         return True
 
     def clear(self) -> None:
-        """Cancel all scheduled actions that do not survive a reset."""
+        """Cancel all scheduled actions that a reset cancels."""
         for _, _, appointment in self._heap:
             if not appointment.lasting:
                 appointment.cancel()
@@ -77,10 +77,7 @@ class Transition:
     """One recorded transition of a module's state machine.
 
     Attributes:
-        at_s: Time of the transition.
         machine: ``module``, or ``data path`` and its first host lane.
-        before: Old state.
-        after: New state.
     """
 
     at_s: float
@@ -91,20 +88,15 @@ class Transition:
 
 @dataclass
 class Core:
-    """State shared by all parts of one module; it survives a reset except where noted.
+    """State shared by all parts of one module.
 
     Attributes:
-        name: Device name.
-        profile: Type of the module.
-        timing: Durations of its operations, already multiplied by the time scale.
-        quirks: Its deviations from the standard.
-        agenda: Its time and scheduled actions.
-        rng: Source of its noise.
-        memory: Its registers; a reset replaces them.
-        flags: Its latched flags; a reset replaces them.
-        faults: Active faults by name, with their strength; they survive a reset.
+        timing: Durations of the module's operations, multiplied by the time scale.
+        quirks: Deviations from the standard.
+        memory: Registers; a reset replaces them.
+        flags: Latched flags; a reset replaces them.
+        faults: Active faults by name, with strength.
         unlocked: Whether the host has entered the password.
-        history: The most recent transitions of its state machines.
     """
 
     name: str
@@ -122,7 +114,7 @@ class Core:
     def record_transition(
         self, machine: str, before: ModuleState | DataPathState | None, after: ModuleState | DataPathState | None
     ) -> None:
-        """Record a transition of a state machine in the history."""
+        """Record a transition of a state machine."""
         self.history.append(Transition(self.now, machine, before, after))
 
     @property

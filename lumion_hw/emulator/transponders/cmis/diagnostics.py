@@ -1,7 +1,6 @@
-"""Test pattern checkers, and their results on page 14h, where a host selects the kind of results (CMIS 8.12, 8.13).
+"""Test pattern checkers, and their results on page 14h (CMIS 8.12, 8.13).
 
-Results of a newly selected kind appear after a delay; until then the page shows the previous kind. Gated measurements
-are not advertised: their selectors show zeros.
+The host selects the type of results, which appear after a delay. Gated measurements are not supported.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ _COUNTERS = {
 
 @dataclass
 class _Counter:
-    """Bits and errors of one pattern checker since its reset, and whether it has lost the pattern since."""
-
     bits: float = 0.0
     errors: float = 0.0
     sync_lost: bool = False
@@ -50,13 +47,13 @@ class EmulatedDiagnostics:
         self.restart()
 
     def restart(self) -> None:
-        """Reset the checkers' counters and the selected kind of results."""
+        """Reset the counters and the selected type of results."""
         self._shown = 0
         self._was_enabled = False
         self._counters = {(side, lane): _Counter() for side in ("host", "media") for lane in range(1, LANES + 1)}
 
     def select(self, written: Written) -> None:
-        """Accept a new selector of results; the selected results appear after a delay."""
+        """Accept a new selector of results."""
         selector = self._core.memory.count("diagnostics_selector")
         # Until then the page shows the previous results, so a host must wait after it changes the selector.
         self._core.agenda.after(self._core.timing.selector_s, lambda: self._show(selector))
@@ -65,7 +62,7 @@ class EmulatedDiagnostics:
         self._shown = selector
 
     def sample(self, powered: bool) -> None:
-        """Count bits and errors of the running pattern checkers; ``powered`` is true in the state ModuleReady."""
+        """Count bits and errors of the running checkers; ``powered`` is true in the state ModuleReady."""
         memory = self._core.memory
         # One more pass after the last checker is switched off, so that its flags end.
         enabled = memory.lanes("host_checker_enable") | memory.lanes("media_checker_enable")
@@ -113,7 +110,7 @@ class EmulatedDiagnostics:
     # -- results ----------------------------------------------------------------------------------------------------
 
     def write_results(self) -> None:
-        """Write the selected diagnostics results to page 14h."""
+        """Write the selected results to page 14h."""
         half = self._core.memory.half(RESULTS_PAGE)
         half[_RESULTS_OFFSET:] = bytes(HALF_BYTES - _RESULTS_OFFSET)
         if self._shown == DiagnosticsSelector.BER:

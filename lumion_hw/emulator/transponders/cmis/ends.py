@@ -1,7 +1,7 @@
 """Optical side of one emulated module: lasers, transmitters and receivers.
 
-Tuning (CMIS 8.11): registers keep the written values. At the end of each transaction the laser evaluates all tuning
-registers together. It tunes if they give a legal frequency other than the present one.
+Tuning (CMIS 8.11): at the end of each transaction the laser evaluates all tuning registers together. It tunes if they
+give a new legal frequency.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TUNING_PAGE = 0x12
 
 
 def tuning_bytes(media_lanes: int) -> list[int]:
-    """Return the addresses on page 12h whose writes make the laser check its tuning."""
+    """Return the addresses of the tuning registers on page 12h."""
     return [
         byte
         for lane in range(media_lanes)
@@ -40,8 +40,6 @@ class Laser:
     """The laser of one media lane of a module.
 
     Args:
-        paths: Data paths of the module. Some modules do not tune while a data path is active.
-        profile: Properties of the laser.
         lane: Media lane, from 1.
         error_mhz: Fixed difference between the true and the reported frequency.
     """
@@ -53,7 +51,7 @@ class Laser:
         self.restart()
 
     def restart(self) -> None:
-        """Return the laser to its default channel. It is not locked before the module is ready."""
+        """Return the laser to its default channel."""
         profile = self._profile
         self._ready = False
         self._timer: Appointment | None = None
@@ -82,13 +80,13 @@ class Laser:
 
     @property
     def is_locked(self) -> bool:
-        """Whether the laser may emit: powered, locked, and not between channels."""
+        """Whether the laser may emit: powered, locked, not tuning."""
         return self._ready and not self._dark and not self._core.has("wavelength_unlocked")
 
     # -- the host's writes ------------------------------------------------------------------------------------------
 
     def written(self, written: Written) -> None:
-        """Evaluate a host's write to the laser's tuning registers."""
+        """Process a host's write to the tuning registers."""
         offset = self.lane - 1
         touched = {byte for page, byte in written if page == TUNING_PAGE}
         if touched & {_POWER + 2 * offset, _POWER + 2 * offset + 1}:
@@ -109,7 +107,6 @@ class Laser:
             self._flag("target_output_power_oor")
 
     def _check_frequency(self, *, requested: bool) -> None:
-        """Tune the laser to the frequency in its registers. If ``requested``, raise a flag on completion."""
         memory = self._core.memory
         code, channel = memory.count("grid", self.lane), memory.count("channel", self.lane)
         if code not in set(Grid) or not self._grids.allows(Grid(code), channel):
@@ -148,7 +145,7 @@ class Laser:
     # -- tuning -----------------------------------------------------------------------------------------------------
 
     def step(self, ready: bool) -> bool:
-        """Update the laser when the module becomes ready or is no longer ready; return whether anything changed."""
+        """Switch the laser on or off with the state ModuleReady. Return whether anything changed."""
         if ready == self._ready:
             self._update_lock_flag()
             return False
@@ -208,11 +205,11 @@ _TX_OFFSET_DB = 0.1
 _LOOPBACK_OSNR_DB = 40.0
 _SNR_NOISE_DB = 0.03
 _IDLE_SAMPLES = 10
-"""A receiver without an initialised data path measures its light only at every tenth sampling time."""
+"""Ratio of the sampling intervals of a receiver without and with an initialised data path."""
 
 
 class Transmitters:
-    """Transmitters of all media lanes; every change of the sent light is passed to ``emit``."""
+    """Transmitters of all media lanes."""
 
     def __init__(self, core: Core, paths: DataPaths, lasers: Mapping[int, Laser]) -> None:
         self._core, self._paths, self._lasers = core, paths, lasers
@@ -268,7 +265,7 @@ class Transmitters:
         )
 
     def update(self, emit: Emit) -> None:
-        """Update the sent light and the transmitter status, and pass each change of light to ``emit``."""
+        """Update the sent light and the transmitter status, and pass changes of light to ``emit``."""
         valid = 0
         for lane, sent in self._sent.items():
             light = self._light(lane)
@@ -282,7 +279,7 @@ class Transmitters:
         self._update_host_flags()
 
     def go_dark(self, emit: Emit) -> None:
-        """Switch all sent light off at once, for a reset or a removed module."""
+        """Switch all sent light off at once."""
         for lane, sent in self._sent.items():
             if sent.enabled:
                 self._sent[lane] = self._dark(lane)
@@ -303,8 +300,6 @@ class ReceiverState:
     """State of the receiver of one media lane.
 
     Attributes:
-        light: Light on the detector.
-        reception: Measured properties of that light.
         los: Whether loss of signal is asserted.
         is_locked: Whether the receiver is locked and delivers data.
         good_since_s: Time since which the input of an unlocked receiver has been good.
@@ -337,7 +332,7 @@ class Receivers:
         self.restart()
 
     def restart(self) -> None:
-        """Reset all receivers to the state without light."""
+        """Reset all receivers."""
         self.lanes = {lane: ReceiverState() for lane in range(1, self._core.profile.media_lanes + 1)}
 
     def is_initialised(self, lane: int) -> bool:
@@ -364,7 +359,6 @@ class Receivers:
         self._write_output_status()
 
     def _input(self, lane: int, optics: Optics) -> ReceivedLight:
-        """Return the light that a lane receives from the fibre, or in media output loopback from itself."""
         if self._core.has("los"):
             return DARKNESS
         if not self._core.memory.lanes("media_output_loopback") >> (lane - 1) & 1:
@@ -418,7 +412,6 @@ class Receivers:
             flags.hold("coherent_rx_lom_flag", unlocked)
 
     def _write_output_status(self) -> None:
-        """Write to 11h:132 which host lanes receive data, and raise flags for changes."""
         memory = self._core.memory
         valid = 0
         for path in self._paths.paths:

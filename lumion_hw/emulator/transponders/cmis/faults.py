@@ -1,4 +1,4 @@
-"""Faults of one module by name; a fault starts now or later, and lasts until it is cleared or for a set time."""
+"""Faults of one module by name."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ class ModuleFault:
 
     Attributes:
         strength: Default strength.
-        effect: Effect of the fault.
-        strength_meaning: Meaning of the strength; most faults are only present or absent.
-        low: Smallest strength.
-        high: Largest strength.
-        unit: Unit of the strength.
+        strength_meaning: Meaning of the strength; empty for a fault that is only present or absent.
     """
 
     strength: float
@@ -74,7 +70,7 @@ class FaultPanel:
 
     Args:
         changed: Called with the fault's name after the fault has started or ended.
-        advance: Brings the module to the present time; called before a fault starts or ends.
+        advance: Called before a fault starts or ends; brings the module to the present time.
     """
 
     def __init__(self, core: Core, changed: Callable[[str], None], advance: Callable[[], None]) -> None:
@@ -120,14 +116,13 @@ class FaultPanel:
             self._core.agenda.after(after_s + lasts_s, lambda: self.clear(name), lasting=True)
 
     def clear(self, name: str) -> None:
-        """End a fault of the module; no effect if the fault is not active."""
+        """End a fault, if it is active."""
         self._advance()
         if self._core.faults.pop(name, None) is not None:
             self._changed(name)
 
 
 def _validated(name: str, fault: ModuleFault, strength: Any) -> float:
-    """Return a strength as a float. Raises ``ConfigError`` unless it is a number, ``LimitError`` if out of range."""
     hint = f"Give {fault.low:g} to {fault.high:g} {fault.unit}".rstrip() + "."
     try:
         # float() would accept True and "1".

@@ -13,22 +13,20 @@ from lumion_hw.quantities import db_from_ratio, ratio_from_db
 
 _MEMORY = 256
 _NOISE_TO_OSNR_BANDWIDTH = 6.0
-"""Noise in a receiver's 75 GHz channel, relative to the noise in 0.1 nm."""
+"""Noise in a receiver's 75 GHz channel divided by the noise in 0.1 nm."""
 
 
 @dataclass
 class Fibre:
-    """Impairments of one direction of a fibre; the attributes can be changed at any time.
+    """One direction of a fibre; the attributes can be changed at any time.
 
     Attributes:
-        loss_db: Loss.
         osnr_db: OSNR of the line with a perfect transmitter; ``inf`` without amplifiers.
         cd_ps_per_nm: Chromatic dispersion.
         dgd_ps: Differential group delay.
         pdl_db: Polarization-dependent loss.
         sop_rate_krad_per_s: Speed of the state of polarization.
         polarization_rank: 1 with a polarizer in the fibre, else 2.
-        cut: Whether the fibre is cut and passes no light.
     """
 
     loss_db: float = 3.0
@@ -41,7 +39,7 @@ class Fibre:
     cut: bool = False
 
     def carry(self, sent: LaunchedLight) -> ReceivedLight:
-        """Return the light at the end of the fibre for given launched light."""
+        """Return the light at the end of the fibre."""
         if self.cut or not sent.enabled:
             return DARKNESS
         # Noise-to-signal ratios of transmitter and line add up.
@@ -63,18 +61,18 @@ class Fibre:
 
 
 class FibreDirection:
-    """One direction of a fibre pair. It stores the light sent in the past, for queries about earlier times."""
+    """One direction of a fibre pair, with a record of past light."""
 
     def __init__(self, source: CmisModule, fibre: Fibre) -> None:
         self._source, self._fibre = source, fibre
         self._sent: dict[int, deque[LaunchedLight]] = {}
 
     def record(self, light: LaunchedLight) -> None:
-        """Record the light that the source sends from now on."""
+        """Record a change of the sent light."""
         self._sent.setdefault(light.media_lane, deque(maxlen=_MEMORY)).append(light)
 
     def light(self, media_lane: int, at_s: float) -> ReceivedLight:
-        """Return the light that arrives at the receiving module at a given time."""
+        """Return the light at the receiving module at a given time."""
         self._source.advance(at_s)  # the light sent up to then is known only after this
         history = self._sent.get(media_lane)
         if not history:
@@ -85,7 +83,7 @@ class FibreDirection:
 
 
 def join(first: CmisModule, second: CmisModule, forward: Fibre, backward: Fibre | None = None) -> tuple[Fibre, Fibre]:
-    """Join two modules with a pair of fibres and return both; changing their attributes changes the light.
+    """Join two modules with a pair of fibres and return both fibres, whose attributes can be changed.
 
     Args:
         first: One module.

@@ -1,4 +1,4 @@
-"""Firmware of an emulated module: connects its state machines, measurements and registers."""
+"""Firmware of an emulated module."""
 
 from __future__ import annotations
 
@@ -46,20 +46,18 @@ _APPLY = (
     (1, 211, True),
     (1, 212, True),
 )
-"""Number of a staged control set, its trigger byte on page 10h, and whether the trigger is ApplyImmediate."""
+"""Number of a staged control set, byte of its trigger on page 10h, and whether the trigger is ApplyImmediate."""
 _MAX_STEPS = 64  # more steps than any path through the states has; stops endless loops caused by quirks
 _IDLE_SAMPLES = 10
-"""Factor by which a module that is not ready takes its own measurements less often."""
+"""Ratio of the measurement intervals of a module that is not ready and of a ready module."""
 
 
 class ModuleFirmware:
-    """All parts of one module, and the order in which they run.
+    """All parts of one module.
 
     Args:
-        serial: Serial number.
         low_power_pin: Whether the host asserts the low-power pin.
-        optics: Function that returns the light at the receivers.
-        emit: Called with the light that the module sends, at every change.
+        optics: Returns the light at the receivers.
     """
 
     def __init__(self, core: Core, serial: str, low_power_pin: bool, optics: Optics, emit: Emit) -> None:
@@ -92,7 +90,6 @@ class ModuleFirmware:
         return CommandBlock(core, cdb, self._passwords, images), images
 
     def _reboot(self, hitless: bool) -> None:
-        """Restart the module with the selected image. A hitless restart interrupts only the management interface."""
         if not hitless:
             self.restart()
             return
@@ -115,7 +112,6 @@ class ModuleFirmware:
     # -- register effects --------------------------------------------------------------------------------------------
 
     def _effects(self) -> dict[tuple[Page, int], Effect]:
-        """Return the actions that writes trigger, by page and byte; other controls are read when they are needed."""
         effects: dict[tuple[Page, int], Effect] = {(None, _CONTROL_BYTE): self._control}
         # By byte, not by register: a host may write a password in pieces, and the last byte triggers the check.
         effects |= {(None, byte): self._passwords.written for byte in range(CHANGE_BYTE, CHANGE_BYTE + 8)}
@@ -139,7 +135,7 @@ class ModuleFirmware:
             laser.written(written)
 
     def store(self, offset: int, data: bytes) -> None:
-        """Store a host's write transaction and perform the actions that it triggers."""
+        """Store a host's write transaction and perform the triggered actions."""
         self.port.store(offset, data)
         if self._reset_requested:
             self.restart()
@@ -160,7 +156,7 @@ class ModuleFirmware:
         return renderers
 
     def render(self, page: Page) -> None:
-        """Update the registers of a page before the host reads the page."""
+        """Update the registers of a page before a read."""
         render = self._renderers.get(page)
         if render is not None and self._core.memory.has(page):
             render()
@@ -197,7 +193,6 @@ class ModuleFirmware:
             self._receivers.sample(self.optics, self._is_powered)
 
     def _step(self) -> bool:
-        """Let every state machine of the module take one step; returns whether any state has changed."""
         machine = self.machine
         # The module goes before its data paths: they come up only once it is ready, and go down with it.
         moved = machine.step(self.paths.all_deactivated)
@@ -249,19 +244,19 @@ class ModuleFirmware:
         self._sample()
 
     def remove_power(self) -> None:
-        """Switch the module's supply off: the light goes out at once and all activity stops."""
+        """Switch the supply off: the light goes out at once and all activity stops."""
         self.is_plugged = False
         self._core.agenda.clear()
         self.transmitters.go_dark(self.emit)
 
     def restore_power(self) -> None:
-        """Switch the module's supply on; no effect while the module is powered."""
+        """Switch the supply on; no effect on a powered module."""
         if not self.is_plugged:
             self.is_plugged = True
             self.restart()
 
     def fault_changed(self, fault: str) -> None:
-        """Update the module after a fault has started or ended."""
+        """Update the module after the start or end of a fault."""
         if fault == "unplug":
             if self._core.has("unplug"):
                 self.remove_power()

@@ -1,7 +1,7 @@
-"""The host's view of a module's memory: page select, access rights per byte, and actions triggered by writes.
+"""The host's view of a module's memory (CMIS 5.2 clause 5 and 8.2).
 
-CMIS 5.2 clause 5 and 8.2: addresses wrap around within their half of 128 bytes. PageSelect returns to 00h if the module
-does not have the page. A read clears the flags of each byte that it returns.
+Addresses wrap around within their half of 128 bytes. PageSelect returns to 00h for a missing page. A read clears the
+flags of each byte that it returns.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ USER_EEPROM_PAGE = 0x03
 """Page whose writes go to non-volatile memory."""
 
 Written = Mapping[tuple[Page, int], int]
-"""Values written in one transaction, by page and byte address: only the writable bits, triggers included."""
+"""Values written in one transaction, by page and byte address; only the writable bits."""
 Effect = Callable[[Written], None]
-"""Action triggered by a write, called once at the end of its transaction."""
+"""Action triggered by a write, called once at the end of the transaction."""
 
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _RESERVED_PATTERN = 0xAA
@@ -31,7 +31,7 @@ _RESERVED_PATTERN = 0xAA
 
 @cache
 def _cleared_by_read(page: Page) -> tuple[int, ...]:
-    """Return the bytes of a page (0 to 127) that a read clears, such as flags."""
+    """Return the bytes of a page (0 to 127) that a read clears."""
     return tuple(offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
 
 
@@ -59,14 +59,14 @@ class HostPort:
         return None if address < HALF_BYTES else self.page
 
     def restart(self) -> None:
-        """Reset the volatile state of the port, such as the selected page."""
+        """Reset the selected page and the other volatile state."""
         self.pointer = 0
         self.busy_until_s = float("-inf")
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def begin_read(self) -> None:
-        """Start a read at the address pointer. All bytes of the read have their values at this time."""
+        """Start a read. All bytes of the read have their values at this time."""
         page = self._page_at(self.pointer)
         memory = self._core.memory
         # For the fault torn_read: the values before this instant.
@@ -74,7 +74,7 @@ class HostPort:
         self._render(page)
 
     def next_bytes(self, length: int) -> bytes:
-        """Return the next bytes of a read, as repeated calls of :meth:`next_byte` would."""
+        """Return the next bytes of a read."""
         first, page = self.pointer % HALF_BYTES, self._page_at(self.pointer)
         has, memory = self._core.has, self._core.memory
         if first + length > HALF_BYTES or not memory.has(page) or has("torn_read") or has("reserved_bits_set"):
@@ -89,7 +89,7 @@ class HostPort:
         return data
 
     def next_byte(self) -> int:
-        """Return the byte at the address pointer and advance the pointer within its half of 128 bytes."""
+        """Return the byte at the address pointer, and advance the pointer."""
         address = self.pointer
         page = self._page_at(address)
         self.pointer = address // HALF_BYTES * HALF_BYTES + (address + 1) % HALF_BYTES
@@ -112,7 +112,7 @@ class HostPort:
     # -- writing ----------------------------------------------------------------------------------------------------
 
     def write_limit(self, address: int) -> int:
-        """Return the longest write that is acknowledged at an address."""
+        """Return the longest acknowledged write at an address, in bytes."""
         page = self._page_at(address)
         # Hosts in the field write the whole message of page 9Fh in one transaction.
         if self._core.quirks.lenient_writes or page == CDB_PAGE:
@@ -122,7 +122,7 @@ class HostPort:
         return WRITE_BYTES
 
     def store(self, address: int, data: bytes) -> None:
-        """Store a write transaction and perform the actions that it triggers."""
+        """Store a write transaction and perform the triggered actions."""
         written: dict[tuple[Page, int], int] = {}
         for value in data:
             self._store_byte(address, value, written)
@@ -152,7 +152,6 @@ class HostPort:
         written[page, address] = value & mask
 
     def _writable(self, page: Page) -> tuple[int, ...]:
-        """Return the mask of the bits of each byte that a host can write now: those of supported controls."""
         core = self._core
         if page == USER_EEPROM_PAGE and core.quirks.password_protects_eeprom and not core.unlocked:
             return (0,) * HALF_BYTES
@@ -171,7 +170,7 @@ class HostPort:
         return tuple(masks)
 
     def _select_page(self) -> None:
-        """Map the requested page, or page 00h if the module does not have the page in the requested bank."""
+        """Map the requested page, or page 00h if the module does not have it in the requested bank."""
         core = self._core
         self.busy_until_s = core.now + core.timing.page_change_s
         bank = core.memory.byte(None, BANK_SELECT_BYTE)
@@ -183,16 +182,16 @@ class HostPort:
 CHANGE_BYTE, ENTRY_BYTE = 118, 122
 """First bytes of the registers for changing and entering the password; writing the last byte triggers the action."""
 MODULE_PASSWORDS = 0x8000_0000
-"""Smallest manufacturer's password; a host can only set smaller passwords."""
+"""Smallest manufacturer's password; the host's passwords are smaller."""
 _MODULE_PASSWORD = 0x8000_1011
 """The manufacturer's password of emulated modules."""
 
 
 class Passwords:
-    """The password lock. The host's password is non-volatile; the unlocked state is lost at a reset.
+    """The password lock, which a reset locks.
 
     Args:
-        core: Shared state of the module, whose ``unlocked`` this class sets.
+        core: Shared state of the module; its attribute ``unlocked`` follows the lock.
 
     Attributes:
         level: Access level as in the reply to command 0000h: 0 locked, 1 host password, 80h manufacturer's password.
@@ -205,26 +204,26 @@ class Passwords:
         self._received = {first: bytearray(4) for first in (CHANGE_BYTE, ENTRY_BYTE)}
 
     def restart(self) -> None:
-        """Lock the module again, as after a reset."""
+        """Lock the module."""
         self._core.unlocked = False
         self.level = 0
         self._received = {first: bytearray(4) for first in self._received}
 
     def enter(self, password: int) -> bool:
-        """Unlock with a correct password, lock with a wrong password; returns whether it was correct."""
+        """Unlock with a correct password, lock with a wrong one. Return whether it was correct."""
         self.level = {self._password: 0x01, _MODULE_PASSWORD: 0x80}.get(password, 0)
         self._core.unlocked = bool(self.level)
         return self._core.unlocked
 
     def change(self, password: int) -> bool:
-        """Set the password if the module is unlocked and the new password allowed; return whether it was set."""
+        """Set the password if the module is unlocked and the new password allowed. Return whether it was set."""
         allowed = self._core.unlocked and password < MODULE_PASSWORDS
         if allowed:
             self._password = password
         return allowed
 
     def written(self, written: Written) -> None:
-        """Process a write to the register for entering or for changing the password."""
+        """Process a write to the registers for entering or changing the password."""
         for (page, byte), value in written.items():
             for first, received in self._received.items():
                 if page is None and first <= byte < first + 4:

@@ -1,7 +1,6 @@
-"""Measurements of a module and their registers: monitors with alarms, link performance, C-CMIS pages and VDM pages.
+"""Measurements of a module and their registers: monitors, link performance, C-CMIS pages and VDM pages.
 
-Monitors: CMIS 8.2.4 and 8.9.5, thresholds on page 02h. Link performance consists of current values and of statistics
-since the last release of a freeze. All pages that show a quantity (24h and up, 34h, 35h, 3Ah) read the same value.
+Monitors: CMIS 8.2.4 and 8.9.5, thresholds on page 02h. The link statistics begin at the last release of a freeze.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _RAMP_S = 20.0
 
 
 class ModuleMonitors:
-    """Monitors of the module itself, such as temperature and supply, all sampled together."""
+    """Monitors of the module itself, such as temperature and supply."""
 
     def __init__(self, core: Core, transmitters: Transmitters, receivers: Receivers) -> None:
         self._core, self._transmitters, self._receivers = core, transmitters, receivers
@@ -46,16 +45,16 @@ class ModuleMonitors:
 
     @property
     def laser_temperature_c(self) -> float:
-        """Temperature of the laser chip, as shown by auxiliary monitor 2."""
+        """Temperature of the laser chip (auxiliary monitor 2)."""
         return self.module.get("aux2", 0.0)
 
     @property
     def tec_percent(self) -> float:
-        """TEC current in percent of its maximum, as shown by auxiliary monitor 1."""
+        """TEC current in percent of the maximum (auxiliary monitor 1)."""
         return self.module.get("aux1", 0.0)
 
     def sample(self, powered: bool) -> None:
-        """Sample all monitors of the module; ``powered`` is true in the state ModuleReady."""
+        """Sample all monitors; ``powered`` is true in the state ModuleReady."""
         core = self._core
         profile = core.profile
         noise = core.rng.standard_normal(5)
@@ -129,14 +128,14 @@ def _milliwatts(power_dbm: float) -> float:
 
 _MAX_Q_BER = 1e-30  # the Q of a bit error ratio of 0 would be infinite
 HOST_BER, HOST_SNR_DB = 1e-10, 22.0
-"""Host-side readings of every module: the electrical lanes are not modelled and always good (project default)."""
+"""Host-side readings of every module: the electrical lanes are always good (assumed)."""
 _POWERS = ("tx_power", "rx_total_power", "rx_signal_power")
 _OBSERVED = {item.name: item.observable for item in LINK_QUANTITIES}
 
 
 @dataclass
 class Statistics:
-    """Statistics of one quantity: sum, count, minimum and maximum."""
+    """Sum, count, minimum and maximum of one quantity."""
 
     count: int = 0
     total: float = 0.0
@@ -158,13 +157,11 @@ class Statistics:
 
 @dataclass
 class FecCounters:
-    """FEC statistics of one lane over an interval, from its sub-intervals with continuous lock.
+    """FEC statistics of one lane over an interval, from the sub-intervals with continuous lock.
 
     Attributes:
-        bits: Received bits.
         bits_sub: Bits in the last sub-interval.
         corrected: Corrected bits: total, and minimum and maximum per sub-interval.
-        frames: Received frames.
         frames_sub: Frames in the last sub-interval.
         uncorrectable: Uncorrectable frames: total, and minimum and maximum per sub-interval.
     """
@@ -197,8 +194,6 @@ class IntervalStatistics:
 
 @dataclass
 class _SubInterval:
-    """Sums over the samples of the current sub-interval."""
-
     samples: int = 0
     locked: dict[int, int] = field(default_factory=dict)
     ber: dict[int, float] = field(default_factory=dict)
@@ -207,7 +202,7 @@ class _SubInterval:
 
 
 class EmulatedPerformance:
-    """Measures the link performance of a module with every sample of its receivers."""
+    """Link performance of a module."""
 
     def __init__(
         self, core: Core, paths: DataPaths, transmitters: Transmitters, receivers: Receivers, monitors: ModuleMonitors
@@ -220,7 +215,7 @@ class EmulatedPerformance:
         self.restart()
 
     def restart(self) -> None:
-        """Start a new interval of statistics and discard the current values."""
+        """Start a new interval and discard the current values."""
         self.current: dict[int, dict[str, float]] = {}
         self.frozen: IntervalStatistics | None = None
         self._start_interval()
@@ -231,15 +226,15 @@ class EmulatedPerformance:
 
     @property
     def interval(self) -> IntervalStatistics:
-        """The statistics shown by the registers: the frozen interval, or the running interval."""
+        """The statistics in the registers: the frozen or the running interval."""
         return self.frozen or self._running
 
     def freeze(self) -> None:
-        """Freeze the statistics in the registers; new samples are counted in a new interval."""
+        """Freeze the statistics in the registers, and start a new interval."""
         self.frozen = copy.deepcopy(self._running)
 
     def release(self) -> None:
-        """End a freeze: the registers show the running statistics of a new interval."""
+        """End a freeze: the registers show the running interval."""
         self.frozen = None
         self._start_interval()
 
@@ -252,8 +247,7 @@ class EmulatedPerformance:
     def sample(self, powered: bool) -> None:
         """Measure the current values and add them to the statistics; ``powered`` is true in the state ModuleReady.
 
-        Without power the interval of the statistics ends, and the next begins when the module is ready again. Frozen
-        statistics are kept.
+        Without power the interval ends, and the next begins when the module is ready again. Frozen statistics are kept.
         """
         for lane, state in self._receivers.lanes.items():
             self.current[lane] = self._measure(lane, state, powered)
@@ -276,7 +270,6 @@ class EmulatedPerformance:
         return values
 
     def _values_without_link(self, powered: bool) -> dict[str, float]:
-        """Return the performance values that do not depend on received light; without power there is no bias."""
         biases = ("xi", "xq", "yi", "yq", "x_phase", "y_phase")
         return {
             "laser_age": 1.0,
@@ -356,7 +349,7 @@ class EmulatedPerformance:
 
 
 def _snr_at(ber: float, line: LineFormat) -> float:
-    """Return the SNR in dB at which a line format has a given bit error ratio, found by bisection."""
+    """Return the SNR in dB at which a line format has a given bit error ratio."""
     # Sixty halvings of 50 dB reach the last bit of a double.
     minimum, maximum = -10.0, 40.0
     for _ in range(60):
@@ -373,7 +366,7 @@ _F16_MAX = 2.047e10  # FFFFh: mantissa 2047, exponent 31 - 24
 
 
 class CoherentPages:
-    """Writes the C-CMIS pages 34h, 35h and 3Ah (FEC and link performance) of a module."""
+    """The C-CMIS pages 34h, 35h and 3Ah (FEC and link performance) of a module."""
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
@@ -438,7 +431,7 @@ class VdmPages:
         self.restart()
 
     def restart(self) -> None:
-        """Show running statistics again; a pending freeze request is dropped."""
+        """Show running statistics again, without a freeze request."""
         self._requested = False
         self._is_pending = False
 
@@ -473,7 +466,7 @@ class VdmPages:
             half[2 * index : 2 * index + 2] = shown[1]
 
     def check_thresholds(self, powered: bool) -> None:
-        """Compare current values of initialised lanes with their thresholds, and update the flags of page 2Ch."""
+        """Compare the current values of initialised lanes with their thresholds, and update the flags of page 2Ch."""
         flags = self._core.flags
         working = {lane: powered and self._performance.is_initialised(lane) for lane in self._performance.current}
         for names, index, lane, name, (high_alarm, low_alarm, high_warning, low_warning) in self._limited:
@@ -486,7 +479,7 @@ class VdmPages:
     # -- freeze -----------------------------------------------------------------------------------------------------
 
     def written(self, written: Written) -> None:
-        """Process a host's write to the freeze request byte."""
+        """Process a write to the freeze request byte."""
         request = bool(self._core.memory.byte(CONTROL_PAGE, FREEZE_BYTE) & _FREEZE_BIT)
         if request != self._requested:
             self._requested = request
@@ -495,7 +488,7 @@ class VdmPages:
             self._core.memory.put("vdm_unfreeze_done", False)
 
     def step(self, powered: bool) -> bool:
-        """Start a pending freeze or unfreeze if the module is able to; return whether it was started."""
+        """Start a pending freeze or unfreeze if possible. Return whether it was started."""
         core = self._core
         # Statistics belong to the signal processor, which is off in low power, so the request waits.
         if not self._is_pending or not powered:

@@ -1,7 +1,7 @@
 """Memory of one emulated module: bytes by page, latched flags, and the contents after a reset.
 
-Flags (CMIS 5.2 clauses 6.3.3 and 8.2.3): an event or a lasting condition sets a flag. Reading the byte of the flag
-clears it, but a condition that still holds sets it again at once. A masked flag is set too, but raises no interrupt.
+Flags (CMIS 5.2 clauses 6.3.3 and 8.2.3): an event or a lasting condition sets a flag. Reading the byte clears the flag,
+but a condition that still holds sets it again. A masked flag raises no interrupt.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Memory:
 
     @property
     def pages(self) -> tuple[Page, ...]:
-        """The pages that the module has; ``None`` stands for the lower memory."""
+        """The pages of the module; ``None`` stands for the lower memory."""
         return tuple(self._halves)
 
     def has(self, page: Page) -> bool:
@@ -48,7 +48,7 @@ class Memory:
         return page in self._halves
 
     def half(self, page: Page) -> bytearray:
-        """Return the array with the 128 bytes of a page. Changing the array changes the memory."""
+        """Return the array with the 128 bytes of a page, not a copy."""
         return self._halves[page]
 
     def byte(self, page: Page, byte: int) -> int:
@@ -75,7 +75,7 @@ class Memory:
         return 0.0 if isinstance(value, (str, bytes)) else float(value)
 
     def count(self, name: str, index: int | None = None) -> int:
-        """Return the raw integer of a field, 0 if the module lacks the field's page."""
+        """Return the raw integer of a field; 0 without the field's page."""
         if FIELDS[name].page not in self._halves:
             return 0
         return raw(FIELDS[name], self._field_bytes(name, index), index)
@@ -88,7 +88,7 @@ class Memory:
         self._halves[field.page][first : first + len(data)] = data
 
     def put_limited(self, name: str, value: float, index: int | None = None) -> None:
-        """Set a numeric field to the nearest value that it can hold, as the monitors of a module do."""
+        """Set a numeric field to the nearest value that it can hold."""
         field = FIELDS[name]
         low, high = raw_limits(field)
         # The nearest value to an infinite value is a limit of the range.
@@ -102,7 +102,7 @@ class Memory:
         )
 
     def lanes(self, name: str) -> int:
-        """Return a field with one bit per lane, bit 0 for lane 1; 0 when the module lacks the page."""
+        """Return a field with one bit per lane, bit 0 for lane 1; 0 without the field's page."""
         field = FIELDS[name]
         return self._halves[field.page][field.byte % HALF_BYTES] if field.page in self._halves else 0
 
@@ -124,7 +124,6 @@ _CUSTOM = ("custom_flags", "custom_masks")
 
 
 def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
-    """Yield each flag field with its mask field. Masks of page 33h are unknown, so its flags do not interrupt."""
     for field in ALL_FIELDS:
         if field.access is not Access.COR:
             continue
@@ -134,7 +133,6 @@ def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
 
 
 def _byte_pairs() -> tuple[tuple[Page, int, Page, int], ...]:
-    """Return page and byte of flags, and page and byte of their masks; the bits are at the same positions."""
     pairs = {
         (flag.page, first.byte, mask.page, second.byte): None
         for flag, mask in _flag_mask_pairs()
@@ -147,7 +145,7 @@ _BYTE_PAIRS = _byte_pairs()
 
 
 class Flags:
-    """The latched flags of one module, stored in its memory."""
+    """The flags of one module, which stay set until they are read."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -159,7 +157,6 @@ class Flags:
         self._summaries = [(page, *_summary_bit(page)) for page in _SUMMARY_PAGES if memory.has(page)]
 
     def _flag_location(self, name: str, index: int | None) -> tuple[Page, int, int] | None:
-        """Return page, byte and bit mask of a flag; ``None`` if the module does not have the flag."""
         key = (name, index)
         if key not in self._locations:
             field = FIELDS[name]
@@ -172,14 +169,14 @@ class Flags:
         return self._memory.count(name) if name in FIELDS else None
 
     def raise_event(self, name: str, index: int | None = None) -> None:
-        """Latch a flag because of an event."""
+        """Set a flag because of an event."""
         location = self._flag_location(name, index)
         if location is not None:
             page, byte, mask = location
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
     def hold(self, name: str, active: bool, index: int | None = None) -> None:
-        """Latch a flag while a condition lasts."""
+        """Set a flag while a condition lasts."""
         key = (name, index)
         if active == (key in self._active):  # no change; a read has set the flag again by itself
             return
@@ -197,7 +194,7 @@ class Flags:
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
     def hold_all(self, names: tuple[str, ...], active: tuple[bool, ...], index: int | None = None) -> None:
-        """Latch flags that are always evaluated together, each while its own condition lasts."""
+        """Set several flags, each while its own condition lasts."""
         # Called for every limit of every monitor at every sample, nearly always without a change.
         if self._conditions.get((names[0], index)) != active:
             self._conditions[names[0], index] = active
@@ -219,7 +216,7 @@ class Flags:
         )
 
     def put_summaries(self) -> None:
-        """Update the flag summaries in 00h:4 and on page 12h; masks do not affect the summaries."""
+        """Update the flag summaries in 00h:4 and on page 12h."""
         # Called at every read of the lower memory, so it uses bits that were looked up once.
         lower = self._memory.half(None)
         for page, byte, mask in self._summaries:
@@ -232,7 +229,6 @@ class Flags:
 
 
 def _summary_bit(page: int) -> tuple[int, int]:
-    """Return byte and mask of the bit in the lower memory that summarises a page's flags, for bank 0."""
     field = FIELDS[f"flag_summary_page_{page:02x}h"]
     return field.span(0).start, 1 << field.shift(0)
 
@@ -343,7 +339,7 @@ def _put_durations(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def threshold_value(memory: Memory, monitor: str, value: float) -> float:
-    """Return a threshold of a monitor in the unit of its register: mW for powers, counts for auxiliary monitors."""
+    """Return a threshold of a monitor in register units: mW for powers, counts for auxiliary monitors."""
     if monitor in ("tx_power", "rx_power"):
         return optical_power_count(value) * 1e-4
     if monitor == "tx_bias":
@@ -384,7 +380,7 @@ def _put_laser(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def threshold_sets(profile: ModuleProfile, group: int) -> dict[int, int]:
-    """Return the number of the threshold set of each observable in a group that has limits."""
+    """Return the number of the threshold set for each VDM observable of a group that has limits."""
     codes = dict.fromkeys(item.code for item in profile.vdm[group] if item.code in profile.vdm_thresholds)
     return {code: number for number, code in enumerate(codes)}
 
@@ -395,7 +391,6 @@ def _threshold_set(instance: VdmInstance, sets: dict[int, int]) -> int:
 
 
 def _threshold_rows(profile: ModuleProfile, group: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield each threshold set with the bytes of its four limits. The last two sets never raise an alarm."""
     for code, number in threshold_sets(profile, group).items():
         limits: Limits = profile.vdm_thresholds[code]
         yield number, [encode_vdm_value(OBSERVABLES[code], value) for value in limits]
@@ -418,7 +413,7 @@ def _put_vdm(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def _put_defaults(memory: Memory, profile: ModuleProfile) -> None:
-    """Set the controls to their values after a reset (CMIS 8.2.9: 00h:26 is 40h; application 1 on its lanes)."""
+    """Set the controls to the values after a reset (CMIS 8.2.9: 00h:26 is 40h; application 1 on its lanes)."""
     memory.put("low_pwr_allow_request_hw", True)
     first = profile.applications[0]
     sets = ["staged_0", "active"]

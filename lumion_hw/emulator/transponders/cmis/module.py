@@ -1,12 +1,12 @@
-"""An emulated CMIS module: registers behind I2C address 50h, and a laser, receivers and firmware behind the registers.
+"""An emulated CMIS module.
 
 Follows OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register map: ``lumion_hw.standards.cmis``);
 times are in :mod:`.profiles`, the optical model in :mod:`.reception`. Bits that a profile does not advertise are not
 writable and read as 0.
 
-Choices of this emulator where the standards are open, to be confirmed on hardware:
+Unverified choices where the standards are open:
 
-- The receiver's oscillator is the module's own laser, so both ends need the same frequency within 3.6 GHz.
+- The local oscillator of the receiver is the module's own laser. Both ends need the same frequency within 3.6 GHz.
 - A laser tunes at the end of a transaction whenever the registers give another legal frequency, also after a write of
   the grid byte only. A request for the present channel completes at once.
 - Before a data path is initialised, its receiver and transmitter raise no flags.
@@ -75,20 +75,19 @@ class BusAccess:
 class CmisModule:
     """One emulated CMIS module, an ``I2cDevice`` at address 50h. To be used by one thread at a time.
 
-    The module follows the clock whenever it is accessed: overdue actions run then, at their scheduled times.
+    The module follows the clock whenever it is accessed.
 
     Args:
         profile: Type of the module.
-        rng: Source of its fixed errors and its noise.
-        name: Device name.
+        rng: Source of fixed errors and noise.
         serial: Serial number, at most 16 ASCII characters, else ``ValueError``.
-        quirks: Its deviations from the standard.
-        time_scale: Multiplies every time of the module, but not the times that it advertises; positive, else
+        quirks: Deviations from the standard.
+        time_scale: Multiplies every duration of the module, but not the advertised durations; positive, else
             ``ValueError``.
         low_power_pin: Whether the host asserts the low-power pin at the start. Otherwise the module powers up and sends
             light by itself.
-        optics: Function that returns the light at its receivers.
-        emit: Called with the light that it sends, at every change.
+        optics: Returns the light at the receivers.
+        emit: Called with the sent light at every change.
         warm: Whether the module was powered long before the clock's present time.
     """
 
@@ -137,7 +136,7 @@ class CmisModule:
         emit: Emit = ignored,
         warm: bool = False,
     ) -> CmisModule:
-        """Return an emulated module of the type ``name``, such as ``400zr``, whose errors and noise depend on ``seed``.
+        """Return an emulated module of the type ``name``, such as ``400zr``; ``seed`` determines errors and noise.
 
         ``device`` is the device name, by default that of the profile. All other arguments are those of the constructor.
         Raises ``ConfigError`` if there is no CMIS profile of this name.
@@ -164,7 +163,7 @@ class CmisModule:
         return self._core.name
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read ``length`` bytes of the module's memory from byte address ``offset`` on, in one transaction.
+        """Read ``length`` bytes from byte address ``offset`` on, in one transaction.
 
         Raises:
             ValueError: ``offset`` is not 0 to 255, or ``length`` is negative.
@@ -181,7 +180,7 @@ class CmisModule:
         return data
 
     def seek(self, offset: int) -> None:
-        """Set the address pointer after :meth:`acknowledge`, as the first byte of a write transaction does."""
+        """Set the address pointer, after :meth:`acknowledge`."""
         self._firmware.port.pointer = offset
 
     def begin_read(self) -> None:
@@ -189,14 +188,14 @@ class CmisModule:
         self._firmware.port.begin_read()
 
     def next_byte(self) -> int:
-        """Return the memory byte at the address pointer and advance the pointer."""
+        """Return the byte at the address pointer, and advance the pointer."""
         return self._firmware.port.next_byte()
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write ``data`` to the module's memory from byte address ``offset`` on, in one transaction.
+        """Write ``data`` from byte address ``offset`` on, in one transaction.
 
-        More than 8 bytes (on CDB pages: more than their limit) are not acknowledged, and nothing is written. Raises the
-        errors of :meth:`read`.
+        A write beyond :meth:`write_limit` is not acknowledged, and nothing is written. Raises the errors of
+        :meth:`read`.
         """
         _check_range(offset, len(data))
         operation = f"write of {len(data)} bytes at {offset}"
@@ -209,11 +208,11 @@ class CmisModule:
         self.log.append(BusAccess(self._core.now, "write", page, offset, bytes(data)))
 
     def write_limit(self, offset: int) -> int:
-        """Return the largest number of bytes that a write at ``offset`` may have now."""
+        """Return the largest number of bytes of a write at ``offset``."""
         return self._firmware.port.write_limit(offset)
 
     def acknowledge(self, operation: str = "access") -> None:
-        """Advance the module to the present, and raise as :meth:`read` does unless it acknowledges its address."""
+        """Advance the module to the present. Raises the errors of :meth:`read` if the module does not acknowledge."""
         self.advance()
         if not self.plugged:
             raise ModuleAbsentError(
@@ -247,7 +246,7 @@ class CmisModule:
 
     @property
     def plugged(self) -> bool:
-        """Whether the module is in its cage."""
+        """Whether the module is plugged in."""
         return self._firmware.is_plugged
 
     @property
@@ -264,7 +263,7 @@ class CmisModule:
 
     @property
     def history(self) -> tuple[Transition, ...]:
-        """The most recent transitions of the module's state machines, with their times."""
+        """The most recent transitions of the module's state machines."""
         self.advance()
         return tuple(self._core.history)
 
@@ -274,7 +273,7 @@ class CmisModule:
         return {path.first_lane: path.state for path in self._firmware.paths.paths}
 
     def connect(self, *, optics: Optics | None = None, emit: Emit | None = None) -> None:
-        """Replace the light provider or the callback for sent light; an omitted argument is not changed."""
+        """Replace the functions ``optics`` and ``emit``; an omitted one stays."""
         self.advance()
         self._firmware.optics = optics or self._firmware.optics
         if emit is not None:
@@ -294,14 +293,14 @@ class CmisModule:
         self._firmware.settle()
 
     def set_host_signal(self, lanes: int, pattern: int | None = None) -> None:
-        """Set which host lanes have a good electrical signal, and its test pattern, if any."""
+        """Set the host lanes with a good electrical signal, and their test pattern (``None`` for none)."""
         self.advance()
         self._firmware.transmitters.host_signal = lanes
         self._firmware.diagnostics.host_pattern = pattern
         self._firmware.settle()
 
     def reset(self) -> None:
-        """Pulse the module's reset pin: all volatile state returns to its defaults."""
+        """Pulse the reset pin: all volatile state returns to the defaults."""
         self.advance()
         if self.plugged:
             self._firmware.restart()
@@ -312,7 +311,7 @@ class CmisModule:
         self._firmware.remove_power()
 
     def plug(self) -> None:
-        """Plug the module in, which then starts as after a reset. No effect while the module is plugged in."""
+        """Plug the module in, which starts it; no effect while it is plugged in."""
         self.advance()
         self._firmware.restore_power()
 
@@ -328,7 +327,7 @@ class CmisModule:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def advance(self, until_s: float | None = None) -> None:
-        """Advance the module to the clock's present time, or to an earlier time ``until_s``."""
+        """Advance the module to the clock's present time, or to the earlier time ``until_s``."""
         if self._advancing:  # its light depends on another module, whose light depends on this module
             return
         self._advancing = True
@@ -343,13 +342,12 @@ class CmisModule:
             self._advancing = False
 
     def next_event(self) -> float | None:
-        """Return the next time at which the module changes without a host access, ``None`` if it does not."""
+        """Return the next time at which the module changes without a host access; ``None`` if there is none."""
         due_s = self._core.agenda.next_s()
         return None if due_s is None or due_s == float("inf") else due_s
 
 
 def _start_up_s(timing: Timing) -> float:
-    """Return the time from power-on until a module has reached its steady state."""
     return timing.management_init_s + timing.power_up_s + timing.dp_init_s + timing.tx_turn_on_s + 2 * timing.lock_s + 1
 
 
@@ -371,7 +369,7 @@ class ModuleOnBus:
         self._writing = False
 
     def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
-        """Process START and an address byte; returns whether the module acknowledges."""
+        """Process START and an address byte. Return whether the module acknowledges."""
         self._end_write()
         if address != IDENTITY_DEVICE:
             return False
@@ -385,7 +383,7 @@ class ModuleOnBus:
         return True
 
     def i2c_write(self, value: int) -> bool:
-        """Receive one byte: the memory address, then data. A byte beyond the limit is refused and cancels the write."""
+        """Receive one byte: the memory address, then data. Return false and drop the write beyond the limit."""
         if not self._writing:
             return False
         if self._address is None:
@@ -422,10 +420,10 @@ class ModuleOnBus:
 
 
 class LinearView:
-    """A module's memory as one linear file, like that of the Linux kernel.
+    """A module's memory as one linear file, as in the Linux kernel.
 
-    Page 00h is at the file positions 0 to 255, byte b (128 to 255) of page p at (256 bank + p) 128 + b. Before an upper
-    half other than that of page 00h is accessed, its page is selected. Writes have at most 8 bytes.
+    Page 00h is at the file positions 0 to 255, byte b (128 to 255) of page p at (256 bank + p) 128 + b. Every access
+    selects the page that it needs. Writes have at most 8 bytes.
     """
 
     def __init__(self, module: CmisModule) -> None:
@@ -452,7 +450,6 @@ class LinearView:
             done += size
 
     def _map(self, position: int) -> int:
-        """Select the memory page for a position in the linear file. Return the byte address on the bus."""
         if position < HALF_BYTES:
             return position
         bank, page = divmod((position - HALF_BYTES) // HALF_BYTES, 256)

@@ -1,4 +1,4 @@
-"""Light that a module sends and receives at its connector, for each media lane and time."""
+"""Light that a module sends and receives, for each media lane and time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 DARK_DBM = -math.inf
-"""Power without any light, in dBm."""
+"""Power without light, in dBm."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,7 @@ class ReceivedLight:
         sopmd_ps2: Second-order polarization mode dispersion.
         pdl_db: Polarization-dependent loss.
         sop_rate_krad_per_s: Speed of the state of polarization on the Poincaré sphere.
-        polarization_rank: Rank of the Jones matrix of the path: 2 if both tributaries arrive, 1 if they merge into one
-            field.
+        polarization_rank: 2 if both polarizations arrive separately, 1 if they merge into one field.
         media_interface: Media interface id of the sender; ``None`` means the receiver's own.
         test_pattern: Pattern code on the lane (``codes.Pattern``); ``None`` is traffic.
     """
@@ -59,10 +58,7 @@ class LaunchedLight:
 
     Attributes:
         media_lane: Lane, from 1.
-        at_s: Time on the bench clock.
-        enabled: Whether the lane sends.
         power_dbm: True launch power; ``-inf`` when the lane does not send.
-        frequency_mhz: True carrier frequency.
         osnr_db: The transmitter's own OSNR in 0.1 nm.
         media_interface: Media interface id of the application.
         test_pattern: Pattern code, ``None`` for traffic.
@@ -79,19 +75,16 @@ class LaunchedLight:
 
 
 Optics = Callable[[int, float], ReceivedLight]
-"""Function that returns the light at a media lane's receiver at a time up to the clock's present time.
-
-If only the present light is known, it is returned for any time.
-"""
+"""Function that returns the light at a media lane's receiver at a time, at most the clock's present time."""
 
 Emit = Callable[[LaunchedLight], None]
-"""Function that is called at every change of the light that a module sends, in the order of time."""
+"""Function that is called with the sent light at every change, in order of time."""
 
 
 def darkness(media_lane: int, at_s: float) -> ReceivedLight:
-    """Return light of zero power; used by a module whose receiver is not connected."""
+    """Return zero light, for a module whose receiver is not connected."""
     return DARKNESS
 
 
 def ignored(light: LaunchedLight) -> None:
-    """Discard the sent light; used by a module whose output is not connected."""
+    """Discard the sent light, for a module whose output is not connected."""

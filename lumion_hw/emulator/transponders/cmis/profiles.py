@@ -1,7 +1,7 @@
 """Profiles of the pluggable module types that can be emulated.
 
-Register values of the coherent types are typical of their class, not of any product. Launch and receive powers of
-400GBASE-DR4 follow IEEE 802.3 clause 124 but were not checked against its text. Names and serial numbers are invented.
+Register values of the coherent types are typical of their class. Powers of 400GBASE-DR4 follow IEEE 802.3 clause 124
+but were not checked against its text. Names and serial numbers are invented.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ Limits = tuple[float, float, float, float]
 EVERY_STATE = frozenset(DataPathState)
 """All data path states."""
 STEADY_DARK_STATES = frozenset({DataPathState.DEACTIVATED, DataPathState.INITIALIZED})
-"""Data path states without light and without an ongoing transition."""
+"""Data path states without light or transition."""
 
 
 @dataclass(frozen=True)
 class AdvertisedApplication:
-    """An application that the module offers (CMIS 6.2: host and media interface, lanes, possible first lanes).
+    """An application that the module offers (CMIS 6.2).
 
     Attributes:
         host_interface: Host interface id (SFF-8024 table 4-5).
         media_interface: Media interface id (SFF-8024 table 4-7 for single-mode fibre).
         host_lanes: Host lanes per data path.
-        media_lanes: Media lanes per data path.
         host_options: Possible first host lanes; bit k stands for lane k + 1.
         media_options: Possible first media lanes, likewise. The i-th possible host lane goes with the i-th possible
             media lane, or with the last when there are fewer (several data paths on one carrier).
@@ -64,14 +63,11 @@ class ModuleLaserProfile:
     Attributes:
         grids: Lowest and highest channel of each grid.
         fine: Range of fine tuning, ``None`` without fine tuning.
-        min_power_dbm: Lowest target power.
-        max_power_dbm: Highest target power.
         default_power_dbm: Target power after a reset.
         default_grid: Grid after a reset.
         default_channel: Channel after a reset.
         retune_states: Data path states in which a new channel is accepted.
-        frequency_error_mhz: Largest error of the frequency; each laser has a fixed error, drawn uniformly up to this
-            size.
+        frequency_error_mhz: Largest error of the frequency.
     """
 
     grids: Mapping[Grid, tuple[int, int]]
@@ -92,7 +88,6 @@ class LineFormat:
     Attributes:
         bits_per_symbol: Bits per symbol of a lane, both polarizations together: 8 for DP-16QAM, 4 for DP-QPSK, 2 for
             PAM4.
-        symbol_rate_gbd: Symbol rate per lane.
         fec_limit_ber: Largest bit error ratio at which frames are corrected.
         frame_bits: Bits in a frame of the error counters (project default).
     """
@@ -110,14 +105,14 @@ class LineFormat:
 
 @dataclass(frozen=True)
 class ReceiverProfile:
-    """Properties of a module's receiver; :mod:`.reception` computes bit errors from the light.
+    """Properties of a module's receiver.
 
     Attributes:
         coherent: Whether the receiver is coherent, with the module's own laser as local oscillator; otherwise direct
             detection.
         formats: Line formats by media interface id.
         implementation_snr_db: Largest SNR, limited by the electronics.
-        reference_snr_db: SNR at ``reference_dbm`` if only the receiver's noise counts.
+        reference_snr_db: SNR at ``reference_dbm`` from the receiver's noise alone.
         reference_dbm: Signal power for ``reference_snr_db``.
         snr_per_db: Increase of this SNR in dB per dB of signal power: 1 with a local oscillator, 2 for direct
             detection.
@@ -143,7 +138,7 @@ class ReceiverProfile:
 
 @dataclass(frozen=True)
 class Timing:
-    """Durations of a module's operations in s, typical of real modules but shorter where a host only waits."""
+    """Durations of a module's operations in s; waiting times are shorter than on real modules."""
 
     management_init_s: float = 0.5
     power_up_s: float = 15.0
@@ -171,7 +166,7 @@ class Timing:
     sub_interval_s: float = 1.0
 
     def scaled(self, factor: float) -> Timing:
-        """Return the timing with all durations multiplied by ``factor``. Raises ``ValueError`` unless it is above 0."""
+        """Return the timing with all durations multiplied by ``factor``. Raises ``ValueError`` unless positive."""
         if not factor > 0:
             raise ValueError(f"cannot scale times by {factor}; the factor must be positive")
         values = {item.name: getattr(self, item.name) * factor for item in dataclasses.fields(self)}
@@ -180,7 +175,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class VdmInstance:
-    """One VDM observable that the module reports: its type code and its lane (from 1)."""
+    """One reported VDM observable: type code and lane (from 1)."""
 
     code: int
     lane: int = 1
@@ -194,7 +189,7 @@ class CdbProfile:
         epl_pages_code: Code for the number of EPL pages, register 01h:163.3-0.
         background: Whether registers are readable while a command runs; otherwise the module does not acknowledge.
         firmware: Major, minor and build of images A and B. Image A runs.
-        factory: Major, minor and build of the factory image, which is always present.
+        factory: Major, minor and build of the factory image.
         firmware_needs_password: Whether firmware changes need the password.
         skips_erased: Whether a download may omit blocks that contain only the value of erased bytes.
         hitless: Whether the module can restart without loss of traffic.
@@ -210,7 +205,7 @@ class CdbProfile:
 
     @property
     def epl_pages(self) -> int:
-        """Number of memory pages for the extended payload (EPL) of CDB commands."""
+        """Number of pages for the extended payload (EPL) of CDB commands."""
         return EPL_PAGES[self.epl_pages_code]
 
 
@@ -219,11 +214,7 @@ class ModuleProfile:
     """Properties of a type of pluggable module.
 
     Attributes:
-        name: Name of the profile.
-        registers: Read-only fields by name, in their units; all others are 0.
-        applications: Applications 1 and up.
-        media_lanes: Number of media lanes.
-        receiver: The receiver.
+        registers: Read-only fields by name, in physical units; missing fields are 0.
         laser: The tunable laser, ``None`` without one.
         launch_dbm: Launch power of a lane without programmable power.
         fixed_frequency_mhz: Carrier of a module without tunable laser.
@@ -231,9 +222,6 @@ class ModuleProfile:
         bias_ma: Laser bias of a lane that sends.
         idle_temperature_c: Case temperature in low power.
         working_temperature_c: Case temperature when ready.
-        supply_v: Supply voltage.
-        tec_percent: TEC current when ready.
-        laser_temperature_c: Laser temperature when ready.
         thresholds: Limits by monitor: temperatures in degC (``temperature``, ``aux2``), ``supply`` in V, TEC current in
             % (``aux1``), ``tx_bias`` in mA, powers in dBm.
         vdm: Reported VDM observables, by group.
@@ -242,7 +230,6 @@ class ModuleProfile:
         diagnostics: Whether the module has pages 13h and 14h.
         host_bit_rate: Bits per second of one host lane.
         cdb: Command data block; ``None`` without one.
-        timing: Durations of the module's operations.
     """
 
     name: str
@@ -275,13 +262,13 @@ class ModuleProfile:
         return self.receiver.coherent
 
     def application(self, app_sel: int) -> AdvertisedApplication | None:
-        """Return the advertised application number ``app_sel`` (from 1), ``None`` if the module does not offer it."""
+        """Return the advertised application number ``app_sel`` (from 1); ``None`` if there is none."""
         return self.applications[app_sel - 1] if 1 <= app_sel <= len(self.applications) else None
 
 
 @dataclass(frozen=True)
 class ModuleQuirks:
-    """Deviations from the standard, each seen in the field; the defaults follow the standard.
+    """Deviations from the standard that were seen on real modules; the defaults follow the standard.
 
     Attributes:
         lenient_writes: Whether writes of any length are accepted on every page. Otherwise writes of more than 8 bytes
@@ -293,7 +280,7 @@ class ModuleQuirks:
         init_pending_clobbers: Whether raising DPInitPending for one data path clears it for the others.
         password_protects_eeprom: Whether page 03h is writable only after the password.
         refuses_page_silently: Whether PageSelect keeps the number of an unsupported page, whose bytes then read as 0.
-        page_change_s: Time without acknowledgement after a page change (boards in the field: 10 ms).
+        page_change_s: Time without acknowledgement after a page change (real boards: 10 ms).
         nv_write_s: Time without acknowledgement after a write to the user EEPROM (80 ms).
         apply_s: Time for which ConfigStatus stays in progress; by default that of the profile.
     """
@@ -311,7 +298,7 @@ class ModuleQuirks:
     apply_s: float | None = None
 
     def timing(self, timing: Timing) -> Timing:
-        """Return the timing of a profile, with the durations that these deviations change."""
+        """Return the timing of a profile with these deviations."""
         apply_s = timing.apply_s if self.apply_s is None else self.apply_s
         return dataclasses.replace(
             timing, page_change_s=self.page_change_s, nv_write_s=self.nv_write_s, apply_s=apply_s

@@ -1,8 +1,7 @@
 """Receiver model that computes bit errors from the received light (not from a standard).
 
-``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx``, the contributions of amplifier noise (``SNR_ase = OSNR * 12.5 GHz /
-symbol rate``), electronics and receiver noise. Penalties are subtracted in dB. Bit errors are those of the modulation
-in Gaussian noise.
+``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx``, from amplifier noise (``SNR_ase = OSNR * 12.5 GHz / symbol rate``),
+electronics and receiver noise. Penalties are subtracted in dB.
 """
 
 from __future__ import annotations
@@ -15,24 +14,22 @@ from lumion_hw.emulator.transponders.cmis.profiles import LineFormat, ReceiverPr
 from lumion_hw.quantities import db_from_ratio, ratio_from_db
 
 OSNR_BANDWIDTH_GHZ = 12.5
-"""Noise bandwidth of an OSNR, 0.1 nm at 1550 nm."""
+"""Noise bandwidth of an OSNR in GHz: 0.1 nm at 1550 nm."""
 PENALTIES_DB = {"pdl_db": (2.5, 0.8), "dgd_ps": (10.0, 0.5), "sop_rate_krad_per_s": (50.0, 0.3)}
-"""Size of each impairment and its penalty there in dB, which is quadratic. Lock is lost at twice the size."""
+"""Size of each impairment and its penalty in dB, which is quadratic. Lock is lost at twice the size."""
 MAX_OSNR_DB = 45.0
-"""Highest OSNR that a receiver can measure."""
+"""Highest measurable OSNR in dB."""
 _NO_SIGNAL_DBM = -60.0
 
 
 @dataclass(frozen=True)
 class Reception:
-    """Result of a receiver's measurement of the received light.
+    """Measurement of the received light by a receiver.
 
     Attributes:
-        lost: Reason why the receiver cannot lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``,
-            ``dynamics`` or ``noise``; empty when it can.
-        esnr_db: Electrical SNR after penalties.
+        lost: Reason for missing lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``, ``dynamics``
+            or ``noise``; empty for a receiver with lock.
         osnr_db: OSNR, limited to the measurable range.
-        ber: Bit error ratio before error correction.
         offset_mhz: Carrier frequency minus local oscillator frequency.
     """
 
@@ -44,7 +41,7 @@ class Reception:
 
 
 def penalty_db(light: ReceivedLight) -> float:
-    """Return the SNR penalty of PDL, DGD and other impairments of the received light, in dB."""
+    """Return the SNR penalty of PDL, DGD and other impairments in dB."""
     total = 0.0
     for name, (reference, penalty) in PENALTIES_DB.items():
         # Quadratic: each penalty is given at one value of its impairment.
@@ -53,7 +50,7 @@ def penalty_db(light: ReceivedLight) -> float:
 
 
 def esnr_db(light: ReceivedLight, receiver: ReceiverProfile, symbol_rate_gbd: float) -> float:
-    """Return the receiver's electrical SNR for the received light, after penalties, in dB."""
+    """Return the receiver's electrical SNR after penalties in dB."""
     power_dbm = max(light.signal_power_dbm, _NO_SIGNAL_DBM)
     # With a local oscillator the SNR is proportional to the power, without it to the power squared.
     receiver_db = receiver.reference_snr_db + receiver.snr_per_db * (power_dbm - receiver.reference_dbm)
@@ -77,14 +74,14 @@ def bit_error_ratio(snr_db: float, line: LineFormat) -> float:
 def receive(
     light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, oscillator_mhz: float, noise_db: float = 0.0
 ) -> Reception:
-    """Return lock, SNR and bit error ratio of a receiver for given light.
+    """Return lock, SNR and bit error ratio of a receiver.
 
     Args:
         light: Light at the receiver.
         receiver: Properties of the receiver.
-        media_interface: Media interface id that is configured.
+        media_interface: Configured media interface id.
         oscillator_mhz: Frequency of the local oscillator; not used by direct detection.
-        noise_db: Random fluctuation of the measurement, added to the SNR.
+        noise_db: Random error, added to the SNR.
     """
     line = receiver.formats[media_interface]
     if light.signal_power_dbm <= _NO_SIGNAL_DBM:
@@ -98,7 +95,7 @@ def receive(
 
 
 def _lock_obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, offset_mhz: float) -> str:
-    """Return why the receiver cannot lock whatever its signal-to-noise ratio, or an empty string."""
+    """Return the reason why the receiver cannot lock at any SNR; empty if it can."""
     coherent = receiver.coherent
     too_large = any(getattr(light, name) > 2 * reference for name, (reference, _) in PENALTIES_DB.items())
     obstacles = {
@@ -112,7 +109,7 @@ def _lock_obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interf
 
 
 def frame_error_ratio(ber: float, line: LineFormat) -> float:
-    """Return the fraction of frames that the error correction cannot correct; it rises steeply at the FEC limit."""
+    """Return the fraction of frames that the error correction cannot correct."""
     if ber <= 0.0:
         return 0.0
     # Model: from nearly none to nearly all frames within about 0.05 decades of the limit.

@@ -1,7 +1,6 @@
-"""An emulated module that only replays a recorded memory image of a real or emulated module.
+"""An emulated module that replays a recorded memory image.
 
-Reads return the saved bytes. Writes to controls are stored and have no other effect. With it, decoders and hosts can be
-tested on modules that no model covers: cables without pages, old revisions, damaged dumps.
+Reads return the saved bytes. Writes to controls are stored and have no other effect.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ class RecordedModule:
     Args:
         image: ``lower`` and ``pages`` (by two hex digits) in hex, as in ``CmisModule.image`` and saved dumps, else
             ``ConfigError``. Missing bytes at the end of a half read as 0.
-        name: Device name.
     """
 
     def __init__(self, image: Mapping[str, Any], *, name: str = "recorded") -> None:
@@ -52,7 +50,7 @@ class RecordedModule:
         return page, address % HALF_BYTES
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read ``length`` bytes of the recorded memory; a read clears the flags that it covers."""
+        """Read ``length`` bytes. A read clears the flags in these bytes."""
         data = bytearray()
         first = offset // HALF_BYTES * HALF_BYTES
         for address in range(offset, offset + length):
@@ -62,7 +60,7 @@ class RecordedModule:
         return bytes(data)
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write to the recorded memory; only the bits of controls change, and unsupported pages cannot be selected."""
+        """Write to the memory. Only control bits change, and unsupported pages cannot be selected."""
         first = offset // HALF_BYTES * HALF_BYTES
         for address, value in enumerate(data, offset):
             page, index = self._location(first + address % HALF_BYTES)

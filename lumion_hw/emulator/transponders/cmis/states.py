@@ -1,4 +1,4 @@
-"""State machines of one CMIS module: module states, data paths, and control sets (CMIS 6.2.3 and 6.3)."""
+"""State machines of one CMIS module: module, data paths, control sets (CMIS 6.2.3 and 6.3)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STEADY_MODULE = frozenset({ModuleState.LOW_PWR, ModuleState.READY, ModuleState.
 
 
 class ModuleMachine:
-    """State machine of a module: management initialisation, low power, power-up, ready, power-down, fault."""
+    """State machine of a module."""
 
     def __init__(self, core: Core, low_power_pin: bool) -> None:
         self._core = core
@@ -31,7 +31,7 @@ class ModuleMachine:
 
     @property
     def low_power_requested(self) -> bool:
-        """Whether low power is requested by software or by the enabled pin (LowPwrS, CMIS 6.3.2.2)."""
+        """Whether low power is requested by software or by the pin (LowPwrS, CMIS 6.3.2.2)."""
         if self._core.quirks.ignores_low_power:
             return False
         memory = self._core.memory
@@ -39,7 +39,7 @@ class ModuleMachine:
         return bool(memory.count("low_pwr_request_sw")) or by_pin
 
     def start(self) -> None:
-        """Begin management initialisation; the module does not respond until it is complete."""
+        """Begin management initialisation, during which the module does not respond."""
         self._core.record_transition("module", self.state, None)
         self.state = None
         self._timer_done = False
@@ -52,7 +52,7 @@ class ModuleMachine:
         self._core.memory.put("fault_cause", cause)
 
     def step(self, paths_deactivated: bool) -> bool:
-        """Make one transition of the module state if its condition holds; returns whether the state has changed."""
+        """Make a due transition of the module state. Return whether the state has changed."""
         state = self.state
         if state is not None and state is not ModuleState.FAULT:
             cause = self._fault_cause()
@@ -66,7 +66,6 @@ class ModuleMachine:
         return True
 
     def _fault_cause(self) -> int:
-        """Return the cause code of an active module fault, 0 without a fault."""
         if self._core.has("tec_runaway"):
             return FaultCause.TEC_RUNAWAY
         return int(self._core.faults.get("module_fault", FaultCause.NONE))
@@ -109,7 +108,7 @@ class ModuleMachine:
 
 _S = DataPathState
 ACTIVE_STATES = frozenset({_S.INITIALIZED, _S.TX_TURN_ON, _S.ACTIVATED, _S.TX_TURN_OFF})
-"""States in which the receive side of a data path works."""
+"""States in which a data path receives."""
 _STEADY_DATA_PATH = frozenset(DataPathState) - DATA_PATH_TRANSIENT
 
 
@@ -120,18 +119,15 @@ def lanes_of(mask: int) -> Iterator[int]:
 
 @dataclass
 class EmulatedDataPath:
-    """One data path: the host and media lanes that carry one application.
+    """One data path: the host and media lanes of one application.
 
     Attributes:
         first_lane: First host lane, from 1.
-        app_sel: Number of the application.
-        application: The application.
         host_mask: Host lanes as a bit mask.
         media_mask: Media lanes as a bit mask.
-        state: State of the data path.
         pending: Whether settings are stored but not yet used by the hardware (DPInitPending).
         pending_shown: Whether register 11h:235 shows ``pending``.
-        going_down: Whether the path must be de-initialised, for good or before a new initialisation (DPReDeinitS).
+        going_down: Whether the path must be de-initialised (DPReDeinitS).
     """
 
     first_lane: int
@@ -155,7 +151,7 @@ class DataPaths:
         self.paths: list[EmulatedDataPath] = []
 
     def restart(self) -> None:
-        """Create the data paths of the active control set, as after a reset."""
+        """Create the data paths of the active control set."""
         self.paths = []
         self.form(0xFF, pending=False)
 
@@ -167,11 +163,11 @@ class DataPaths:
         return all(path.state is _S.DEACTIVATED for path in self.paths)
 
     def on_media_lane(self, lane: int) -> list[EmulatedDataPath]:
-        """Return the data paths that use a media lane (several share one carrier)."""
+        """Return the data paths that use a media lane."""
         return [path for path in self.paths if path.media_mask >> (lane - 1) & 1]
 
     def is_active(self, lane: int) -> bool:
-        """Return whether any data path on a media lane is initialised."""
+        """Return whether a data path on a media lane is initialised."""
         # Plain loops: called for every monitor of every lane at every sample.
         bit = 1 << (lane - 1)
         for path in self.paths:  # noqa: SIM110
@@ -191,10 +187,10 @@ class DataPaths:
     # -- provisioning -----------------------------------------------------------------------------------------------
 
     def form(self, host_mask: int, *, pending: bool = True) -> None:
-        """Create the data paths of the given host lanes again from the active control set.
+        """Create the data paths of host lanes again from the active control set.
 
-        A data path that keeps its lanes keeps its state. With ``pending``, the new settings are not used by the
-        hardware yet.
+        A data path that keeps its lanes keeps its state. With ``pending``, the hardware does not use the new settings
+        yet.
         """
         memory = self._core.memory
         former = {(path.first_lane, path.host_mask): path for path in self.overlapping(host_mask)}
@@ -234,11 +230,11 @@ class DataPaths:
     # -- the machines -----------------------------------------------------------------------------------------------
 
     def step(self, ready: bool, faulty: bool) -> bool:
-        """Make every data path transition whose condition holds; returns whether any state has changed.
+        """Make all due transitions of the data paths. Return whether any state has changed.
 
         Args:
             ready: Whether the module is in ModuleReady without a low power request.
-            faulty: Whether the module is in its fault state, which stops every data path at once.
+            faulty: Whether the module is in its fault state, which stops every data path.
         """
         moved = False
         for path in self.paths:
@@ -254,7 +250,6 @@ class DataPaths:
         return moved
 
     def _flag_change(self, path: EmulatedDataPath, ready: bool) -> None:
-        """Raise the flag for a new steady state, unless the data path leaves the state at once (CMIS 6.3.3.3)."""
         if path.state in _STEADY_DATA_PATH and self._next(path, ready) is None:
             for lane in lanes_of(path.host_mask):
                 self._core.flags.raise_event("data_path_state_changed_flag", lane)
@@ -267,16 +262,12 @@ class DataPaths:
         return not ready or bool(requested & path.host_mask)
 
     def _tx_disabled(self, path: EmulatedDataPath) -> bool:
-        """Return whether any media lane of a data path is disabled or squelched (CMIS 6.3.3.1)."""
         memory = self._core.memory
         return bool(path.media_mask & (memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")))
 
     @staticmethod
     def may_emit(path: EmulatedDataPath, is_lit: bool) -> bool:
-        """Return whether an enabled media lane that is not squelched may send light; ``is_lit``: it sends already.
-
-        In DPInitialized, and while another lane is being turned off, each lane follows its own controls (CMIS 6.3.3).
-        """
+        """Return whether an enabled media lane may send light (CMIS 6.3.3); ``is_lit``: it sends already."""
         if path.state is _S.TX_TURN_ON:
             return is_lit
         return path.state is _S.ACTIVATED or (path.state in (_S.INITIALIZED, _S.TX_TURN_OFF) and not path.going_down)
@@ -314,7 +305,6 @@ class DataPaths:
         self._write_state_registers()
 
     def _duration_s(self, state: DataPathState) -> float | None:
-        """Return the duration of a transient data path state in s; ``None`` for steady states."""
         core, times = self._core, self._core.timing
         if state is _S.INIT:
             return None if core.has("stuck_init") else times.dp_init_s * core.faults.get("slow_init", 1.0)
@@ -328,7 +318,6 @@ class DataPaths:
         path.timer_done = True
 
     def _write_state_registers(self) -> None:
-        """Write data path states to 11h:128-131 and pending paths to 11h:235. Unused lanes show as deactivated."""
         memory = self._core.memory
         states = dict.fromkeys(range(1, LANES + 1), _S.DEACTIVATED)
         pending = 0
@@ -346,7 +335,7 @@ _SETTINGS = tuple(
     for name in FIELDS
     if name.startswith("active_") and name not in ("active_app_sel", "active_data_path_id")
 )
-"""Signal-integrity fields of a control set, and the bit that makes the module use them."""
+"""Signal-integrity fields of a control set, and the bit that enables them."""
 _MAXIMA = (
     ("tx_fixed_eq", "tx_input_eq_max"),
     ("rx_pre_cursor", "rx_pre_cursor_max"),
@@ -356,7 +345,7 @@ _MAXIMA = (
 
 @dataclass(frozen=True)
 class Staged:
-    """Staged settings of one host lane: application, data path, and raw signal-integrity values by name."""
+    """Settings of one host lane that wait to be applied (staged control set)."""
 
     app_sel: int
     data_path_id: int
@@ -364,12 +353,12 @@ class Staged:
 
     @property
     def explicit(self) -> bool:
-        """Whether the staged signal-integrity values replace the defaults of the application (explicit control)."""
+        """Whether the signal-integrity values replace the application's defaults (explicit control)."""
         return bool(self.settings["explicit_control"])
 
 
 class ControlSets:
-    """Applies staged control sets, which creates data paths again, when the host triggers it; reports ConfigStatus."""
+    """Applies the settings that the host has written (staged control sets) and reports ConfigStatus."""
 
     def __init__(self, core: Core, paths: DataPaths) -> None:
         self._core, self._paths = core, paths
@@ -379,7 +368,7 @@ class ControlSets:
             self._core.memory.put("config_status", status, lane)
 
     def trigger(self, number: int, mask: int, *, immediate: bool = False) -> None:
-        """Apply the staged control set ``number`` on the host lanes of ``mask``; busy lanes ignore this."""
+        """Apply the staged control set ``number`` on the host lanes of ``mask``, except busy lanes."""
         core = self._core
         if immediate and core.quirks.stepped_config_only:
             return
@@ -402,10 +391,6 @@ class ControlSets:
         return Staged(app_sel, path_id, settings)
 
     def _finish_apply(self, mask: int, staged: dict[int, Staged], immediate: bool) -> None:
-        """Check the lanes in groups that are accepted or rejected together, then apply the accepted groups.
-
-        If a data path is replaced, its lanes depend on each other: rejecting one group may cause another rejection.
-        """
         verdicts = dict.fromkeys(self._groups(mask, staged), ConfigStatus.SUCCESS)
         good, passed = 0, mask
         while passed != good:
@@ -429,7 +414,7 @@ class ControlSets:
         return list(groups.values())
 
     def _check_group(self, group: int, applied: int, staged: dict[int, Staged], immediate: bool) -> ConfigStatus:
-        """Return the ConfigStatus code of a group of lanes; rejections have the priority 3, 4, 7, 6, 5, highest first.
+        """Return the ConfigStatus of a group of lanes; rejections have the priority 3, 4, 7, 6, 5, highest first.
 
         Args:
             group: Bit mask of lanes that all request the same data path, or all request none.
@@ -459,7 +444,6 @@ class ControlSets:
         return next((status for failed, status in checks if failed), ConfigStatus.SUCCESS)
 
     def _check_unused(self, group: int, applied: int) -> ConfigStatus:
-        """Return the ConfigStatus of lanes with AppSel 0 (unused)."""
         # Unused lanes remove a data path, so all of its lanes must be unused, and it must be deactivated.
         paths = self._paths.overlapping(group)
         if self._core.has("reject_appsel0"):
@@ -488,7 +472,6 @@ class ControlSets:
         return False
 
     def _has_legal_settings(self, staged: Staged) -> bool:
-        """Return whether explicit signal-integrity values are within the limits advertised on page 01h."""
         memory = self._core.memory
         if not staged.explicit:
             return True
@@ -498,7 +481,6 @@ class ControlSets:
         return amplitude < 4 and bool(levels >> amplitude & 1)
 
     def _copy(self, group: int, staged: dict[int, Staged]) -> None:
-        """Copy staged settings of lanes to the active set, or the application's defaults without explicit control."""
         memory = self._core.memory
         for lane in lanes_of(group):
             request = staged[lane]
