@@ -162,6 +162,7 @@ class FaultDiagnosis:
         trying: Function called with a description of the cause that is tested.
         follows_drift: Whether the run can tell drift from errors of the phases. It cannot if every source gave light
             during one part of the run only.
+        min_field_error: Smallest relative error of predicted fields that counts as noise of the readings.
         scored: Cache of the last effect scores with their fit, because several steps need the same scores.
     """
 
@@ -177,6 +178,7 @@ class FaultDiagnosis:
     done: Callable[[Round], None] = lambda _: None
     trying: Callable[[str], None] = lambda _: None
     follows_drift: bool = True
+    min_field_error: float = 0.0
     scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
     def with_physics(self, physics: Physics) -> FaultDiagnosis:
@@ -187,7 +189,7 @@ class FaultDiagnosis:
         free = np.ones(model.space.size, dtype=np.bool_)
         kept = min(model.space.size, self.model.space.size, self.model.space.plain)
         free[:kept] = self.free[:kept]
-        likelihood = replace(self.likelihood, field_error=physics.field_error)
+        likelihood = replace(self.likelihood, field_error=max(physics.field_error, self.min_field_error))
         return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free, likelihood=likelihood)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:

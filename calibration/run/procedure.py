@@ -38,7 +38,7 @@ from calibration.model.work import EXPLANATIONS, FitWork
 from calibration.record.conversion import Origin, build_record
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
-from calibration.run.by_hand import HandMeasurement
+from calibration.run.by_hand import TOUR_FIELD_ERROR, HandMeasurement
 from calibration.run.conclusions import NOT_REACHED, collect_defects, collect_warnings, stuck_at, unknown_pucs
 from calibration.run.freed_memory import keep_freed_memory
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, light_change_s, shortfall
@@ -267,7 +267,7 @@ class Calibration:
 
     def _likelihood(self, start: Start) -> Likelihood:
         """Return the likelihood (readings with noise) of the random settings, without the heater sweeps."""
-        field_error = self._diagnosed.physics.field_error if self._diagnosed else 0.0
+        field_error = max(self._diagnosed.physics.field_error if self._diagnosed else 0.0, self._min_field_error)
         return Likelihood(
             start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT, field_error=field_error
         )
@@ -311,6 +311,11 @@ class Calibration:
             self.faults.append(outcome.shortfall)
         return replace(start, random=random), diagnosed
 
+    @property
+    def _min_field_error(self) -> float:
+        # A tour cannot add settings until the errors of three-term heater laws average out in dark readings.
+        return 0.0 if self._bootstrap.by_hand is None else TOUR_FIELD_ERROR
+
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
         model = self._model(start).with_physics(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
@@ -336,11 +341,12 @@ class Calibration:
             self.device.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
-            replace(self._likelihood(start), field_error=0.0),
+            replace(self._likelihood(start), field_error=self._min_field_error),
             TimedReadings(whole, taken_s),
             done,
             tried.append,
             follows_drift=by_hand is None,
+            min_field_error=self._min_field_error,
         )
 
     def _verify(self) -> None:
