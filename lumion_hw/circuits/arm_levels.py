@@ -1,4 +1,4 @@
-"""Powers of the two arms of a dual-polarization circuit, measured and equalized at its receiver.
+"""Powers of the two arms (paths of the two polarizations) of a circuit, measured and equalized at its receiver.
 
 The receiver reports only the sum of both arms. So one arm at a time is diverted, for a few readings, at a PUC that only
 this arm uses. Then the stronger arm is attenuated.
@@ -49,7 +49,7 @@ _HARMLESS_DB = -35.0
 
 @dataclass(frozen=True)
 class ArmLevels:
-    """Power of each arm of one circuit, measured separately at its receiver.
+    """Power of each arm (path of one polarization) of a circuit, measured separately at its receiver.
 
     Attributes:
         received_dbm: Power of each arm at the receiver; ``None`` if the arm is dark.
@@ -82,7 +82,7 @@ class ArmLevels:
 
 
 class ArmLeveller:
-    """Measures both arms of a circuit and equalizes their powers before it carries traffic."""
+    """Measures both arms (paths of the two polarizations) of a circuit and equalizes their powers."""
 
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
@@ -164,7 +164,7 @@ class ArmLeveller:
     ) -> float:
         """Return the strongest stray light at receivers in a setting, relative to the circuit's weakest arm, in dB.
 
-        ``diverted``: arm that the setting diverts: none of its light may reach a receiver.
+        If the setting diverts an arm, pass it as ``diverted``; none of its light may reach a receiver.
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {
@@ -198,7 +198,6 @@ class ArmLeveller:
         return lit
 
     def _received_w(self, name: str) -> float:
-        """Return the average power that a module reports at its receiver, in watts; 0 if it reports none."""
         clock, module, readings = self._bench.clock, self._bench.transponders[name], list[float]()
         # The module may still show a reading from before the mesh changed.
         clock.sleep(_UPDATE_S)

@@ -67,9 +67,7 @@ def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
 
 
 def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
-    """Switch on the transmitters of circuits, in parallel.
-
-    ``lit``: modules that are already on; they stay unchanged.
+    """Switch on the transmitters of circuits in parallel, except those in ``lit``, which are already on.
 
     Raises:
         LumionError: A module failed.
@@ -81,7 +79,6 @@ def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit
 
 
 def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
-    """Configure one module for a circuit's line format and frequency, and switch its light on."""
     module = bench.transponders[name]
     if isinstance(module, CoherentTransponder):
         module.power_up()
@@ -198,7 +195,7 @@ def await_locks(
 ) -> None:
     """Wait until the receivers of all dual-polarization circuits have locked; ignore other circuits.
 
-    ``locked``: called with each circuit when its receiver has locked.
+    ``locked`` is called with each circuit when its receiver has locked.
 
     Raises:
         CircuitError: A receiver has not locked; the message gives the reason that it reports.

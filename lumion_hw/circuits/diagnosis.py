@@ -43,10 +43,10 @@ _SHARE = 0.1
 _FLOOR_DB = 25.0
 """Light counts as dark if it is weaker than expected by this much."""
 _BACKGROUND_VARIATION = 0.05
-"""Relative change of other circuits' light that is ignored (0.2 dB)."""
+"""Largest relative change of other circuits' light that is ignored (0.2 dB)."""
 _MOST_TESTS = 8
 _LOST_DB = 1.0
-"""Smallest deviation from the predicted power that is attributed to a fault at one place."""
+"""Smallest deviation from the predicted power that counts as a fault."""
 _SAME_LIGHT_DB = 2.0
 """Powers in two output fibres that differ by at most this much count as equal."""
 
@@ -83,7 +83,7 @@ class CircuitFinding:
 
 @dataclass(frozen=True)
 class _Fault:
-    """A possible fault of an arm: light enters at another port, or a PUC is stuck. Also stands for no fault."""
+    """A possible fault of an arm: light enters at another port, or a PUC is stuck. May also stand for no fault."""
 
     entry: int | None
     stuck: Mapping[int, State] = field(default_factory=dict)
@@ -137,7 +137,6 @@ class Diagnosis:
         self._bench.run_parallel([(name, modules[name].disable) for name in dict.fromkeys(sources)])
 
     def _diagnose_circuit(self, proof: CircuitProof, background_w: Mapping[int, float]) -> CircuitFinding:
-        """Switch on the transmitter of one circuit only, and return the first fault found on its arms."""
         circuit, source = proof.circuit, proof.circuit.request.source
         if proof.launch_dbm is None:
             return CircuitFinding(circuit, "transmitter", f"{source} reports that it sends no light")
@@ -194,7 +193,6 @@ class _ArmDiagnosis:
         """Expected power on the chip, at the output port."""
 
     def finding(self) -> CircuitFinding:
-        """Return the fault of this arm."""
         self._do.program_states(self._do.states)
         first_w = self._read_arm_light(self._do.states)
         remaining = self._run_tests(self._suspects(), first_w)
@@ -204,7 +202,6 @@ class _ArmDiagnosis:
     # -- which hypotheses agree with the light ------------------------------------------------------------------------
 
     def _suspects(self) -> list[_Fault]:
-        """Return all possible faults of this arm, including none."""
         at, states = self._arm.entry.port, self._do.states
         used_ports = {at, *(sibling.entry.port for sibling in self._siblings)}
         # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
@@ -218,7 +215,6 @@ class _ArmDiagnosis:
         return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
     def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
-        """Return the possible faults that remain after tests with unused PUCs."""
         states = self._do.states
         remaining = [fault for fault in faults if self._is_consistent(fault, states, first_w)]
         for _ in range(_MOST_TESTS):
@@ -233,7 +229,6 @@ class _ArmDiagnosis:
         return remaining
 
     def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
-        """Return the unused PUC whose switching rules out the most possible faults; ``None`` if it rules out none."""
         best, smallest = None, len(remaining)
         reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
         for puc in sorted(reached - self._do.held):
@@ -263,7 +258,6 @@ class _ArmDiagnosis:
         return seen_w[port] > max(floor_w, _SHARE * sum(seen_w.values()))
 
     def _read_arm_light(self, states: Mapping[int, State]) -> dict[int, float]:
-        """Return this arm's light by output port, without ports that receive light of the circuit's other arm."""
         theirs = {self._trace(_Fault(sibling.entry.port), states)[0] for sibling in self._siblings}
         # A trim diverts light on purpose, so light at its port says nothing about a fault.
         theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
@@ -311,7 +305,6 @@ class _ArmDiagnosis:
         return f"light of {entry.source} enters at port {port} instead of {entry.port}, {place}"
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
-        """Return the fault if light takes the planned path."""
         finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._do.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)

@@ -1,4 +1,4 @@
-"""Light of circuits: transmitters, polarization, equal powers of arms, acceptance checks and diagnosis."""
+"""Light of circuits: transmitters, polarization, equal powers of both polarizations, and acceptance checks."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class CircuitLighting:
         return result
 
     def remember_losses(self, circuits: Sequence[PlannedCircuit], proofs: Sequence[CircuitProof]) -> None:
-        """Store the measured losses of active circuits, for later comparison; forget all other losses."""
+        """Store the measured losses of active circuits, for comparison with later ones; forget all other losses."""
         # A loss belongs to a path: after a change of path it says nothing about the polarization.
         active = {(circuit.request, circuit.paths) for circuit in circuits}
         earlier = {key: loss_db for key, loss_db in self._proven_loss_db.items() if key in active}
@@ -263,7 +263,6 @@ class CircuitLighting:
     def _align(
         self, circuits: Sequence[PlannedCircuit], busy_ports: Collection[int]
     ) -> dict[CircuitRequest, Alignment]:
-        """Search the polarization of circuits in parallel; log and skip failed searches."""
         powers_w = self._exits.output_powers_w() if circuits else {}  # one reading for all parallel searches
         jobs = [functools.partial(self._try_to_align, circuit, powers_w, busy_ports) for circuit in circuits]
         results = self._bench.clock.run_parallel(jobs)
@@ -295,7 +294,6 @@ class CircuitLighting:
     def _try_to_align(
         self, circuit: PlannedCircuit, powers_w: Mapping[int, float], busy_ports: Collection[int]
     ) -> Alignment | CircuitError | DeviceError:
-        """Search the polarization of one circuit; return the error of a failed search."""
         name = circuit.entry.polarization or ""
         try:
             refuse_power_feedback(circuit)
@@ -322,7 +320,6 @@ class CircuitLighting:
             )
 
     def _search_feedback(self, circuit: PlannedCircuit) -> Callable[[], float]:
-        """Return a function that reads the power for a polarization search."""
         arm = circuit.arms[0]
         dark_w = self._exits.expected_fast_reading_w(arm.exit, expected_level_dbm(circuit, arm)) / _DARK_RATIO
         readings: list[float] = []

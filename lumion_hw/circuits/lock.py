@@ -37,7 +37,7 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True)
 class LockOwner:
-    """Owner of a bench: user, host, process ID, program, and the time when it acquired the lock (ISO 8601)."""
+    """Owner of a bench: user, host, process ID, program, and the time when the program acquired the lock (ISO 8601)."""
 
     user: str
     host: str
@@ -52,7 +52,7 @@ class LockOwner:
 
     @classmethod
     def of_this_process(cls, program: str) -> LockOwner:
-        """Return the owner entry for this process."""
+        """Return the owner entry of this process."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(_user(), socket.gethostname(), os.getpid(), program, now)
 
@@ -61,7 +61,6 @@ class BenchLock:
     """Lock of one bench, as a context manager.
 
     Args:
-        directory: State directory of the bench.
         program: Name of this program, shown to other users.
         take_over: Name of the owner to replace, ``user@host:pid`` or ``user@host`` as in the error message.
 
@@ -102,7 +101,6 @@ class BenchLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release the lock of the bench, unless another program has taken it over."""
         if self._handle is None:
             return
         with contextlib.suppress(OSError):
@@ -141,7 +139,7 @@ class BenchLock:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Let take-overs wait until the end of a ``with`` block.
+        """Prevent other programs from taking over during a ``with`` block.
 
         Raises:
             BusyError: Another program has taken over.
@@ -169,11 +167,6 @@ class BenchLock:
             return handle, owner, not locked or is_remote_alive
 
     def _take_over_from(self, owner: LockOwner | None) -> None:
-        """Take the bench over from the named owner.
-
-        Raises:
-            BusyError: Another owner holds the bench.
-        """
         path = self._directory / _LOCK
         if owner is None:  # it has locked the file and not yet written its name
             raise BusyError("another program is opening this bench", hint="Try again in a moment.")
@@ -203,7 +196,6 @@ class BenchLock:
 
     @contextlib.contextmanager
     def _wait_for_change(self, owner: LockOwner) -> Iterator[None]:
-        """Wait until the owner's running change has ended, and prevent changes during a ``with`` block."""
         with writing(_WHAT, self._directory):
             handle = os.open(self._directory / _CHANGE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -61,7 +61,6 @@ class CircuitHealth:
         marks: Warnings, such as ``degraded: ...``.
         fault: Location of the fault, if the circuit is broken.
         reads: Number of readings of the circuit.
-        searches: Number of polarization searches.
         worst_db: Largest ``lost_db`` so far.
     """
 
@@ -98,8 +97,6 @@ class CircuitHealth:
 
 @dataclass
 class _WatchedCircuit:
-    """A circuit with its health and its tracking state."""
-
     circuit: PlannedCircuit
     health: CircuitHealth
     reference: LightReading | None = None
@@ -122,13 +119,11 @@ class CircuitMaintenance:
     an alarm in the event log.
 
     Args:
-        service: The circuits.
         period_s: Time between two checks of all circuits, in seconds.
         reads_per_s: Largest number of power readings per second, for all circuits together.
         starts_tracking: Whether to start tracking polarizations now; otherwise :meth:`resync` does.
 
     Attributes:
-        health: Health of each circuit.
         drifted_rad: Total phase drift that was corrected, by PUC.
         searching: Circuits whose polarization is being searched, so that their light varies.
     """
@@ -218,7 +213,6 @@ class CircuitMaintenance:
             self._write_journal()
 
     def _restore_circuits(self) -> None:
-        """Report all circuits as failed because the mesh controller is off, then set them up again."""
         faults = latched_faults(self._setup.bench)
         reason = f"it has switched its heaters off: {listed(faults)}" if faults else "its heaters are off"
         for watched in self._watched:
@@ -228,7 +222,7 @@ class CircuitMaintenance:
         self._resume_tracking(held_before)
 
     def resync(self) -> None:
-        """Continue maintenance after another part of the program changed circuits."""
+        """Continue maintenance after another part of the program has changed circuits."""
         before, self._watched = self._watched, self._watched_circuits()
         self.searching &= {watched.health.name for watched in self._watched}
         self._poll_levels()  # a reference level is needed before anything changes the light
@@ -292,7 +286,7 @@ class CircuitMaintenance:
         )
 
     def request_search(self, name: str) -> bool:
-        """Let :meth:`track_polarizations` search a dark circuit once; return whether it can be searched."""
+        """Let :meth:`track_polarizations` search the polarization of a dark circuit; return whether it can."""
         for watched in self._watched:
             if watched.health.name == name and watched.is_single and watched.circuit.entry.polarization is not None:
                 self.searching.add(name)
@@ -328,7 +322,6 @@ class CircuitMaintenance:
         return result
 
     def _resume_tracking(self, before: Sequence[_WatchedCircuit]) -> None:
-        """Continue tracking polarizations tracked before, and start tracking those searched since then."""
         followed = {watched.circuit.entry.polarization: watched for watched in before if watched.tracking is not None}
         for watched in self._watched:
             controller = watched.circuit.entry.polarization
@@ -348,7 +341,6 @@ class CircuitMaintenance:
                 watched.tracking = self._tracking_at_exit(watched, watched.tracking)
 
     def _find_own_ports(self, circuits: Sequence[PlannedCircuit]) -> list[frozenset[int]]:
-        """Return for each circuit the ports whose stray light comes almost only from it."""
         active = self._setup.active
         if active is None or not circuits:
             return []
@@ -390,7 +382,6 @@ class CircuitMaintenance:
         watched.health.proof, watched.health.measured_s = proof, self._clock.now()
 
     def _measure_separately(self, watched: _WatchedCircuit, monitors_ma: dict[int, float]) -> LocatedFault | None:
-        """Measure one circuit and return its fault."""
         request, modules = watched.circuit.request, self._setup.bench.transponders
         try:
             modules[request.source].monitors()
@@ -434,7 +425,6 @@ class CircuitMaintenance:
         return locate_fault(reference, reading, watched.circuit.exit.port, watched.own_ports)
 
     def _set_fault(self, watched: _WatchedCircuit, fault: LocatedFault | None) -> None:
-        """Store the fault of a circuit, or that it has none."""
         health = watched.health
         # The marks show an alarm from an earlier program, or from this one before an error.
         was_broken = health.fault is not None or any(mark.startswith(_BROKEN) for mark in health.marks)
@@ -447,7 +437,6 @@ class CircuitMaintenance:
         health.marks = tuple(self._current_marks(watched))
 
     def _budgeted_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
-        """Return the reading that a circuit's link budget predicts."""
         budget, entry = watched.circuit.budget, watched.circuit.entry
         fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
         return LightReading(budget.launch_dbm, fibre_dbm, False, reading.monitors_ma)
@@ -477,7 +466,6 @@ class CircuitMaintenance:
     # -- beside somebody else -----------------------------------------------------------------------------------------
 
     def _poll_levels(self) -> None:
-        """Read the light of all circuits whose outputs have a monitor."""
         self._polled_s = self._clock.now()
         monitors_ma = self._monitors_ma()
         self._reads += bool(monitors_ma)
@@ -490,7 +478,6 @@ class CircuitMaintenance:
                 watched.health.lost_db = None if reading.fibre_dbm is None else round(well_dbm - reading.fibre_dbm, 3)
 
     def _reference_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
-        """Return the reference reading of a circuit: the first one, or the predicted one if the first is far below."""
         # A circuit that is dark already when maintenance begins must not become its own reference.
         budgeted_photocurrent_ma = self._exits.budgeted_photocurrent_ma(watched.circuit)
         if (
@@ -523,7 +510,6 @@ class CircuitMaintenance:
         )
 
     def _search_announced(self, watched: _WatchedCircuit) -> None:
-        """Search the polarization of one circuit, listed in ``searching`` meanwhile."""
         watched.attempted_s = self._clock.now()
         self.searching.add(watched.health.name)
         try:
@@ -542,7 +528,6 @@ class CircuitMaintenance:
     # -- mending ------------------------------------------------------------------------------------------------------
 
     def _repair(self, watched: _WatchedCircuit) -> None:
-        """Search the polarization of a circuit that loses light, then measure its phases."""
         health, fault = watched.health, watched.health.fault
         lost_db = math.inf if health.lost_db is None else health.lost_db
         if not watched.is_single or (
@@ -592,7 +577,6 @@ class CircuitMaintenance:
             watched.alignment = self._service.alignments[name] = alignment
 
     def _track_until(self, end_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Track all polarizations in parallel until a given time."""
         # The checks use part of the budget; tracking gets the rest, but at least a tenth so that it never stops.
         left_per_s = max(self._reads_per_s - (len(self._watched) + 1) / self._period_s, 0.1 * self._reads_per_s)
         interval_s = max(len([watched for watched in self._watched if watched.tracking]), 1) / left_per_s
@@ -625,7 +609,6 @@ class CircuitMaintenance:
             watched.attempted_s = -math.inf
 
     def _trim(self, watched: _WatchedCircuit) -> None:
-        """Measure and correct phases of a circuit, for as many PUCs as the limit on readings allows."""
         pucs = watched.circuit.path.pucs
         bench, read, set_right = self._setup.bench, self._read(watched), False
         # As many PUCs as can be measured until the next attempt within the limit of readings.
@@ -656,7 +639,6 @@ class CircuitMaintenance:
     # -- what is written down -----------------------------------------------------------------------------------------
 
     def _write_journal(self) -> None:
-        """Write readings, warnings and currents to the journal. Log a write error and continue."""
         health = {watched.health.name: watched.health for watched in self._watched}
         circuits = [self._journal_entry(circuit, health.get(circuit.name)) for circuit in self._service.state.circuits]
         self._noted_s = self._clock.now()

@@ -26,7 +26,6 @@ class MeshSetting:
     """States of all PUCs that can be set, and the heater currents for them.
 
     Attributes:
-        states: State by PUC.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
         heat_mw: Heat of all heaters together.
         shift_rad: Largest phase change that new heat causes in a PUC that keeps its currents.

@@ -28,7 +28,7 @@ _SCANS = 4
 
 @dataclass
 class _SharedReading(Generic[Reading]):
-    """One reading of an instrument, pending or done.
+    """One reading of an instrument, which several threads wait for.
 
     Attributes:
         may_begin: Event that lets the first caller read for all.

@@ -46,9 +46,8 @@ class PhaseError:
 def trim_phase(mesh: MeshAccess, record: CalibrationRecord, puc: int, read_w: Callable[[], float]) -> PhaseError:
     """Measure the phase error of a PUC on a circuit in service, and correct it.
 
-    After an error, the heaters have their former currents or this PUC is corrected.
-
-    ``read_w``: reads the power at the output of the circuit that uses the PUC.
+    After an error, the heaters have their former currents or this PUC is corrected. ``read_w`` reads the power at the
+    output of the circuit.
 
     Raises:
         LimitError: The heaters cannot reach the phases for the measurement; nothing was changed.
@@ -76,7 +75,7 @@ def shifted_currents_ma(
 ) -> NDArray[np.float64]:
     """Return heater currents that shift the phase difference of one PUC's arms, with little change of total heat.
 
-    ``by_rad``: change of the upper arm's phase minus the lower arm's.
+    ``by_rad`` is the change of the upper arm's phase minus the lower arm's.
 
     Raises:
         LimitError: Neither heater can make the change.

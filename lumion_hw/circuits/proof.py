@@ -40,7 +40,6 @@ class CircuitProof:
     """Result of measuring one circuit.
 
     Attributes:
-        circuit: The circuit as planned.
         launch_dbm: Launch power that the transmitting module reports.
         measured_loss_db: Loss of the mesh from fibre to fibre, from launch power and meter; ``None`` without a reading.
         received_dbm: Power at the receiver, from the meter on its tap; ``None`` without a reading.
@@ -74,7 +73,6 @@ class CircuitProof:
         return f"<CircuitProof {request.name}{loss}, {verdict}>"
 
     def _repr_html_(self) -> str:
-        """Return the measurements as a table for a notebook."""
         from lumion_hw.files.html import html_pairs
 
         def db(value: float | None, unit: str) -> str | None:
@@ -128,7 +126,7 @@ class CircuitLight:
     los: bool
 
     def received_dbm(self, circuit: PlannedCircuit) -> float | None:
-        """Return the power of all arms together at the receiver, in dBm."""
+        """Return the power of all paths together at the receiver, in dBm."""
         arrived = [
             w_from_dbm(seen_dbm - arm.exit.loss_db) * arm.exit.receiver_fraction
             for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
@@ -144,7 +142,7 @@ class CircuitLight:
         return self.launch_dbm + circuit.budget.gain_db - circuit.budget.fixed_loss_db - received_dbm
 
     def arm_losses_db(self, circuit: PlannedCircuit) -> tuple[float | None, ...]:
-        """Return the loss of each arm from fibre to fibre; two arms start with half of the launch power each."""
+        """Return the loss of each arm (path of one polarization) from fibre to fibre."""
         share_db = arm_split_loss_db(circuit)
         return tuple(
             None
@@ -155,7 +153,7 @@ class CircuitLight:
 
 
 def arm_split_loss_db(circuit: PlannedCircuit) -> float:
-    """Return the loss in dB from dividing the module's power among the arms: 0 or 3."""
+    """Return the loss in dB from dividing the module's power: 0 with one path, 3 with two."""
     return 10.0 * math.log10(len(circuit.arms))
 
 
@@ -327,7 +325,6 @@ class Prover:
         )
 
     def _arm_failure(self, record: CalibrationRecord, arm: CircuitArm, loss_db: float | None) -> str | None:
-        """Describe the fault of one arm; ``None`` if it is healthy."""
         where = f"arm {arm.entry.tributary or arm.exit.tributary} (ports {arm.entry.port} to {arm.exit.port})"
         if loss_db is None:
             return f"{where} is dark"

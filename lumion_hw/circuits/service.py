@@ -47,9 +47,7 @@ class CircuitService:
     """Circuits of one bench that stay connected between programs. Acquire the bench lock first.
 
     Args:
-        bench: The open bench.
         record: Calibration record of the mesh.
-        journal: Journal of the connected circuits.
         lock: The bench's lock, acquired.
         record_path: Path of the calibration record, stored for later programs.
         aligner: Polarization search.
@@ -58,7 +56,6 @@ class CircuitService:
         setup: Circuit set-up on the open bench.
         aligner: Polarization search.
         alignments: Latest search result of this program for each polarization controller.
-        journal: Journal of the connected circuits.
         lock: The bench's lock.
         time: Clock of leases, and the time of day by the bench's clock.
         lost: Circuits in the journal that are gone because no heater is driven.
@@ -200,7 +197,7 @@ class CircuitService:
         return proofs
 
     def check_driven(self) -> None:
-        """Check that the controller drives the heaters as the circuits need.
+        """Check that the controller still drives the heaters.
 
         Raises:
             SafetyError: The controller has switched its heaters off; call :meth:`restore_after_shutdown`.
@@ -347,7 +344,7 @@ class CircuitService:
     def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
         """Record begin and end of a circuit change in a ``with`` block.
 
-        ``known_ma``: present heater currents, if known.
+        ``known_ma`` are the present heater currents, if known.
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():

@@ -32,7 +32,7 @@ GLITCH_DB = 0.3
 _LOST_DB = 3.0
 """Change in dB, larger than any drift during a polarization search, from which a circuit counts as lost."""
 _MAX_ROUTES = 3
-"""Largest number of routes tried before a set of circuits is rolled back."""
+"""Largest number of routes tried before all changes are undone."""
 
 
 @dataclass(frozen=True)
@@ -365,7 +365,6 @@ class PathSetup:
                     )
 
     def _plan_without(self, plan: CircuitPlan, requests: Collection[CircuitRequest]) -> CircuitPlan:
-        """Return the plan without the given circuits."""
         circuits = tuple(circuit for circuit in plan.circuits if circuit.request not in requests)
         pucs = pucs_of(circuits)
         states = {puc: state for puc, state in plan.routing.states.items() if puc in pucs}
@@ -373,7 +372,6 @@ class PathSetup:
         return replace(plan, circuits=circuits, routing=replace(plan.routing, states=states, paths=paths))
 
     def _with_other_pucs_parked(self, plan: CircuitPlan, driven_ma: NDArray[np.float64]) -> tuple[CircuitPlan, float]:
-        """Park the PUCs that a plan does not use; return the plan and the largest phase shift of other PUCs in rad."""
         setting = setting_with_active(
             self.bench.mesh.topology, self.record, plan.routing.states, pucs_of(plan.circuits), driven_ma
         )
@@ -443,7 +441,7 @@ class PathSetup:
     def _roll_back(self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit], reason: str) -> None:
         """Drive the former currents again, and restore the transmitters.
 
-        If the currents cannot be driven, no circuit counts as active. Polarization controllers keep their settings.
+        If the currents cannot be driven, no circuit counts as active.
         """
         events, needed = self.bench.events, transmitters_of(self._active_circuits)
         try:
@@ -471,7 +469,6 @@ class PathSetup:
                 self.bench.events.add("transmitter not rolled back", transmitter=name, reason=str(error))
 
     def _proof_after_rollback(self) -> dict[str, object]:
-        """Measure the active circuits after a rollback; return the result for the event log."""
         try:
             proofs = self.prove()
         except LumionError as error:
@@ -482,7 +479,6 @@ class PathSetup:
     def _check_undisturbed(
         self, circuits: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
     ) -> None:
-        """Raise ``CircuitError`` if the light of a circuit has changed by more than the allowed amount."""
         arms = [circuit for circuit in circuits for _ in circuit.arms]
         levels_dbm = self._lighting.fibre_levels_dbm(circuits)
         for circuit, was_dbm, is_dbm in zip(arms, before_dbm, levels_dbm, strict=True):
@@ -498,7 +494,6 @@ class PathSetup:
     # -- program ------------------------------------------------------------------------------------------------------
 
     def _make_before_break(self, plan: CircuitPlan, before: _StateBeforeChange) -> None:
-        """If active circuits move, first program the heaters that no active circuit uses."""
         active = {circuit.request: circuit.paths for circuit in self._active_circuits}
         if not any(active.get(circuit.request, circuit.paths) != circuit.paths for circuit in plan.circuits):
             return
@@ -518,7 +513,6 @@ class PathSetup:
     def _connect_by_routes(
         self, plan: CircuitPlan, before: _StateBeforeChange, align: bool, milestone: Milestone
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        """Try routes until all new circuits are accepted; return the plan and the results."""
         lit, suspects, failures = before.lit, frozenset[int](), list[str]()
         levels_dbm = before.levels_dbm
         while True:

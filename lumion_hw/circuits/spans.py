@@ -8,11 +8,11 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.plan.planned import PlannedCircuit
 
 Milestone = Callable[[str], None]
-"""Called with the name of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
+"""Called with the name of each milestone of a set-up: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
 
 
 class Spans:
-    """Measures how long each phase of a circuit set-up takes, and passes on milestones."""
+    """Measures how long each phase of a circuit set-up takes, and reports milestones."""
 
     def __init__(self, bench: Bench, milestone: Milestone) -> None:
         self._bench = bench

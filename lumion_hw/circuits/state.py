@@ -49,7 +49,7 @@ class MeshVerdict(StrEnum):
     """Result of comparing the driven heater currents with the journal."""
 
     AS_LEFT = "as left"
-    """The heaters are driven as after the last finished change."""
+    """The heaters are driven as after the last change that was finished."""
     AS_BEFORE = "as before"
     """A change was not finished, and the heaters are driven as before it."""
     DARK = "dark"
@@ -57,7 +57,7 @@ class MeshVerdict(StrEnum):
     CHANGED = "changed"
     """A change was not finished, and the heaters are driven differently than before it."""
     DIFFERENT = "different"
-    """The heaters are driven differently: another program has changed the mesh, or a heater is broken."""
+    """The heaters are driven in another way: another program has changed the mesh, or a heater is broken."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,6 @@ class ActiveArm:
     """One path of an active circuit.
 
     Attributes:
-        path: The PUCs of the path.
         trim: Loss added to the arm, or ``None``.
     """
 
@@ -198,7 +197,6 @@ class MeshFinding:
     """Result of comparing the mesh with the journal.
 
     Attributes:
-        verdict: The result.
         differences: PUCs whose heaters are not driven as recorded.
         unfinished: The unfinished change, if there is one.
     """
@@ -223,7 +221,6 @@ class CircuitJournal:
 
     Args:
         directory: State directory of the bench; created if it does not exist.
-        bench: Name of the bench.
         mesh_sha256: Hash that identifies the mesh.
 
     Raises:
@@ -485,7 +482,6 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
 
 
 def _parse_state(entry: Mapping[str, Any], path: FilePath) -> CircuitState:
-    """Return the circuit state in a journal entry."""
     document = {name: entry[name] for name in _STATE_FIELDS if name in entry}
     circuits = document.get("circuits")
     for circuit in circuits if isinstance(circuits, list) else ():

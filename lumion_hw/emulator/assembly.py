@@ -40,7 +40,6 @@ class DeviceSpec:
     """One device to emulate.
 
     Attributes:
-        kind: Kind of device as in the bench file.
         make: Creates the device on a bench; ``None`` if the device cannot be emulated.
         faults: Returns the faults of this kind of device, besides power loss and unplugged cable.
         inside: Name of the device that contains this one and shares its connection.
@@ -62,9 +61,7 @@ class EmulationSpec:
         heater_channels: Drive channel of each heater. The heater of a PUC and arm (0 upper, 1 lower) has index 2·PUC +
             arm.
         monitor_ports: Port of each monitor channel.
-        responsivity_a_per_w: Nominal responsivity of the monitors.
         nominal_nm: Nominal wavelength of the pluggable modules.
-        physics: Means and standard deviations of the true chip parameters.
         temperature: Name of the device that controls the chip's temperature; ``None`` for a constant temperature.
     """
 
@@ -91,9 +88,7 @@ class EmulatedBench:
 
     Attributes:
         world: Optical model with the true chip parameters; for tests only.
-        slow_drift: Slow drift of the chip's parameters with age.
         chip_id: Name of the emulated chip; different for every combination of seed, mesh and physics.
-        faults: Scripted faults.
         devices: Emulated devices by name. For a pluggable module this is the I2C bridge that connects it to the host.
         transponders: Emulated pluggable modules by device name.
     """

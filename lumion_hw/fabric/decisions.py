@@ -63,8 +63,6 @@ class Reroute:
     """Action: route a circuit around PUCs that may be broken.
 
     Attributes:
-        request: The circuit.
-        avoid: PUCs to avoid.
         idle: Circuits of spares, which are removed if there is no other path.
     """
 
@@ -75,10 +73,9 @@ class Reroute:
 
 @dataclass(frozen=True)
 class BlameSender:
-    """Action: treat the sender of a dark circuit as failed, as no other path helps.
+    """Action: treat the sender of a dark circuit as failed, because no other path helps.
 
     Attributes:
-        verdict: The failure of the sender.
         reason: Reason why no other path helps.
     """
 
@@ -91,8 +88,6 @@ class DropSpare:
     """Action: take a failed spare out of service.
 
     Attributes:
-        unit: The spare.
-        circuits: Circuits of the spare.
         lost: Modules of the spare, which may be dead.
     """
 
@@ -106,7 +101,6 @@ class Refuse:
     """Action: leave jobs without circuits because no spare can be used.
 
     Attributes:
-        jobs: Names of the jobs.
         reason: Reason, with the problem of every spare.
         circuits: Circuits of these jobs, which are to be removed.
         lost: Modules of failed units, which may be dead.
@@ -129,7 +123,7 @@ Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing
 def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
     """Return the action to take after a failure of the fabric.
 
-    ``failures``: reasons why earlier actions for this failure failed, in order.
+    ``failures`` are the reasons why earlier actions for this failure failed, in order.
     """
     if verdict.suspect == "path":
         return _decide_on_path(view, verdict, failures)
@@ -145,7 +139,6 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 
 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
-    """Return the action for a dark path: avoid all suspected PUCs; if that failed, half, then the other half."""
     request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
         return DoNothing()
@@ -187,7 +180,7 @@ def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -
 def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Collection[int] = ()) -> FabricState:
     """Return the fabric state after a spare has replaced a failed server or accelerator.
 
-    ``proven``: PUCs on paths verified by measured light, which are therefore healthy.
+    ``proven`` are PUCs on paths verified by measured light, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
     member = next(place for place in members if view.state.unit_at(place) == verdict.name)
@@ -210,7 +203,7 @@ def after_refusal(state: FabricState, verdict: FailureVerdict, decision: Refuse)
 
 
 def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
-    """Return the fabric state with the server or accelerator of a verdict marked as failed."""
+    """Return the fabric state with the failed server or accelerator of ``verdict`` marked as such."""
     return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.words})
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 TOGETHER_S = 0.02
-"""If several fibres become dark within this time, their server is the common cause."""
+"""If all fibres of a server become dark within this time, the server is the cause."""
 
 Observation = Literal["dark", "lit", "gone", "back"]
-"""Kinds of observations: ``dark`` and ``lit`` for circuits, ``gone`` and ``back`` for servers."""
+"""Kinds of observations: ``dark`` and ``lit`` for circuits, ``gone`` and ``back`` for servers and accelerators."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class Evidence:
     """One observation of a failure detector.
 
     Attributes:
-        detector: Name of the detector.
         subject: Circuit as ``from:to``, or server, or accelerator.
         since_s: Time on the bench's clock of the last check without this observation.
         at_s: Time on the bench's clock of the first check with this observation.
@@ -52,7 +51,6 @@ class FailureVerdict:
         since_s: Time on the bench's clock of the last check without a failure.
         at_s: Time of the decision on the bench's clock.
         detectors: Detectors that observed the failure, in order of time.
-        circuits: Dark circuits.
     """
 
     suspect: Literal["unit", "path"]
@@ -146,7 +144,7 @@ class Judge:
             self._reported.discard(name)
 
     def next_verdict(self, now_s: float) -> FailureVerdict | None:
-        """Return the next failure for which there are enough observations, or ``None``; each is reported once."""
+        """Return the next failure that the observations prove, or ``None``; each is reported once."""
         for unit, evidence in self._gone.items():
             if unit not in self._reported:
                 reason = f"{unit} is gone: {evidence.reason or evidence.detector}"
@@ -159,11 +157,10 @@ class Judge:
         return None
 
     def unexplained_circuits(self, now_s: float) -> list[str]:
-        """Return circuits that are dark for longer than a fade. Check their senders, then call :meth:`explain`."""
+        """Return circuits that were dark for longer than a fade. Check their senders, then call :meth:`explain`."""
         return [name for name, due_s in self._waiting().items() if now_s >= due_s]
 
     def _waiting(self) -> dict[str, float]:
-        """Return for each dark circuit the time when its darkness becomes a failure."""
         return {
             name: self._evidence_in_order([name])[0].at_s + self.fade_s
             for name in self._dark
@@ -176,7 +173,7 @@ class Judge:
     def explain(self, circuit: str, sends: bool | None, reason: str, now_s: float) -> FailureVerdict:
         """Return the failure of a circuit that stays dark.
 
-        ``sends``: whether the transmitter reports that it sends light; ``None`` if it does not answer.
+        ``sends`` is whether the transmitter reports that it sends light, or ``None`` if it does not answer.
         """
         self._explained.add(circuit)
         reports, unit = self._evidence_in_order([circuit]), self.senders[circuit].unit
@@ -200,7 +197,7 @@ class Judge:
             self._explained.discard(circuit)
 
     def forget_light(self) -> None:
-        """Forget which circuits are dark, after the mesh was off."""
+        """Forget which circuits are dark; call this after the mesh was off."""
         self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
         # Ended processes have nothing to do with light, so they stay reported.
         self._reported |= set(self._gone)

@@ -1,4 +1,4 @@
-"""Circuits of the jobs of a fabric: required circuits, active circuits, and free spares."""
+"""Circuits of the jobs of a fabric (servers connected by optical circuits)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ class JobCircuits:
     """Connects the circuits of all jobs of a bench file, with spares for members that do not answer.
 
     Args:
-        service: The circuits.
-        journal: Journal of the fabric.
         on_event: Called with each event and its details.
     """
 
@@ -111,7 +109,6 @@ class JobCircuits:
             raise error
 
     def _substitute(self, job: JobModel, reason: str) -> None:
-        """Replace members of a job that do not answer by spares, or refuse the job."""
         places, failed = dict(self.state.places), dict(self.state.failed)
         for member in job.members:
             at = places.get(member, member)
@@ -130,7 +127,6 @@ class JobCircuits:
         self._emit("refused", {"jobs": [job.name], "words": reason})
 
     def _possible_loops(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
-        """Return the spares' own circuits (from each spare back to itself) that fit in beside the circuits of jobs."""
         loops: list[CircuitRequest] = []
         for name in self.spares:
             candidates = [*loops, *loop_requests(find_unit(self.bench.model, name))]
@@ -141,7 +137,6 @@ class JobCircuits:
         return loops
 
     def _retry_refused(self) -> None:
-        """Let refused jobs be connected again, unless a failed member has no spare."""
         for job in self.jobs:
             if job.name not in self.state.refused:
                 continue
@@ -161,7 +156,6 @@ class JobCircuits:
                 self.journal.record("tried again", state)
 
     def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
-        """Remove circuits from the mesh without using modules that may be dead."""
         active = [request for request in requests if request in self._active_requests()]
         # Waiting for the time-outs of dead modules would delay the recovery, so their circuits are dropped without
         # them.

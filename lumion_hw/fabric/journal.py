@@ -48,7 +48,7 @@ class FabricState:
     false_alarms: int = 0
 
     def unit_at(self, member: str) -> str:
-        """Return the server or accelerator that serves in the place of a job's member."""
+        """Return the server or accelerator that now serves as a member of a job."""
         return self.places.get(member, member)
 
 

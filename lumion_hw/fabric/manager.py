@@ -60,7 +60,6 @@ class FabricManager(JobCircuits):
 
     Args:
         service: The restored circuits.
-        journal: Journal of the fabric.
         hooks: Actions of the jobs when their circuits or servers change.
         detectors: Failure detectors; those of the bench file if omitted.
         on_event: Called with each event and its details.
@@ -350,7 +349,6 @@ class FabricManager(JobCircuits):
         return recoveries[0] if recoveries else self._act_on(slow_verdicts[0]) if slow_verdicts else None
 
     def _diagnose_dark_circuits(self) -> Recovery | None:
-        """Check the transmitters of circuits that stay dark, and recover from the failures found."""
         for circuit in self.judge.unexplained_circuits(self.bench.clock.now()):
             module = self.judge.senders[circuit].module
             sends, reason = self._transmitter_state(module)
@@ -361,7 +359,6 @@ class FabricManager(JobCircuits):
         return None
 
     def _may_be_polarization(self, circuit: str) -> bool:
-        """Request a polarization search for a dark circuit whose light misses the mesh; return whether it was."""
         # A circuit that has recovered may be searched again the next time.
         self._searched &= set(self.judge.dark)
         if not self._keeper.is_tracking or circuit in self._searched:
@@ -459,11 +456,6 @@ class FabricManager(JobCircuits):
             self.refresh()
 
     def _act_on(self, verdict: FailureVerdict) -> Recovery | None:
-        """Recover from a failure, or record in the journal why a job gets no circuits.
-
-        Raises:
-            SafetyError: The mesh controller has switched its heaters off, so missing light proves nothing.
-        """
         if verdict.cause == "light":
             # If the controller has tripped, every circuit is dark and no server has failed (docs/decisions/0026).
             self.service.check_driven()
@@ -505,7 +497,6 @@ class FabricManager(JobCircuits):
         return self._without_recovery(verdict, decision)
 
     def _fabric_view(self, verdict: FailureVerdict) -> FabricView:
-        """Return the input of a decision, with up-to-date recovery plans."""
         active, standby = self.service.setup.active, self.standby
         connected = {} if active is None else {circuit.request: circuit.paths for circuit in active.circuits}
         view = FabricView(self.bench.model, self.state, connected)
@@ -562,7 +553,6 @@ class FabricManager(JobCircuits):
     def _without_recovery(
         self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing
     ) -> Recovery | None:
-        """Carry out a decision that replaces nothing."""
         if isinstance(decision, BlameSender):
             self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
             return self.recover(decision.verdict)
@@ -581,7 +571,6 @@ class FabricManager(JobCircuits):
         return None
 
     def _change_over(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
-        """Change circuits to a recovery plan: in one step for a warm spare (light is on), else step by step."""
         timer.mark("route_found")
         if plan.is_warm and plan.plan is not None:
             return self.service.switch(plan.plan, milestone=timer.mark)
@@ -597,7 +586,6 @@ class FabricManager(JobCircuits):
             raise
 
     def _follow_up(self, recovery: Recovery) -> Recovery:
-        """Do the slow steps after a recovery: confirm links, call job hooks, prepare spares, make new plans."""
         recovery = self._confirm_links(recovery)
         details = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
         self._emit("recovered", details)
@@ -612,7 +600,6 @@ class FabricManager(JobCircuits):
         return recovery
 
     def _confirm_links(self, recovery: Recovery) -> Recovery:
-        """Wait until receivers and meters confirm the new circuits."""
         new = {proof.circuit.request for proof in recovery.proofs}
         try:
             proofs = tuple(proof for proof in self.confirm() if proof.circuit.request in new)
@@ -636,13 +623,11 @@ class FabricManager(JobCircuits):
         return recovery.verdict.at_s - first.at_ms * 1e-3
 
     def _block_failed_unit(self, failed: str) -> None:
-        """Switch off the transmitters of a failed server."""
         for nic in find_unit(self.bench.model, failed).nics if failed else ():
             with contextlib.suppress(LumionError):  # it may be dead
                 self.bench.transponders[nic].disable()
 
     def _reroute_plan(self, decision: Reroute) -> CircuitPlan:
-        """Plan a circuit around PUCs to avoid; remove the spares' own circuits if there is no other path."""
         setup, request = self.service.setup, decision.request
         try:
             return setup.plan_change([request], [request], avoid=decision.avoid)

@@ -14,7 +14,6 @@ class Recovery:
     """Result of a recovery from a failure of the fabric.
 
     Attributes:
-        verdict: The failure.
         failed: The server or accelerator that was replaced; empty if a path was replaced.
         spare: The server or accelerator that replaced it; empty if a path was replaced.
         spans: Durations of all phases, in order.
@@ -37,7 +36,6 @@ class Recovery:
         return f"<Recovery: {what}, {proven} of {len(self.proofs)} proofs hold, {took_ms:.0f} ms since the fault>"
 
     def _repr_html_(self) -> str:
-        """Return the durations of the recovery as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"

@@ -15,7 +15,6 @@ class FabricUnit:
     """What a spare can replace: a whole server, or one of its accelerators.
 
     Attributes:
-        server: Name of the server.
         nics: Optical modules, in the order of the network ports (NICs).
         interfaces: Network interfaces, if the bench file names them.
         risks: Groups of servers that may fail together with this one: its risk groups and the server itself.
@@ -65,7 +64,7 @@ def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | N
     NIC of the next, in both directions; with one NIC per member, in one direction only. Links in a list use the next
     free NIC of both members.
 
-    ``places``: for each replaced member, the server or accelerator that serves in its place.
+    If a server or accelerator serves in the place of a member, ``places`` names it.
 
     Raises:
         ConfigError: A member does not exist, or has too few NICs.
@@ -124,7 +123,7 @@ def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: s
 
 
 def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str) -> list[str]:
-    """Return the servers that circuits connect to one server, in the order of the circuits."""
+    """Return the servers to which circuits connect one server, in the order of the circuits."""
     nics = set(find_unit(model, server).nics)
     names: list[str] = []
     for request in requests:

@@ -66,7 +66,7 @@ class SpanTimer:
         self.spans = list(spans)
 
     def rewind(self, name: str) -> None:
-        """Discard phases recorded after the named one; the next phase begins where the named one ended."""
+        """Discard all phases after the named one; the next phase begins where the named one ended."""
         while self.spans[-1].name != name:
             # The CPU time goes back with the discarded phase, and the next mark counts it again.
             self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3

@@ -22,7 +22,6 @@ class StandbyPlan:
 
     Attributes:
         failed: The server or accelerator that fails.
-        spare: The one that replaces it.
         removed: Active circuits that are removed: those of the failed one, and the spare's own.
         added: Circuits that replace those of the failed one.
         plan: All circuits that are active afterwards; ``None`` if it is made only when needed.

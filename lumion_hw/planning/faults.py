@@ -45,7 +45,7 @@ class FaultRate:
 
 @dataclass(frozen=True)
 class Faults:
-    """Probability distribution of the failures that a fleet has at one moment.
+    """Probability distribution of the failures in a fleet at one moment.
 
     Attributes:
         per_rack: Smallest and largest number of failed accelerators in every rack, drawn uniformly, or ``None``.

@@ -49,7 +49,6 @@ class Fleet:
     Attributes:
         racks: Number of racks that run jobs.
         per_rack: Accelerators in a rack, spares included.
-        per_server: Accelerators in a server.
         spares_per_rack: Accelerators reserved in each rack.
         spare_racks: Number of reserved racks besides ``racks``.
     """
@@ -88,7 +87,6 @@ class PolicyCost:
         policy: One of :data:`POLICIES`.
         scope: Where reserved accelerators may be used: ``rack`` or ``fleet``.
         stranded: Mean number of healthy accelerators out of service because of faults.
-        stranded_error: Standard error of ``stranded``.
         idle: Mean number of unused spares.
         reserved: Number of accelerators to reserve so that no job lacks any in the required fraction of states.
         whole: Fraction of the states in which the reserved accelerators were sufficient; 1 if none are reserved.
@@ -108,9 +106,7 @@ class Overprovisioning:
     """Costs of all recovery policies over the same random states of a fleet.
 
     Attributes:
-        states: Number of states.
         failed: Mean number of failed accelerators that were in use by jobs.
-        costs: Cost by policy.
     """
 
     states: int
@@ -218,13 +214,6 @@ def on_cluster(scheduler: str) -> Mapper:
 
 @dataclass(frozen=True, eq=False)
 class _Layouts:
-    """Several random assignments of jobs to racks.
-
-    Attributes:
-        job: Number of each accelerator's job, -1 for none, shape ``(layouts, racks · per_rack)``.
-        size: Accelerators of each job, shape ``(layouts, max. jobs)``.
-    """
-
     job: Whole
     size: Whole
 
@@ -241,7 +230,6 @@ def _layouts(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> _Layouts:
 
 
 def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Whole, list[int]]:
-    """Fill racks with random jobs; return the job numbers of all accelerators and the sizes of all jobs."""
     job = np.full((fleet.racks, fleet.per_rack), _IDLE, dtype=np.int64)
     room = np.full(fleet.racks, fleet.per_rack - fleet.spares_per_rack)
     most, sizes, misfits = int(room[0]), list[int](), 0
@@ -273,7 +261,6 @@ def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Wh
 
 
 def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, int, int]) -> dict[str, Real]:
-    """Simulate a number of fleet states; return counts of accelerators per state, arrays of shape ``(count,)``."""
     seed, number, count = order
     rng = np.random.default_rng((seed, number))
     layout = rng.integers(len(layouts.job), size=count)
@@ -319,7 +306,6 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
 
 
 def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whole:
-    """Return the failures that are not covered by spares in their own rack."""
     short = np.flatnonzero((np.bincount(rack, minlength=len(free_spares)) > free_spares)[rack])
     order = short[np.lexsort((job[short], -size[short], rack[short]))]
     first = np.searchsorted(rack[order], rack[order])

@@ -33,7 +33,6 @@ class SliceRequest:
     """Request for accelerators.
 
     Attributes:
-        accelerators: Number of accelerators.
         topology: Connections between the accelerators: ``ring``, ``torus`` (3-D) or ``full`` (every pair).
     """
 
@@ -141,8 +140,9 @@ def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
 def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
     """Return the fraction of an accelerator's links that an all-reduce on a box of a torus can use.
 
-    An accelerator has two links per dimension. Two rings fit along a dimension that the box fills, one along any other,
-    none with a single accelerator. Assumed: links cannot change dimension, and all dimensions are used at once.
+    An accelerator has two links per dimension. Along a dimension, both can be used if the box fills the torus, one
+    otherwise, and none if the box has length 1. Assumed: links cannot change dimension, and all dimensions are used at
+    once.
 
     Args:
         box: Lengths of the box along each dimension of the torus.
@@ -156,7 +156,11 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
 
 
 class _BusyCounts:
-    """Counts busy accelerators in boxes of a torus; ``busy`` has shape ``(x, y, z)``."""
+    """Counts busy accelerators in boxes of a torus.
+
+    Args:
+        busy: Shape ``(x, y, z)``.
+    """
 
     def __init__(self, busy: NDArray[np.bool_]) -> None:
         # Twice along each dimension, for boxes over the edge; entry (i, j, k) counts what lies before i, j and k.
@@ -179,7 +183,6 @@ class TorusRack:
     """A rack whose accelerators are wired as a torus; slices are boxes.
 
     Attributes:
-        shape: Lengths of the torus.
         wrapped: Whether a box may continue across the edge of the torus.
     """
 
@@ -242,8 +245,6 @@ class FabricRack:
     """A rack whose accelerators are connected by circuits in any combination.
 
     Attributes:
-        size: Number of accelerators.
-        per_server: Number of accelerators per server.
         ports: Number of duplex ports per accelerator; by default six, as on a torus.
     """
 
@@ -289,7 +290,6 @@ class StreamResult:
     """Result of a stream of requests on a rack.
 
     Attributes:
-        requests: Number of requests.
         accepted: Fraction of the requests that were placed at once; the others are lost.
         short: Fraction of the requests refused because too few accelerators were free.
         fragmented: Fraction of the requests refused although enough accelerators were free.

@@ -23,8 +23,8 @@ class RiskGroup:
 
     Attributes:
         unavailable: Fraction of time that the group as a whole is lost, 0 to 1.
-        parts: Smaller groups inside; each may also be lost alone.
-        accelerators: Number of accelerators outside of all parts.
+        parts: Smaller groups inside this group; each may also be lost alone.
+        accelerators: Number of accelerators that belong to no part.
     """
 
     unavailable: float
@@ -128,7 +128,6 @@ class SparePlan:
     """Spares for a number of equal racks at one service level.
 
     Attributes:
-        racks: Number of racks.
         service_level: Required probability that no job lacks an accelerator.
         rule: Rule of :func:`spares_needed`.
         one_rack: Spares that one rack needs to reach the level for itself.

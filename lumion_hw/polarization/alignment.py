@@ -43,7 +43,6 @@ class Alignment:
         settings: Present settings, in the controller's units; empty for an automatic controller.
         power: Confirming reading at these settings, in the unit of the readings.
         worst_power: The reading that differs most from ``power``.
-        reads: Number of readings.
         remaining_loss_db: Estimated light that may still be missing at the wanted port.
         floor_power: Lowest power that any setting reaches (crosstalk, or other light); ``None`` if unknown.
         method: ``model`` if the readings matched squeezers or plates, ``three-point`` if the actuators were optimised
@@ -142,7 +141,6 @@ class Aligner:
     def _search(
         self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower, sign: float
     ) -> Alignment:
-        """Search the brightest or darkest polarization; restore the controller's settings if that fails."""
         if isinstance(controller, PolarizationOptimizer):
             return self._search_by_feedback(name, controller, read, sign)
         before = controller.read()
@@ -228,7 +226,6 @@ class Tracking:
     """Tracks a polarization on a controller; created by :meth:`Aligner.track`.
 
     Args:
-        read: Reads the power.
         clock: Clock of the bench, for settling times.
         light: Model of the light from the search.
         periods: Change of each actuator's drive for a phase of 2π, in the actuator's units.

@@ -1,7 +1,7 @@
-"""Search with an automatic polarization controller that minimises a score (factor) on its own. No I/O.
+"""Search with an automatic polarization controller, which minimises a score (factor) on its own. No I/O.
 
-How the controller uses the factor is not documented (docs/polarization.md). Assumed is only that its steps lead to
-smaller factors in the long run, with trial steps on the way.
+The maker does not document how the controller uses the factor (docs/polarization.md). The search only assumes that
+factors become smaller in the long run.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 MAX_FACTOR = 100.0
 _MIN_FACTOR = 1e-4
 _FAR_AHEAD, _JUST_AHEAD, _NEAR = 2.0, 1.02, 1.005
-"""Ratios of a reference power to the brightest reading: at first, in the fine search, and when the reference is raised.
+"""Ratios of a reference power to the brightest reading: at first, in the fine search, and for raising the reference.
 
-Factors are calculated relative to the reference. When it is raised, the controller starts again.
+Factors are calculated relative to the reference power.
 """
 _DARKER = 0.9
 """Ratio of new to former lowest power that counts as an improvement (docs/polarization.md, "Three readings")."""
@@ -101,7 +101,6 @@ class FeedbackSearch:
         return self._step(power)
 
     def _remember_best(self, power: float) -> None:
-        """Store the best power so far, and at which reading it last improved by more than the noise."""
         if math.isnan(self._best):
             self._best = self._previous_best = power
         self._best = max(self._best, power) if self._sign > 0.0 else min(self._best, power)
@@ -115,7 +114,6 @@ class FeedbackSearch:
             self._landing_since = None
 
     def _is_good_enough(self, power: float, n_waited: int) -> bool:
-        """Return whether to stop the search, given the number of readings since the last improvement."""
         slack = self._noise * 10.0 ** (_LANDING_DB[self._sign] / 10.0)
         slack *= _RELAXING ** max(n_waited - _LANDING_PATIENCE, 0)
         return bool(power * slack >= self._best if self._sign > 0.0 else power <= self._best * slack)
@@ -141,7 +139,7 @@ class FeedbackSearch:
 
 
 def remaining_loss_db(power: float, brightest: float, sign: float) -> float:
-    """Return the light that may be missing at the wanted port in dB, from the brightest reading or the leakage."""
+    """Return the light in dB that may be missing at the wanted port."""
     if not power > 0.0:
         return 0.0
     if sign > 0.0:

@@ -126,8 +126,6 @@ def fit_plates(
 
 
 class _PlateFit:
-    """Residuals of normalised readings as a function of the fit parameters."""
-
     def __init__(self, angles_deg: NDArray[np.float64], powers: NDArray[np.float64], relative_noise: float) -> None:
         self._angles_deg, self._angles_rad, self._powers = angles_deg, np.deg2rad(angles_deg), powers
         self._sigma = relative_noise * np.abs(powers) + _DARK_NOISE
@@ -141,7 +139,6 @@ class _PlateFit:
         self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MAX_STRETCH, np.inf, _MAX_CROSSTALK]])
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return fit parameters drawn from the prior."""
         spread = 0.5 * self._spread_rad * rng.standard_normal(self._n)
         offsets = rng.uniform(0.0, np.pi, self._n - 1)
         states = rng.standard_normal((2, 3))
@@ -165,7 +162,6 @@ class _PlateFit:
         return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((residuals**2).mean())))
 
     def refine(self, parameters: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
-        """Return parameters improved by least squares."""
         from scipy.optimize import least_squares
 
         # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
@@ -181,7 +177,6 @@ class _PlateFit:
         return np.asarray(solution.x)
 
     def cost(self, parameters: NDArray[np.float64]) -> float:
-        """Return the sum of squared residuals in standard deviations, with outliers damped."""
         return float(np.log1p(self._residuals(parameters, self._sigma) ** 2).sum())
 
     def _slopes(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:

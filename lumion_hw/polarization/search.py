@@ -55,7 +55,6 @@ class PolarizationSearchResult:
         power: Confirming reading at these settings.
         remaining_loss_db: Light that may still be missing at the wanted port.
         floor_power: Lowest power that any setting reaches; ``None`` if the model does not fit.
-        method: Method that found the result.
         light: The fitted model of the light; ``None`` if it does not fit.
     """
 
@@ -144,7 +143,7 @@ class PolarizationSearch:
     # Periods ----------------------------------------------------------------------------------------------------------
 
     def _learn_periods(self) -> Generator[NDArray[np.float64], float, None]:
-        """Sweep each squeezer of unknown period (drive change for a phase of 2π), and leave it at its best setting."""
+        """Sweep each squeezer of unknown period (drive change for a phase of 2π) and measure its period."""
         for attempt in range(2):
             for channel in range(len(self._actuators)):
                 if channel not in self._periods:
@@ -153,7 +152,6 @@ class PolarizationSearch:
                     yield from self._sweep(channel)
 
     def _settings_off_axis(self, channel: int) -> NDArray[np.float64]:
-        """Return settings at which a squeezer certainly changes the power."""
         settings = self._settings.copy()
         for neighbour in (channel - 1, channel + 1):
             if neighbour in self._periods:
@@ -186,7 +184,6 @@ class PolarizationSearch:
         return len(self._periods) >= 2 and all(actuator.kind != "angle" for actuator in self._actuators)
 
     def _search_by_model(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
-        """Search with the model of squeezers; return ``None`` if the readings do not match the model."""
         drives = SqueezerDrives(self._actuators, self._periods, self._settings)
         chain = RetarderChain(len(self._actuators))
         ensemble = LightEnsemble(chain, self._rng, relative_noise=self._relative_noise)
@@ -224,7 +221,6 @@ class PolarizationSearch:
     # By plates --------------------------------------------------------------------------------------------------------
 
     def _search_plates(self) -> Generator[NDArray[np.float64], float, PolarizationSearchResult | None]:
-        """Search with the model of rotating plates; return ``None`` if the readings do not match the model."""
         light, is_confirmed, misses = None, False, 0
         for _ in range(_FIRST_PLATE_READS - len(self._powers)):
             yield from self._read_at_settings(self._random_settings())
@@ -289,7 +285,6 @@ class PolarizationSearch:
     # By rounds --------------------------------------------------------------------------------------------------------
 
     def _search_by_rounds(self) -> Steps:
-        """Optimise the actuators one by one; with plates, repeat from other settings until two results agree."""
         best = yield from self._rounds()
         if not self._has_plates or not self.has_light:
             return best
@@ -303,7 +298,6 @@ class PolarizationSearch:
         return replace(best, power=power)
 
     def _rounds(self) -> Steps:
-        """Optimise the actuators one by one until a confirming reading stops improving."""
         power = self._powers[-1]
         if not np.array_equal(self._settings, self._settings_read[-1]):
             power = yield from self._read_at_settings(self._settings)
@@ -339,7 +333,6 @@ class PolarizationSearch:
         return bool(ratio < (_SAME_BRIGHT if self._sign > 0.0 else _SAME_DARK))
 
     def _move_to_extreme(self, channel: int) -> Reading:
-        """Move one actuator to its brightest or darkest setting; return the expected power there."""
         coordinate = Coordinate.from_actuator(self._actuators[channel], self._periods[channel])
         start = float(self._settings[channel])
         drives = np.array([start, *coordinate.other_settings(start)])
@@ -351,7 +344,6 @@ class PolarizationSearch:
         return predicted
 
     def _is_improved(self, former: float, power: float) -> bool:
-        """Return whether another round over all actuators can improve the power enough (docs/polarization.md)."""
         if self._sign > 0.0:
             return power > former * _GOOD_ENOUGH
         return power < former * _MUCH_DARKER and power > _ON_THE_FLOOR * max(self._powers)

@@ -89,7 +89,7 @@ class Coordinate:
 def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics: int = 1) -> NDArray[np.float64]:
     """Return the columns 1, cos, sin, cos 2… of a sinusoid fit, shape ``(..., n, 2·harmonics + 1)``.
 
-    ``period``: one number, or shape ``(..., 1)``.
+    ``period`` is one number, or has shape ``(..., 1)``.
     """
     phase = 2.0 * np.pi * settings / np.asarray(period, dtype=np.float64)
     waves = [wave(order * phase) for order in range(1, harmonics + 1) for wave in (np.cos, np.sin)]

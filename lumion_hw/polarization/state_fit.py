@@ -1,4 +1,4 @@
-"""Fit of the light behind squeezers, as an ensemble of models that each explain the readings.
+"""Fit of the light behind squeezers: many models (an ensemble), each of which agrees with the readings.
 
 Behind squeezers whose retardances are known up to constants the power is
 
@@ -116,7 +116,6 @@ class LightEnsemble:
     """Estimate of the light from readings at known phases, as an ensemble of K fitted models (members).
 
     Args:
-        chain: The squeezers.
         rng: Random number generator.
         members: Number K of models; 16 per squeezer if omitted.
         relative_noise: Expected standard deviation of a reading relative to its value; raised if readings differ more.
@@ -318,7 +317,6 @@ class LightEnsemble:
         self._estimate_noise()
 
     def _estimate_noise(self) -> None:
-        """Move the best-fitting model to the front, and estimate the noise from its residual."""
         misfits = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
         best = int(np.argmin(misfits))
         if best:
@@ -330,7 +328,6 @@ class LightEnsemble:
         self._relative_noise = float(np.sqrt((trust + self._residual_sum()) / (_NOISE_READINGS + spare)))
 
     def _residual_sum(self) -> float:
-        """Return the first model's sum of squared residuals, relative to the readings."""
         relative = (self.powers(self._phases)[0] - self._powers) / (self._sigma() / self._relative_noise)
         return float((relative**2).sum())
 
@@ -385,19 +382,6 @@ class LightEnsemble:
     def _normal_products(
         self, members: Members, targets: NDArray[np.float64], weights: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the inner products of the residuals' derivatives and, in the last row and column, the residuals.
-
-        Residuals of readings and prior are in standard deviations; derivatives are by s, t, o without first and last,
-        ln P0 and ε.
-
-        Args:
-            members: K fitted models.
-            targets: Readings in standard deviations, with random noise added per model, shape ``(n, K)``.
-            weights: Inverse standard deviations, shape ``(n, 1)``.
-
-        Returns:
-            Shape ``(K, M + 1, M + 1)`` for M parameters.
-        """
         # Members are the last axis, so values common to all members are plain numbers in the innermost loops.
         numbers = members.numbers.T.copy()
         states, (ln_p0, crosstalk) = numbers[:6], numbers[-2:]
@@ -426,7 +410,6 @@ class LightEnsemble:
 
 
 def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members, NDArray[np.float64]]:
-    """Return the models after one damped Gauss-Newton step, and the length of the step."""
     normal, gradient = products[:, :-1, :-1].copy(), products[:, :-1, -1:]
     # A view, because the ridge is added in place.
     diagonal = normal.reshape(len(normal), -1)[:, :: normal.shape[1] + 1]
@@ -445,6 +428,5 @@ def _take_step(members: Members, products: NDArray[np.float64]) -> tuple[Members
 
 
 def _into_range(phases: NDArray[np.float64], middle: float, low: float, high: float) -> NDArray[np.float64]:
-    """Move phases by multiples of 2π into a range, close to its middle; else return the nearer limit."""
     nearest = middle + np.mod(phases - middle + np.pi, 2.0 * np.pi) - np.pi
     return np.clip(nearest, low, high)

@@ -17,10 +17,10 @@ ACCEPTED_FLOOR_FRACTION = 0.1
 """Removable light, as a fraction of the crosstalk, at which a search for the darkest stops."""
 _CONFIDENCE = 0.97
 _PREDICTABLE = 0.01
-"""A reading is not informative if all fitted models predict the same power within this fraction."""
+"""If all fitted models predict the same power within this fraction, a reading is not informative."""
 _RANDOM_CANDIDATES = 64
 _AGREED = 0.03
-"""Fitted models count as equal if their powers differ by less everywhere, relative to the total power."""
+"""Largest difference in power, relative to the total power, of fitted models that count as equal."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,6 @@ class ModelStrategy:
         return middle + reach * self._rng.uniform(-1.0, 1.0, (_RANDOM_CANDIDATES, len(middle)))
 
     def _shortfall(self, powers: NDArray[np.float64], extreme: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the loss in dB below each model's maximum, or the leakage above its minimum.
-
-        Args:
-            powers: Shape ``(models, settings)``.
-            extreme: Shape ``(models,)``.
-        """
         if self._sign > 0.0:
             shortfall = 10.0 * np.log10(extreme[:, None] / np.maximum(powers, 1e-9 * extreme[:, None]))
         else:
@@ -130,7 +124,6 @@ class ModelStrategy:
         return np.asarray(np.maximum(shortfall, 0.0))
 
     def _is_good_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
-        """Return whether the missing light is too small to justify another reading."""
         if self._sign > 0.0:
             return _bound(shortfall) <= ACCEPTED_LOSS_DB
         # Crosstalk cannot be removed, so a tenth of it more is not worth a reading.
@@ -138,11 +131,6 @@ class ModelStrategy:
 
 
 def _most_informative(powers: NDArray[np.float64]) -> int:
-    """Return the index of the setting at which predictions differ most.
-
-    Args:
-        powers: Shape ``(models, settings)``.
-    """
     # Noise grows with the power, so a spread between members counts more where it is dark.
     return int(np.argmax(powers.std(axis=0) / np.sqrt(powers.mean(axis=0))))
 

@@ -50,7 +50,7 @@ _MAX_DRIFT_RAD = 0.1
 _MAX_DITHER = 1.5
 """Largest dither relative to that without drift; it costs 0.025 dB."""
 _MIN_DROP, _MIN_DROP_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
-"""A reading below the expected one by 0.15 dB and four times its noise is not drift but an error of the model."""
+"""A reading that is 0.15 dB and four times its noise below the expected one is an error of the model, not drift."""
 _RECENT_READS = 12  # within which the fibres have hardly moved
 _LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be an outlier, five in a row are lost light
 
@@ -60,7 +60,6 @@ class TrackState:
     """State of polarization tracking after a reading.
 
     Attributes:
-        power: The reading.
         remaining_loss_db: Estimated mean loss from dither and uncertainty.
         drift_rad: Estimated change of the polarization from reading to reading.
         returning: Squeezers that are moving back from an end of their range.
@@ -176,13 +175,11 @@ class PolarizationTracker:
         self._recent.clear()  # readings of the former detector are not comparable
 
     def _dither(self) -> float:
-        """Return the dither distance in rad; it grows with the drift."""
         return self._dither_rad * min(math.sqrt(self._drift_rad / self._least_drift_rad), _MAX_DITHER)
 
     # The filter -------------------------------------------------------------------------------------------------------
 
     def _apply_reading(self, phases: NDArray[np.float64], power: float) -> float:
-        """Correct the estimate by a reading; return the expected power."""
         # A random walk across the state only, because states stay on the unit sphere.
         walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them, in two directions each
         self._covariance[0:3, 0:3] += 0.5 * walk * (_UNIT - self._state[:, None] * self._state)
@@ -205,7 +202,6 @@ class PolarizationTracker:
         return predicted
 
     def _predict(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Return the expected power at squeezer phases, and its derivatives by the estimated quantities."""
         turn, turned, jacobian = self._geometry(phases)
         back = self._accepted @ turn
         q = float(self._accepted @ turned)
@@ -228,7 +224,6 @@ class PolarizationTracker:
         self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
     def _update_drift(self, chi2: float) -> None:
-        """Raise the assumed drift if prediction errors are larger than expected, else lower it."""
         # Clipped at three standard deviations, so that one outlier does not look like a fast fibre.
         self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
         drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))
@@ -243,7 +238,6 @@ class PolarizationTracker:
         return float((across @ self._covariance[:size, :size] * by).sum())
 
     def _return_to_recent(self, phases: NDArray[np.float64]) -> None:
-        """Return the squeezers to the phases of recent bright light, and take these as the optimum."""
         self._centre = np.clip(phases, self._low, self._high)
         self._state = (
             self._accepted @ self._geometry(self._centre)[0]
@@ -255,11 +249,9 @@ class PolarizationTracker:
     def _geometry(
         self, phases: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the squeezers' rotation, the light behind them, and its derivatives by phases, shape ``(3, N)``."""
         return self._chain.turn_and_slopes(phases + self._offsets, self._state)
 
     def _follow(self) -> None:
-        """Move the centre to the estimated maximum, and move squeezers near a limit back to mid-range."""
         middle, reach = 0.5 * (self._low + self._high), 0.5 * (self._high - self._low)
         position = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
         self._returning |= {int(i) for i in np.flatnonzero(np.abs(position) > _NEAR_END)}
@@ -300,7 +292,6 @@ class PolarizationTracker:
         return _limit_step(step, _MAX_STEP_RAD)
 
     def _circling_drives(self) -> NDArray[np.float64]:
-        """Return small circular phase changes, shape ``(N,)``."""
         index = np.arange(len(self._chain))
         # Different paces, so that the pairs do not repeat one combination forever.
         pace = 2.0 * np.pi / _CIRCLE_READS * (1.0 + 0.5 * (index // 2))
@@ -314,7 +305,6 @@ def _limit_step(step: NDArray[np.float64], largest: float) -> NDArray[np.float64
 
 
 def _damped_inverse(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the damped pseudo-inverse of a matrix, shape ``(N, 3)``."""
     # Inverse of a symmetric 3 × 3 matrix by its cofactors: a general solver takes four times as long.
     (a, b, c), (_, d, e), (_, _, f) = (jacobian @ jacobian.T + _DAMPING * _UNIT).tolist()
     aa, ab, ac = d * f - e * e, c * e - b * f, b * e - c * d

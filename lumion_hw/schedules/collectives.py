@@ -44,7 +44,6 @@ def ring_all_gather(ranks: int) -> Schedule:
 def _on_ring(
     name: str, collective: Collective, ranks: int, chunks: int, steps: Sequence[Sequence[Transfer]]
 ) -> Schedule:
-    """Return a schedule whose steps all use a fixed ring of circuits."""
     ring = shift(ranks, 1)
     rounds = tuple(ScheduleRound(ring, tuple(step)) for step in steps)
     return Schedule(name, collective, ranks, chunks, False, rounds)
@@ -112,7 +111,7 @@ def binomial_broadcast(ranks: int) -> Schedule:
 
 
 def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
-    """Return the broadcast from rank 0 along a ring, with the data cut into pieces."""
+    """Return the broadcast from rank 0 along a ring, with the data cut into ``pieces``."""
     check_ranks(ranks, "broadcast")
     if not 1 <= pieces <= MAX_PIECES:
         raise ConfigError(f"a broadcast cannot be split into {pieces} pieces", hint=f"Give 1 to {MAX_PIECES}.")
@@ -125,7 +124,7 @@ def ring_broadcast(ranks: int, pieces: int = 16) -> Schedule:
 
 MAX_PIECES = 4096
 _MAX_RANKS_FORWARDING = 256
-"""Largest number of ranks for forwarding; the number of forwarded blocks grows with its cube (8 million for 256)."""
+"""Largest number of ranks for the all-to-all over a ring, which forwards 8 million blocks for 256 ranks."""
 
 
 def all_to_all_direct(ranks: int, *, duplex: bool = True) -> Schedule:

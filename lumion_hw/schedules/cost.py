@@ -62,8 +62,6 @@ class ScheduleCost:
     """Cost of a schedule as counts of rounds, circuit changes and transferred buffers.
 
     Attributes:
-        name: Name of the schedule.
-        rounds: Number of rounds.
         programmings: Number of circuit changes, the first set-up included.
         buffers: Data over the busiest circuit in units of a rank's buffer, summed over the rounds.
         early_rounds: Number of rounds before a late rank joins.
@@ -113,7 +111,7 @@ class ScheduleCost:
         return max(0.0, gain_s / more)
 
     def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
-        """Return the smallest and largest buffer in bytes for which this schedule beats ``static``, or ``None``."""
+        """Return the smallest and largest buffer in bytes for which this schedule is faster, or ``None``."""
         gain_s = self._latency_gain_s(static, model) - (self.programmings - static.programmings) * model.delta_s
         slope = static.buffers - self.buffers
         if abs(slope) < 1e-12:
@@ -138,7 +136,7 @@ def cost_of(schedule: Schedule) -> ScheduleCost:
 def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> ScheduleCost | None:
     """Return the cost of the same collective on a fixed ring of circuits; ``None`` for a schedule without data.
 
-    The ring has simplex ports or two ports per rank. A broadcast is cut into the number of pieces that is fastest.
+    The ring has simplex ports or two ports per rank.
     """
     n = schedule.ranks
     pieces = _best_piece_count(n, model, buffer_bytes)

@@ -50,9 +50,7 @@ class Decomposition:
 
     Attributes:
         method: Name of the method that found the configurations.
-        demand: The traffic demand.
         duplex: Whether each configuration is a matching (both directions of a circuit belong together).
-        configurations: The configurations, in order.
     """
 
     method: str
@@ -107,7 +105,7 @@ class Decomposition:
 
 
 def pad_demand(pair_bytes: _Integers) -> _Integers:
-    """Return a demand matrix with dummy traffic that raises all row and column sums to those of the busiest port."""
+    """Return a demand matrix with dummy traffic added, so that all row and column sums are equal."""
     filled = pair_bytes.copy()
     rows, columns = filled.sum(axis=1), filled.sum(axis=0)
     largest = max(int(rows.max()), int(columns.max()))
@@ -190,7 +188,6 @@ def _check_bounds(count: int, budget: float) -> None:
 
 
 def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
-    """Choose configurations one by one, each with the most demand served per cost."""
     unserved = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
@@ -225,7 +222,6 @@ def _serve_most(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circui
 
 
 def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list[int]:
-    """Return the durations, in bytes, that serve most demand within a limit on their sum."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 

@@ -16,7 +16,7 @@ from lumion_hw.files.reading import read_file
 from lumion_hw.schedules.schedule import MAX_RANKS, check_ranks
 
 _MAX_BYTES = 2**50
-"""Limit of one matrix entry, so that row sums stay exact integers."""
+"""Largest allowed matrix entry; row sums stay exact integers."""
 
 
 @dataclass(frozen=True, eq=False)

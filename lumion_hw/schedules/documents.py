@@ -58,7 +58,7 @@ def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None
 
 
 def load_schedule(path: AnyPath) -> Schedule:
-    """Read a schedule without checking that it does what its collective requires (:func:`lumion_hw.schedules.verify`).
+    """Read a schedule; :func:`lumion_hw.schedules.verify` checks that it does what its collective requires.
 
     Raises:
         ConfigError: The file cannot be read, or contains no schedule of this version; the message names the wrong key.
@@ -67,7 +67,10 @@ def load_schedule(path: AnyPath) -> Schedule:
 
 
 def schedule_from_document(document: Any, name: str) -> Schedule:
-    """Return the schedule in a JSON document; ``name`` identifies the document in messages."""
+    """Return the schedule in a JSON document.
+
+    ``name`` identifies the document in messages.
+    """
     reader = _Fields(document, name)
     if (reader.get("format", str), reader.get("version", int)) != (_FORMAT, _VERSION):
         raise ConfigError(f"{name}: this is not a schedule of version {_VERSION}", hint=_HINT)

@@ -38,12 +38,8 @@ class LeaseRequest:
     """Request for a circuit in both directions between two ports.
 
     Attributes:
-        holder: Name of the requester.
-        port: Port of the requester.
         partners: Possible partner ports; the one that is free soonest is used.
-        duration_s: Duration of the lease.
         wait_s: Longest acceptable wait until the start, in seconds.
-        rank: Priority.
     """
 
     holder: str
@@ -71,11 +67,8 @@ class Lease:
 
     Attributes:
         number: Larger than that of any earlier lease.
-        holder: Name of the holder.
-        ports: The two ports.
         starts_s: Start in seconds, on the clock of the lease table.
         ends_s: End in seconds, on the same clock.
-        rank: Priority.
     """
 
     number: int
@@ -116,7 +109,6 @@ class LeaseTable:
     Call :meth:`take_changes` at :attr:`next_s` or earlier, then change circuits accordingly.
 
     Args:
-        clock: Clock of the leases.
         ports: Ports that can be reserved.
         grace_s: Time in seconds until a lease ends that a request of higher priority replaces.
         path: File that stores the last lease number.
@@ -261,13 +253,11 @@ class LeaseTable:
         return lease.rank == LeaseRank.PREEMPTIBLE and rank > lease.rank
 
     def _cut_short(self, ports: Sequence[str], starts_s: float, ends_s: float) -> None:
-        """Let pre-emptible leases end when another lease begins."""
         for lease in self.leases:
             if any(lease.overlaps(port, starts_s, ends_s) for port in ports):
                 self._end_lease(lease, starts_s)
 
     def _end_lease(self, lease: Lease, ends_s: float) -> None:
-        """Set the end of a lease; delete the lease if it starts only after this end."""
         if lease.number not in self._started and lease.starts_s >= ends_s:
             del self._leases[lease.number]
         else:

@@ -86,7 +86,6 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
 
 
 def _best_pairs_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
-    """Return every other edge along a cycle of ranks, with the largest sum of weights."""
     size = len(cycle)
     starts = range(size if size % 2 else min(size, 2))
     ways = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]

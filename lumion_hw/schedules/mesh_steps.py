@@ -50,7 +50,6 @@ class MeshSchedule:
 
     Attributes:
         steps: The mesh settings, in order.
-        rounds: Number of rounds of the schedule.
         min_extra: Proven minimum of the number of extra settings, beyond one per round.
     """
 
@@ -82,12 +81,10 @@ class MeshRouter:
     """Routes sets of circuits one after the other, with as few changes as possible.
 
     Attributes:
-        mesh: The mesh.
         inputs: Input port of each rank.
         outputs: Output port of each rank; may be the same port.
         puc_loss_db: Loss per PUC, one number or shape ``(n_pucs,)``.
         max_hops: Largest number of PUCs of a path.
-        faults: Faults of the mesh.
         unusable: ``(puc, state)`` pairs that must not be used.
     """
 
@@ -113,7 +110,7 @@ class MeshRouter:
     def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
         """Route one set of circuits, if possible on the same paths as in earlier steps.
 
-        ``before``: circuits that are active before this step.
+        ``before`` are the circuits that are active before this step.
 
         Raises:
             RoutingError: There are no paths for all circuits at once.
@@ -157,7 +154,6 @@ class MeshRouter:
         )
 
     def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
-        """Return the circuits whose stored paths can be active at the same time."""
         fitting: list[tuple[int, int]] = []
         for pair in sorted(circuits):
             if pair in self._ways:
@@ -169,7 +165,6 @@ class MeshRouter:
         return tuple(fitting)
 
     def _route(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
-        """Return paths for all circuits; circuits in ``known`` keep their stored paths."""
         active = [self._ways[pair] for pair in known]
         new = [pair for pair in circuits if pair not in known]
         request = RouteRequest(
@@ -270,11 +265,6 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
 
 
 def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex: bool) -> list[Unit]:
-    """Group circuits that stay together: pairs on duplex ports, if both directions can be routed.
-
-    Raises:
-        RoutingError: A circuit has no path even without other circuits.
-    """
     units: list[Unit] = []
     pairs = sorted(circuits)
     for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in pairs}):
@@ -287,7 +277,6 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
 
 
 def _minimal_cover(whole: int, fits: Callable[[int], bool]) -> list[int]:
-    """Return the fewest routable subsets that cover a set of circuits, as bit masks."""
     best: dict[int, list[int]] = {0: []}
     for mask in range(1, whole + 1):
         lowest = mask & -mask
@@ -368,7 +357,7 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
     """Assign ports to ranks so that the mesh can route as many rounds as possible.
 
     Returns:
-        The former rank whose ports each rank gets, for :meth:`MeshRouter.with_ports_of`.
+        For each rank, the rank whose ports it gets; pass this to :meth:`MeshRouter.with_ports_of`.
 
     Raises:
         ConfigError: There are more ranks than ports.

@@ -62,7 +62,6 @@ class Packer:
         return False
 
     def _fill(self, setting: Sequence[Unit], candidates: Sequence[Unit]) -> list[Unit]:
-        """Add candidates to a mesh setting, in order, if their ports are free and the mesh can route them."""
         wider = list(setting)
         for unit in candidates:
             if not _conflicting_units(wider, unit) and self.fits([*wider, unit]):
@@ -77,7 +76,6 @@ class Packer:
     def _with_one_setting_fewer(
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int
     ) -> tuple[list[list[Unit]] | None, int]:
-        """Move the units of one setting into the others; return the settings (or ``None``) and the attempts left."""
         smallest = min(settings, key=len)
         kept, pool = [list(setting) for setting in settings if setting is not smallest], list(smallest)
         while pool and steps > 0:
@@ -98,6 +96,5 @@ class Packer:
 
 
 def _conflicting_units(setting: Sequence[Unit], unit: Unit) -> list[Unit]:
-    """Return the units in a setting that share a transmitter or receiver with a new unit."""
     senders, receivers = {a for a, _ in unit}, {b for _, b in unit}
     return [member for member in setting if any(a in senders or b in receivers for a, b in member)]

@@ -21,7 +21,7 @@ _CircuitPaths = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
 
 @dataclass(frozen=True)
 class MeasuredSwitch:
-    """Measurement of one change of configuration. Times are in seconds, from the request unless stated otherwise.
+    """Measurement of one change of configuration. All times except ``requested_s`` are in seconds since the request.
 
     Attributes:
         tag: Name of the new configuration.
@@ -67,7 +67,6 @@ class MeasuredPhase:
 
     Attributes:
         iteration: Number of the iteration, from 0.
-        tag: Name of the phase.
         wait_s: Time that the phase waited for its circuits after the end of the previous phase.
         start_s: Start on the bench's clock.
         end_s: End on the bench's clock.
@@ -269,7 +268,6 @@ class PhaseSwitch:
         return _paths_of(() if active is None else active.circuits)
 
     def _new_circuits(self, tag: str) -> list[tuple[str, str]]:
-        """Return the circuits of a configuration that are not active on their planned paths."""
         return sorted(pair for pair, _ in _paths_of(self._prepared[tag].plan.circuits) - self._active_circuits())
 
     def _needs_switch(self, tag: str) -> bool:
@@ -333,11 +331,8 @@ class PortDarkTimes:
     """Dark times of one port before one phase, over all iterations.
 
     Attributes:
-        tag: Name of the phase.
         port: Name of the port: ``name>`` for a transmitter, ``>name`` for a receiver.
         changes: Number of changes of the port's circuit.
-        median_s: Median dark time.
-        longest_s: Longest dark time.
     """
 
     tag: str

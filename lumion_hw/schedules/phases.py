@@ -43,7 +43,6 @@ class JobPhase:
     """One phase of an iteration.
 
     Attributes:
-        tag: Name of the phase.
         duration_s: Duration once its circuits are up.
         circuits: Circuits that the phase uses; empty for a phase that only computes.
     """
@@ -55,13 +54,7 @@ class JobPhase:
 
 @dataclass(frozen=True)
 class PhasePlan:
-    """Phases of one iteration of a job, in order; the last is followed by the first.
-
-    Attributes:
-        job: Name of the job.
-        phases: The phases.
-        iterations: Number of iterations.
-    """
+    """Phases of one iteration of a job, in order; the last is followed by the first."""
 
     job: str
     phases: tuple[JobPhase, ...]
@@ -196,11 +189,9 @@ class IterationTimes:
     """Times of one iteration of a job in steady state, in seconds from the start of the iteration.
 
     Attributes:
-        starts_s: Start of each phase.
         waits_s: Time that each phase waits for its circuits.
         requests_s: Time at which each configuration is requested; ``None`` where nothing changes.
         dark: Times in which ports are dark.
-        total_s: Length of the iteration.
     """
 
     starts_s: tuple[float, ...]
@@ -287,7 +278,6 @@ class PreparedPhase:
     """One configuration, routed and checked.
 
     Attributes:
-        phase: The phase.
         circuits: All active circuits of the configuration.
         plan: Paths, budgets and heater currents.
         kept: Circuits that continue from the previous phase on the same paths.
@@ -345,7 +335,6 @@ class _Preparation:
         self._active: ModuleCircuits = ()
 
     def next_phase(self, phase: JobPhase) -> PreparedPhase:
-        """Return the configuration of the next phase, with circuits of other phases if the mesh has room."""
         try:
             circuits, excludes_others, plan = self._plan_phase(phase)
         except LumionError as error:
@@ -358,7 +347,6 @@ class _Preparation:
         return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
     def _plan_phase(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
-        """Return the circuits of a phase, whether circuits of other phases had to be removed, and the plan."""
         circuits = _with_remaining(self._active, phase.circuits)
         try:
             return circuits, False, self._plan_circuits(circuits)
@@ -368,11 +356,6 @@ class _Preparation:
         return phase.circuits, True, self._plan_circuits(phase.circuits)
 
     def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
-        """Plan circuits, on their former paths if possible.
-
-        Raises:
-            LumionError: As for :func:`~lumion_hw.circuits.plan.planner.plan_circuits`.
-        """
         refusal: LumionError | None = None
         stay = [pair for pair in circuits if pair in self._active]
         for known in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(stay), ())):
@@ -385,7 +368,6 @@ class _Preparation:
         raise refusal or RoutingError("nothing was tried")
 
     def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
-        """Return the circuits whose former paths and attenuations can be active at the same time."""
         fitting: ModuleCircuits = ()
         for pair in circuits:
             if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):

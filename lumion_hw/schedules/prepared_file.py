@@ -158,7 +158,6 @@ def _validate(body: Any, name: str) -> _Content:
 
 
 def _check_origin(content: _Content, model: BenchModel, record: CalibrationRecord, name: str) -> None:
-    """Raise ``ConfigError`` if the file belongs to another bench, mesh or record."""
     present = _origin(model, record)
     kinds = {"mesh": "mesh", "bench": "bench file", "record": "calibration record"}
     differing = [
@@ -176,11 +175,6 @@ def _label_with_hash(label: str, sha256: str) -> str:
 
 
 def _restore_phase(stored: _Configuration, mesh: MeshTopology, name: str) -> PreparedPhase:
-    """Return a prepared configuration from the file.
-
-    Raises:
-        ConfigError: The paths are wrong, or the number of currents differs from the number of heaters.
-    """
     paths = tuple(path for circuit in stored.planned for path in circuit.paths)
     try:
         fits = states_for_paths(mesh, paths) == stored.routing.states and paths == stored.routing.paths

@@ -68,12 +68,10 @@ class Schedule:
 
     Attributes:
         name: Name of the algorithm, such as ``ring``.
-        collective: Purpose of the schedule.
         ranks: Number of ranks, numbered from 0.
         chunks: Number of different chunks (parts of the data): ``ranks**2`` for an all-to-all, where block ``i * ranks
             + j`` goes from i to j; otherwise the parts of one rank's buffer.
         duplex: Whether both directions of a port belong together, so that every round is a matching.
-        rounds: The rounds, in order.
 
     Raises:
         ConfigError: The schedule is inconsistent; the message names the round and the rank.
@@ -115,7 +113,7 @@ class Schedule:
 
     @cached_property
     def changes(self) -> tuple[frozenset[int], ...]:
-        """For each round, the ranks with a port whose partner has changed since its last use."""
+        """Ranks with a port whose partner has changed since the port's last use, for each round."""
         to: dict[int, int] = {}
         by: dict[int, int] = {}
         changes = []

@@ -80,7 +80,6 @@ def rotations() -> dict[int, Rotation]:
 
 
 def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Transfers) -> ScheduleRound:
-    """Return a round of pairs, plus the pair with the late rank if there is one."""
     late, transfers = ranks - 1, [Transfer(a, b, (chunk,)) for (a, b), chunk in sorted(sent.items())]
     joined = list(pairs)
     if turn < late:
@@ -93,7 +92,6 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Trans
 
 
 def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
-    """Return StragglAR's rounds for a power-of-two number of ranks."""
     log, late = ranks.bit_length() - 1, ranks - 1
     label = [_NOTHING] * ranks
     rounds = []
@@ -141,7 +139,6 @@ def _receivers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int)
 def _search_rounds(
     ranks: int, rotation: Rotation, random: np.random.Generator, progress: Progress = no_progress
 ) -> list[ScheduleRound]:
-    """Return StragglAR's rounds for other numbers of ranks."""
     late = ranks - 1
     held = np.zeros((ranks, late), dtype=np.bool_)
     rounds: list[ScheduleRound] = []
@@ -166,7 +163,6 @@ def _search_rounds(
 def _transfers_by_rotation(
     rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator
 ) -> _Transfers:
-    """Return the transfers of one round: chunks of the ages in the rotation, or others that the receiver lacks."""
     late = held.shape[1]
     sent: _Transfers = {}
     for x, y, x_age, y_age in rotation:
@@ -183,7 +179,6 @@ def _transfers_by_rotation(
 def _best_matching(
     held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
 ) -> tuple[_Pairs, _Transfers]:
-    """Return a matching of free ranks with about the highest value, and its transfers."""
     ranks = len(held)
     copies = np.maximum(held.sum(axis=0), 1)
     worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])

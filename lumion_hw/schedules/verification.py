@@ -64,7 +64,6 @@ def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
 
 
 def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> None:
-    """Send the data of one round."""
     transfers = schedule.rounds[number].transfers
     sizes = [len(transfer.chunks) for transfer in transfers]
     source, target, adds = (
@@ -108,7 +107,6 @@ def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> N
 
 
 def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
-    """Raise ``ConfigError`` if a rank has no complete sum, or if the complete sum of a chunk is on no rank."""
     for axis, what in ((0, "chunk {} is not summed on any rank"), (1, "rank {} has no summed chunk")):
         missing = np.flatnonzero(~done.any(axis=axis))
         if len(missing):
@@ -116,7 +114,6 @@ def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
 
 
 def _check_pairs(schedule: Schedule) -> None:
-    """Raise ``ConfigError`` if matchings connect a pair twice or never."""
     connected: set[tuple[int, int]] = set()
     for number, round_ in enumerate(schedule.rounds):
         if again := connected.intersection(round_.circuits):

@@ -9,7 +9,7 @@ from lumion_hw.bench.file.module_optics import ModuleFormat
 from lumion_hw.circuits.plan.request import CircuitRequest
 
 DARK_DB = -200.0
-"""Lowest reported level."""
+"""Lowest light level that is reported."""
 MAX_CROSSTALK_DB = -20.0
 """Limit for the light of other circuits at a circuit's end, relative to the circuit's own light (assumed)."""
 MAX_EXCLUSIVE_CROSSTALK_DB = -30.0
@@ -17,7 +17,7 @@ MAX_EXCLUSIVE_CROSSTALK_DB = -30.0
 MAX_IDLE_LIGHT_DB = -25.0
 """Limit for a circuit's light at a receiver without a circuit, relative to the light at the circuit's end."""
 MAX_IMBALANCE_DB = 0.5
-"""Limit for the loss of one arm relative to the other."""
+"""Limit for the loss of one arm (path of one polarization) relative to the other."""
 _PDL_PENALTY = (0.8, 2.5)
 """Penalty of 0.8 dB at 2.5 dB of polarization-dependent loss, growing with its square (product page 02313LHH)."""
 _DGD_PENALTY = (0.5, 10.0)
@@ -26,7 +26,7 @@ _DGD_PENALTY = (0.5, 10.0)
 
 @dataclass(frozen=True)
 class Leakage:
-    """Light of a circuit at a receiver of another circuit or of none.
+    """Light of a circuit at a receiver that is not the circuit's own.
 
     Attributes:
         receiver: Device name of the module.
@@ -134,7 +134,6 @@ class BudgetViolation:
 
     Attributes:
         what: Description of the value.
-        found: The value.
         limit: The largest or smallest allowed value.
         is_ceiling: Whether ``limit`` is the largest allowed value; otherwise it is the smallest.
         field: Field of the request that sets the limit, if any.

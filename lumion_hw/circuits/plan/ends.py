@@ -42,11 +42,11 @@ class CircuitEnds:
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Input and output port of each arm."""
+        """Input and output port of each arm (path of one polarization)."""
         return tuple((entry.port, out.port) for entry, out in zip(self.entries, self.exits, strict=True))
 
     def can_match(self, mesh: MeshTopology) -> bool:
-        """Return whether paths of both arms can have equally many PUCs (docs/mesh.md#routes); true with one arm."""
+        """Return whether paths of both polarizations can have equally many PUCs (docs/mesh.md#routes)."""
         return len({mesh.port_parity(*pair) for pair in self.pairs} - {None}) < 2
 
 
@@ -152,7 +152,6 @@ def _arms(
     entries: tuple[InputPath, ...],
     exits: tuple[OutputPath, ...],
 ) -> _Arms:
-    """Return the fibres of each arm, the polarization strategy, and the reason for it."""
     split = len(entries) == 2
     if (split or sender.polarizations == 2) and (len(entries), len(exits)) != (2, 2):
         side = "inputs" if len(entries) != 2 else "outputs"
@@ -195,7 +194,6 @@ _REASONS: dict[Strategy, str] = {
 def _paired(
     mesh: MeshTopology, entries: tuple[InputPath, ...], exits: tuple[OutputPath, ...]
 ) -> tuple[tuple[InputPath, ...], tuple[OutputPath, ...]]:
-    """Pair inputs and outputs of two arms so that the longer path is as short as possible."""
     first = tuple(sorted(entries, key=lambda entry: entry.tributary or ""))
     straight = tuple(sorted(exits, key=lambda out: out.tributary or ""))
     # Exchanging the tributaries is a rotation like any other, which the receiver compensates.
@@ -209,7 +207,7 @@ def _paired(
 
 
 def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]:
-    """Yield the circuit ends unchanged, then with the two outputs of two-arm circuits exchanged."""
+    """Yield the circuit ends unchanged, then with the outputs of the two polarizations exchanged."""
     yield ends
     for index, circuit in enumerate(ends):
         if len(circuit.exits) == 2:

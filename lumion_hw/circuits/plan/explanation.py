@@ -22,7 +22,6 @@ class BudgetLine:
     Attributes:
         what: Description of the value.
         value: The value; ``None`` if there is none.
-        unit: Unit of the value.
         limit: Limit of the value as text; empty without a limit.
     """
 

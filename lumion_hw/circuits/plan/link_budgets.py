@@ -32,7 +32,6 @@ class RoutedCircuit:
 
     Attributes:
         ends: Modules and fibres at both ends.
-        paths: Path of each arm.
         trims: Loss added to each arm, or ``None``.
     """
 
@@ -156,7 +155,6 @@ class LinkBudgetSolver:
         )
 
     def _pdl_db(self, arms: tuple[CircuitArm, ...]) -> float:
-        """Return the loss of the weakest polarization relative to the strongest."""
         if len(arms) < 2:
             return 0.0
         exits = [arm.path.target for arm in arms]
@@ -182,7 +180,6 @@ class LinkBudgetSolver:
         return [self._column[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:
-        """Return all other light at a circuit's receiver relative to its own, in dB."""
         wavelength_nm = self._routed[index].ends.sender.emits_nm
         others = [(circuit.ends.sender, seen_mw) for circuit, seen_mw in zip(self._routed, self._seen_mw, strict=True)]
         del others[index]
@@ -192,7 +189,6 @@ class LinkBudgetSolver:
         return _db(float(np.sum(in_band) / self._seen_mw[index, places].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
-        """Return a circuit's light at every other receiver, relative to its light at its own receiver."""
         own = {port for _, port in self._routed[index].ends.pairs}
         used_ports = {port for circuit in self._routed for _, port in circuit.ends.pairs}
         level = self._seen_mw[index] / self._seen_mw[index, self._receiver_columns(index)].sum()
@@ -203,7 +199,6 @@ class LinkBudgetSolver:
         )
 
     def _osnr_db(self, ends: CircuitEnds, crosstalk_db: float) -> float | None:
-        """Return the OSNR of a circuit at its receiver, in 0.1 nm; ``None`` if no source of noise is known."""
         sent_db, launch_dbm = ends.sender.launch_osnr_db, ends.sender.launch_dbm
         # OSNR of a booster: 58 dB + input power - noise figure. Later losses weaken signal and noise alike.
         boosters = [

@@ -27,12 +27,11 @@ path.
 
 @dataclass(frozen=True)
 class ArmTrim:
-    """Loss added to an arm: one PUC couples only part of the light.
+    """Loss added to an arm (path of one polarization): one PUC couples only part of the light.
 
     Attributes:
         puc: The PUC; no other arm uses it.
         coupling: Power coupling of the PUC: 0 bar, 1 cross.
-        loss_db: The added loss.
         stray_port: Port where the diverted light leaves the mesh; ``None`` if it circulates inside.
     """
 
@@ -44,12 +43,11 @@ class ArmTrim:
 
 @dataclass(frozen=True)
 class CircuitArm:
-    """One path through the mesh; a circuit has one, or two for separate polarizations.
+    """One path of a circuit through the mesh; a circuit has two if its polarizations are separate.
 
     Attributes:
         entry: Fibre from the transmitter to the mesh.
         exit: Fibre from the mesh to the receiver.
-        path: The PUCs of the arm.
         loss_db: Predicted loss of the mesh from fibre to fibre, including ``trim``.
         loss_sigma_db: Standard error of this loss.
         trim: Loss added to the arm, or ``None``.
@@ -166,7 +164,6 @@ class CircuitPlan:
         return f"<CircuitPlan of {len(self.everything)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
 
     def _repr_html_(self) -> str:
-        """Return the circuits as a table for a notebook."""
         from lumion_hw.files.html import html_table
 
         rows = [

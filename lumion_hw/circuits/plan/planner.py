@@ -30,13 +30,13 @@ from lumion_hw.mesh.routing.request import Progress, no_progress, opposite_state
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
 _TRIM_ABOVE_DB = 0.5 * MAX_IMBALANCE_DB
-"""Arms that differ by less than this are not equalized; the rest of the limit covers prediction errors."""
+"""Two paths of a circuit that differ by less than this are not equalized; the rest of the limit covers errors."""
 _BELOW_OVERLOAD_DB = 1.0
 """Light that would overload a receiver is attenuated to this far below the overload level."""
 _MAX_TRIMS = 5
-"""Largest number of PUCs of an arm tried for adding loss."""
+"""Largest number of PUCs of a path tried for adding loss."""
 _DARK_ENOUGH_DB = -35.0
-"""Stray light at receivers in dB, relative to the arm, up to which no other PUC is tried."""
+"""Stray light at receivers in dB, relative to the attenuated path, up to which no other PUC is tried."""
 _EXPLAIN_S = 10.0
 """Time to find out which circuits conflict if there are no routes for all."""
 _ALTERNATIVES_S = 60.0
@@ -107,8 +107,6 @@ def _checked_mesh(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshT
 
 
 class _Planner:
-    """Makes one plan of circuits, for the arguments of :func:`plan_circuits`."""
-
     def __init__(
         self,
         model: BenchModel,
@@ -139,11 +137,6 @@ class _Planner:
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
 
     def plan(self) -> CircuitPlan:
-        """Return the plan.
-
-        Raises:
-            LumionError: As :func:`plan_circuits`.
-        """
         hop_limits = self._hop_limits()
         try:
             plan = self._plan_once(hop_limits)
@@ -175,7 +168,6 @@ class _Planner:
         return self._with_less_idle_light(plan, hop_limits)
 
     def _with_less_idle_light(self, plan: CircuitPlan, hop_limits: HopLimits) -> CircuitPlan:
-        """Return a plan with less light at receivers without a circuit, if other routes reduce it without drawbacks."""
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
             lit = [
@@ -204,7 +196,7 @@ class _Planner:
         return best
 
     def _plan_without_hop_limits(self, error: RoutingError) -> CircuitPlan:
-        """Return a plan made without hop limits if its link budgets hold; otherwise raise an error."""
+        """Return a plan made without hop limits if it meets its link budgets; otherwise raise an error."""
         try:
             plan = self._plan_once([None] * len(self._ends))
         except RoutingError:
@@ -233,7 +225,6 @@ class _Planner:
         return {index: own for index, own in result.items() if own}
 
     def _hop_limits(self) -> list[int | None]:
-        """Return for each circuit the largest number of PUCs that its loss limit allows."""
         typical_db = self._model.mesh_section.typical.access_loss_db
         # With the loss of the best PUC no possible path is excluded.
         least_db = float(self._planning.puc_loss_db.min())
@@ -257,13 +248,6 @@ class _Planner:
     def _plan_once(
         self, hop_limits: HopLimits, avoided: Collection[int] = (), turned: Collection[int] = ()
     ) -> CircuitPlan:
-        """Return a plan within hop limits; its link budgets are not checked.
-
-        Args:
-            hop_limits: Largest number of PUCs of each circuit.
-            avoided: PUCs that circuits use only if the way around them is too long.
-            turned: PUCs that are parked in the opposite of their usual state.
-        """
         ends, paths, routing = self._route(hop_limits, avoided)
         parked = dict(park_unused_pucs(self._mesh, routing.states, unusable=self._planning.unusable).states)
         for puc in parked.keys() & set(turned) - routing.states.keys():
@@ -280,7 +264,6 @@ class _Planner:
     def _route(
         self, hop_limits: HopLimits, avoided: Collection[int]
     ) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
-        """Return the routes of the first pairing of inputs and outputs that can be routed."""
         refusal: RoutingError | None = None
         for finder in self._finders:
             try:
@@ -294,7 +277,6 @@ class _Planner:
     def _program(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Calculate heater currents for routed circuits; return all circuits with link budgets, active ones first."""
         everything = [*self._active, *routed]
         couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
@@ -311,7 +293,6 @@ class _Planner:
     def _with_trims(
         self, routed: list[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        """Add loss to arms whose power is too high; return circuits and heater currents."""
         circuits, currents = self._program(routed, states)
         own = circuits[len(self._active) :]
         todo = [
@@ -354,7 +335,6 @@ def _idle_light_db(plan: CircuitPlan) -> float:
 
 
 def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
-    """Return the loss in dB to add to each arm."""
     budget = circuit.budget
     losses = [arm.total_loss_db for arm in circuit.arms]
     excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)

@@ -150,7 +150,10 @@ class PlanningMesh:
         return record.dispersion is not None and low <= wavelength_nm <= high
 
     def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
-        """Return the fraction of power from each PUC-port to each mesh port, shape ``(4 n_pucs, len(ports))``."""
+        """Return the fraction of power that travels from each PUC-port to each mesh port.
+
+        Shape ``(4 n_pucs, len(ports))``.
+        """
         cells = self.known.cells(currents_ma)
         power: Real = np.abs(self.solver.waves(cells, cells.reference_hz, list(ports))) ** 2
         return power

@@ -17,7 +17,7 @@ from lumion_hw.mesh.routing.lengths import first_choices
 from lumion_hw.mesh.routing.request import Progress
 
 HopLimits = list[int | None]
-"""Largest number of PUCs on the longest arm of each circuit; ``None`` without a limit."""
+"""Largest number of PUCs on the longest path of each circuit; ``None`` without a limit."""
 
 _RESCUE_S = 2.0
 """Time limit of the exact search, which runs after the fast search has failed."""
@@ -26,7 +26,7 @@ _RESERVED_DB = 1000.0
 _AVOIDED_DB = 2.0
 """Surcharge of a PUC to avoid, in dB of loss: worth a detour of four PUCs."""
 _MAX_MISMATCHES = 24
-"""Largest number of unequal lengths tried for two arms that cannot be equally long."""
+"""Largest number of unequal lengths tried for two paths of a circuit that cannot be equally long."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,6 @@ class RouteFinder:
     def _mismatches(
         self, pairs: Sequence[tuple[int, int]], unequal: Sequence[tuple[int, ...]]
     ) -> Iterator[dict[int, int]]:
-        """Yield unequal lengths for arms that cannot be equally long, smallest difference first."""
         options = []
         for first, second in unequal:
             shortest = [int(self._mesh.shortest_hops[pairs[arm]]) for arm in (first, second)]
@@ -205,11 +204,6 @@ class RouteFinder:
         reserved: Collection[int],
         own: Mapping[int, tuple[Path, ...]],
     ) -> None:
-        """Check that no route uses PUCs reserved for another circuit.
-
-        Raises:
-            NoPathError: A route uses such PUCs; the message names the circuit and the PUCs.
-        """
         for index, paths in own.items():
             pucs = {puc for path in paths for puc in path.pucs}
             foreign = {
@@ -231,7 +225,6 @@ class RouteFinder:
                 )
 
     def _joint_routing(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool) -> Routing:
-        """Merge the routings of all groups of circuits into one."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
             return route(self._mesh, RouteRequest([], active=self._active))

@@ -1,4 +1,4 @@
-"""Attenuation of circuit arms: one PUC couples only part of the light; the rest leaves by another port."""
+"""Attenuation of a path: one PUC couples only part of the light; the rest leaves by another port."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _HARMLESS_DB = -40.0
 
 @dataclass(frozen=True)
 class Trimmer:
-    """Chooses PUCs that add loss to arms with the least stray light.
+    """Chooses PUCs that add loss to a path with the least stray light.
 
     Attributes:
         wiring: Fibres at the ports.
         states: State of every PUC.
         currents_ma: Heater currents for these states.
-        paths: Paths of all arms.
+        paths: All paths.
     """
 
     mesh: MeshTopology
@@ -60,7 +60,7 @@ class Trimmer:
         return [trim for _, trim in sorted(candidates, key=lambda item: item[0])]
 
     def unshared_passes(self, path: Path) -> Iterator[tuple[int, State]]:
-        """Yield each PUC that a path passes once and no other path uses, as entry PUC-port and state."""
+        """Yield entry PUC-port and state of each PUC that a path passes once and no other path uses."""
         shared = {puc for other in self.paths if other is not path for puc in other.pucs}
         way = to_wave_path(self.mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
@@ -68,14 +68,12 @@ class Trimmer:
                 yield wave, state
 
     def _harm_rank(self, harm: float, port: int | None) -> tuple[float, int]:
-        """Return a sort key for the harm done by stray light."""
         harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
         sources = {entry.port for entry in self.wiring.inputs}
         # Harmless trims tie, so that of these a trim into a free port precedes one into a source or into a ring.
         return max(harm_db, _HARMLESS_DB), 2 if port is None else int(port in sources)
 
     def _stray_port(self, wave: int, state: State) -> int | None:
-        """Return the port where light diverted at a PUC leaves the mesh; ``None`` if the light circulates."""
         node = int(self.mesh.successors[wave, STATES.index(state)])
         # The mesh has this many directed waves; light that passes more has come back to one of them and circulates.
         for _ in range(4 * self.mesh.n_pucs):

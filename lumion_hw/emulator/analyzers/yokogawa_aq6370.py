@@ -216,7 +216,7 @@ class EmulatedAq6370(ScpiDevice):
         self._scpi.declare(self._commands())
 
     def connect(self) -> DeviceConnection:  # type: ignore[override]  # behind a login there is no message to be polled
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, _Login(self, self._scpi.connect()))
 
@@ -547,7 +547,6 @@ class EmulatedAq6370(ScpiDevice):
         return run
 
     def _levels(self, trace: _Trace) -> NDArray[np.float64]:
-        """Return the levels of a trace in the unit of the display."""
         settings, level_dbm = self.settings, trace.level_dbm
         if settings.y_unit in (_LEVEL_UNITS["DBM/NM"], _LEVEL_UNITS["W/NM"]):
             level_dbm = level_dbm - 10.0 * math.log10(1e9 * settings.resolution_m)

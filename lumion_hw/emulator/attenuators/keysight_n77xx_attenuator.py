@@ -402,7 +402,6 @@ class EmulatedN776xA(ScpiDevice):
         return keysight_float32(power_w if self._addressed(call).settings.in_watts else dbm_from_w(power_w))
 
     def _zero(self, call: Call) -> Reply:
-        """Zero the power monitors with all shutters closed."""
         del call
 
         def set_zeroing(zeroing: bool) -> None:

@@ -87,12 +87,7 @@ class OffsetTable:
 class AttenuatorChannel:
     """One attenuator channel: filter, shutter and power monitor.
 
-    Args:
-        largest_db: Largest attenuation of the filter.
-        insertion_loss_db: Loss at zero attenuation.
-
     Attributes:
-        settings: Settings that the host made.
         zeroing: Whether the monitor is being zeroed, with the shutter closed.
         operation: Status registers ``STATus[n]:OPERation`` of the slot.
         questionable: Status registers ``STATus[n]:QUEStionable`` of the slot.

@@ -31,7 +31,6 @@ class EmulatedDa100(TextDevice):
     """Emulated OZ Optics DA-100 attenuator.
 
     Args:
-        attenuation_max_db: Largest attenuation.
         min_loss_db: Loss at zero attenuation.
     """
 
@@ -93,7 +92,6 @@ class EmulatedDa100(TextDevice):
         return echoed + "".join(f"{line}\r\n" for line in lines) + ending, wait_s
 
     def _start_move(self, steps: int, extra_s: float = 0.0) -> float:
-        """Start moving the motor. Return the duration in seconds."""
         if not 0 <= steps <= FULL_STEPS:
             raise DaRefusal(_OVERFLOW)
         self._changed()

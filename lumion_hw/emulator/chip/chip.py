@@ -34,7 +34,6 @@ class ChipVariations:
     """Random imperfections of one chip with E PUCs, J joints (waveguides between PUCs) and P ports.
 
     Attributes:
-        sizes: Sizes of the imperfections.
         arm_loss_difference_db: Shape ``(E,)``; loss of the upper arm minus the lower.
         eta_slope_per_nm: Shape ``(E,)``; slope of each PUC's coupler splitting minus the slope common to all PUCs.
         ripple_period_hz: Shape ``(P,)``; period of the ripple of each port's loss over frequency.

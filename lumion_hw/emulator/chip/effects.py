@@ -18,11 +18,9 @@ class ChipEffect:
 
     Attributes:
         name: Key in the bench file, with unit.
-        description: Effect in one sentence.
         realistic: Size on a good foundry chip.
         harsh: Size on a very poor chip.
         max_size: Largest allowed size, beyond any real chip.
-        source: Source of the sizes.
     """
 
     name: str

@@ -93,7 +93,6 @@ def _curve(distance_mm: Real, heat_per_pi_mw: float) -> Real:
 
 
 def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
-    """Return a factor per heater that is 1 at the die's edge and decreases inwards."""
     corners = mesh.end_positions.reshape(-1, 2) * PUC_MM
     low, high = corners.min(axis=0) - 0.5 * PUC_MM, corners.max(axis=0) + 0.5 * PUC_MM
     to_edge = np.minimum(heaters - low, high - heaters).min(axis=1)

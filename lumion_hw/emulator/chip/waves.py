@@ -136,7 +136,6 @@ def _incident_waves(output_fields: Integers) -> tuple[Integers, Integers]:
 
 
 def _elimination_order(mesh: MeshTopology) -> Integers:
-    """Return the position of each wave in the elimination order of the linear system."""
     rank = np.empty(mesh.n_pucs, dtype=np.int64)
     rank[dissect(mesh)] = np.arange(mesh.n_pucs)
     waves = np.arange(4 * mesh.n_pucs)

@@ -124,10 +124,8 @@ class BenchFaults:
     Args:
         modules: Emulated pluggable modules by device name.
         devices: All devices by name.
-        kinds: Kind of each device, for error messages.
         faults: For each device, a function that returns the faults of its kind.
         monitor_ports: Ports with a photodiode.
-        schedule: Scheduled events of the bench.
     """
 
     def __init__(
@@ -193,7 +191,7 @@ class BenchFaults:
         if row.end is None:
             ending = ", ".join(row.name for row in self.list_faults(target) if row.end is not None)
             raise ConfigError(
-                f"{fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
+                f"fault {fault} cannot be ended", device=target, hint=f"Faults that can be ended: {ending or 'none'}."
             )
         fault_target = self._target(target)
         row.end(fault_target, **row.validated(arguments, row.places(fault_target)))

@@ -31,9 +31,6 @@ class Argument:
     """One argument of a fault.
 
     Attributes:
-        meaning: Description of the argument.
-        low: Smallest value.
-        high: Largest value.
         among: Kind of component, such as ``port``, for an argument that is a component's number; else empty.
         default: Value if the argument is omitted; ``None`` if it is required.
         accepts: A test of the value and a description of the valid values, for an argument that is not a number.
@@ -87,7 +84,6 @@ class ScriptedFault:
     """One fault.
 
     Attributes:
-        effect: Description of the effect.
         begin: Starts the fault on its target, with the arguments by name.
         end: Ends the fault, with the same arguments; ``None`` if it cannot be undone.
         places: Returns the numbers of the device's components, by kind of component (such as ``port``).
@@ -125,7 +121,6 @@ class ScriptedFault:
 
 
 def _span(argument: Argument) -> str:
-    """Return the range and the default of an argument in parentheses."""
     span = "" if argument.among or argument.accepts else argument.describe_values()
     default = "" if argument.default is None else f"default {argument.default:g}"
     return f" ({', '.join(filter(None, (span, default)))})" if span or default else ""
@@ -159,7 +154,6 @@ def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite number as float; ``None`` for anything else."""
     # float() would accept True and "1".
     if isinstance(value, (bool, str, bytes)):
         return None
@@ -171,7 +165,6 @@ def _number(value: Any) -> float | None:
 
 
 def _listing(numbers: Sequence[int]) -> str:
-    """Return numbers as text, with ranges for consecutive numbers."""
     if not numbers:
         return "there is none"
     if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:

@@ -70,11 +70,9 @@ class SweepSettings:
         mode: ``STEPped``, ``MANual`` or ``CONTinuous``.
         repeat: ``ONEWay`` or ``TWOWay``.
         cycles: Number of passes.
-        dwell_s: Dwell time on every step.
         logging: Whether the laser logs the wavelength at trigger pulses.
         output: Mode of the trigger output, a keyword of ``TRIGger:OUTPut``.
         input: Reaction to the trigger input, a keyword of ``TRIGger:INPut``.
-        modulated: Whether amplitude modulation is on.
     """
 
     start_nm: float
@@ -95,9 +93,6 @@ class LaserModule:
     """A Keysight laser with its SCPI commands, stand-alone or in a slot of a mainframe.
 
     Args:
-        state: SCPI state of the instrument.
-        profile: Properties of this model of laser.
-        speeds_nm_per_s: Available sweep speeds.
         on_triggers: Called with the times of the pulses at its trigger output.
         low_sse_loss_db: Power of the other output relative to the low-SSE output (little spontaneous emission), in dB;
             ``None`` for a laser with one output.
@@ -310,7 +305,6 @@ class EmulatedKeysightLaser(ScpiDevice):
     """Emulated stand-alone Keysight tunable laser.
 
     Args:
-        profile: Properties of this model of laser.
         on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light at every change.
     """
@@ -389,11 +383,7 @@ _PATHS = ("HIGHpower", "LOWSse", "BHRegulated", "BLRegulated")
 
 @dataclass(frozen=True)
 class KeysightLevel:
-    """SCPI parameter for a laser power, in the selected unit if the host sends no unit; parsed to W.
-
-    Attributes:
-        optional: Whether the host may omit the parameter.
-    """
+    """SCPI parameter for a laser power, in the selected unit if the host sends no unit; parsed to W."""
 
     module: LaserModule
     optional: bool = False

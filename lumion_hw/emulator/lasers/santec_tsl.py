@@ -91,7 +91,6 @@ class TslSettings:
         step_nm: Step of a stepped sweep.
         step_thz: Frequency step, without effect on the light.
         speed_nm_per_s: Speed of continuous sweeps.
-        dwell_s: Dwell time on every step.
         delay_s: Delay between passes.
         cycles: Number of consecutive sweeps.
         mode: Sweep mode; bit 0 is set for continuous, bit 1 for two-way sweeps.
@@ -125,7 +124,6 @@ class EmulatedSantecTsl(ScpiDevice):
 
     Args:
         model: One of :data:`MODELS`; only the TSL-570 has two command sets.
-        profile: Properties of this model of laser.
         terminator: Ends every reply.
         on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light at every change.
@@ -134,9 +132,6 @@ class EmulatedSantecTsl(ScpiDevice):
         slow: Whether the model is older and slower than the TSL-570.
         code: Present command set (Legacy or SCPI).
         network: Reported network addresses, by command keyword.
-        settings: Settings that the host has made.
-        laser: Physical model of the light.
-        diode: Whether the laser diode is on.
 
     Raises:
         ConfigError: The model is unknown.
@@ -356,7 +351,6 @@ class UnitBySet:
         per_legacy: Exponent of ten from the Legacy to the SCPI unit: -9 for nm to m.
         code: Returns the present command set.
         decimals: Number of decimals of a reply in the Legacy set.
-        optional: Whether the host may omit the parameter.
     """
 
     legacy: Numeric
@@ -379,11 +373,7 @@ class UnitBySet:
 
 @dataclass(frozen=True)
 class SantecLevel:
-    """SCPI parameter for a power, in the selected unit if the host sends no unit; parsed to dBm.
-
-    Attributes:
-        optional: Whether the host may omit the parameter.
-    """
+    """SCPI parameter for a power, in the selected unit if the host sends no unit; parsed to dBm."""
 
     tsl: EmulatedSantecTsl
     optional: bool = False
@@ -452,7 +442,6 @@ def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _network(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    """Return the commands for the network addresses."""
     root = ":SYSTem:COMMunicate:ETHernet"
 
     def address(name: str) -> ScpiCommand:

@@ -49,12 +49,9 @@ class LaserProfile:
     """Properties of one model of swept laser.
 
     Attributes:
-        limits_nm: Shortest and longest wavelength.
         power_dbm: Smallest power, and largest power at the centre of the range.
         roll_off_db: Decrease of the largest power at the ends of the range.
         move_nm_per_s: Speed of tuning.
-        settle_s: Settling time after tuning.
-        power_tau_s: Time constant of the power.
         wavelength_error_nm: Standard deviation of the wavelength error.
         power_error_db: Standard deviation of the power error.
     """
@@ -85,7 +82,6 @@ class ArmedSweep:
         continuous: Whether the sweep is continuous rather than stepped.
         two_way: Whether every other pass runs backwards.
         cycles: Number of passes.
-        dwell_s: Dwell time on every step.
         delay_s: Delay between passes.
         pulses: Trigger pulses: one per step, or only the first or the last of every pass.
     """
@@ -121,10 +117,7 @@ class SweptLaser:
     """Physical model of a swept laser, with errors of wavelength and power.
 
     Args:
-        profile: Properties of this model of laser.
         on_triggers: Called with the times of trigger pulses, in order, after they have passed.
-        wavelength_nm: Initial wavelength.
-        power_dbm: Initial power.
     """
 
     def __init__(
@@ -209,7 +202,6 @@ class SweptLaser:
         self._before, self._trajectory = self._trajectory, trajectory
 
     def _move(self, from_nm: float, to_nm: float, begin_s: float) -> tuple[float, float]:
-        """Return the times at which the laser reaches a wavelength and has settled."""
         arrival_s = begin_s + abs(to_nm - from_nm) / self.profile.move_nm_per_s
         return arrival_s, arrival_s + self.profile.settle_s
 
@@ -296,7 +288,6 @@ class SweptLaser:
     def _plan_pass(
         self, plan: ArmedSweep, begin_s: float, *, backwards: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return times and wavelengths of one sweep pass, and the times of its trigger pulses."""
         sign, first = (-1.0, plan.stop_nm) if backwards else (1.0, plan.start_nm)
         numbers = np.arange(plan.steps + 1)
         if plan.continuous:

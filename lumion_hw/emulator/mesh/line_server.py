@@ -34,7 +34,7 @@ _CLOSING = re.compile(rf"{_BLANK}\]{_BLANK}", re.ASCII)
 
 
 def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
-    """Return the state of each listed PUC by number, ``"x"`` cross or ``"="`` bar, from a line without its LF.
+    """Return the state of each PUC in a line from the host, ``"x"`` cross or ``"="`` bar. The line has no LF.
 
     Raises ``ConfigError`` if the line is too long or malformed, or names an unknown PUC or the same PUC twice.
     """
@@ -204,7 +204,7 @@ class LineServer(Switchable):
         return self._next_step_s(self._jobs[0][0]) if self._jobs and self.powered else None
 
     def advance(self) -> None:
-        """Send due progress messages, and apply the states of finished reconfigurations."""
+        """Send the progress messages that are due, and apply the states of finished reconfigurations."""
         if self._advancing or not self.powered:
             return
         self._advancing = True

@@ -3,7 +3,7 @@
 Command language: 8163A/B, 8164A/B, 8166A/B Programming Guide. An omitted slot number means the lowest slot. Settings of
 the first channel of a dual sensor apply to both channels. A failed query replies a marker value and queues an error. An
 8164 connects the trigger pulses of its laser to its sensors. Figures of the lasers, and of sensors other than the
-81635A, are typical values, not those of the data sheets.
+81635A, are typical values, not checked against the data sheets.
 """
 
 from __future__ import annotations
@@ -258,7 +258,6 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
 
 
 def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
-    """Raise ``ConfigError`` for a module that does not fit the mainframe or its slot."""
     slots = SLOTS.get(model)
     if slots is None:
         raise ConfigError(f"there is no mainframe {model!r}", device=name, hint=f"Use one of {', '.join(SLOTS)}.")

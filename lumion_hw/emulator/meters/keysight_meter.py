@@ -57,9 +57,7 @@ class EmulatedKeysightMeter(ScpiDevice):
     """Base class of Keysight meters.
 
     Args:
-        profile: SCPI dialect and identity.
         heads: All heads by slot and channel.
-        traits: Properties of the family of meters.
 
     Attributes:
         zero_fails: Whether zeroing fails even in the dark.
@@ -115,7 +113,6 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self.heads[self.port(call)]
 
     def _head_to_change(self, call: Call) -> EmulatedHead:
-        """Return the addressed head after ending its measurement."""
         self._acquisition.stop(self.port(call)[0])
         return self._addressed_head(call)
 
@@ -266,7 +263,6 @@ class EmulatedKeysightMeter(ScpiDevice):
         return self._block({port: head.fetch() for port, head in self.heads.items()})
 
     def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
-        """Return the readings of all channels as a block. A missing reading is the largest float32 (error -231)."""
         values = [self.express(port, reading) for port, reading in readings.items()]
         # One bad channel must not suppress the block of the others.
         if None in values:

@@ -38,7 +38,7 @@ GAIN_LIMIT = 0.025  # ±2.5 %: absolute error of the N77xx class
 RANGE_STEP_SIGMA_DB = 0.004
 RANGE_CHANGE_S = 2e-3
 AUTORANGE_LOWER = 0.09
-"""Automatic ranging keeps a reading between these fractions of full scale."""
+"""Smallest reading, as a fraction of full scale, that automatic ranging keeps in a range."""
 
 RESPONSIVITY_NM = np.array([1250.0, 1300.0, 1350.0, 1400.0, 1450.0, 1500.0, 1550.0, 1600.0, 1625.0, 1650.0])
 RESPONSIVITY_A_PER_W = np.array([0.84, 0.89, 0.93, 0.96, 0.99, 1.01, 1.02, 1.00, 0.93, 0.76])
@@ -50,9 +50,6 @@ class HeadProfile:
     """Properties of one model of optical head.
 
     Attributes:
-        wavelength_limits_m: Shortest and longest wavelength.
-        averaging_limits_s: Shortest and longest averaging time.
-        range_limits_dbm: Lowest and highest range.
         noise_w_at_1_s: Standard deviation of a 1 s average.
         responsivity_nm: Wavelengths of the responsivity table.
         responsivity_a_per_w: Responsivities at these wavelengths.
@@ -90,7 +87,7 @@ _MAX_EVALUATIONS = 20_001
 
 
 def full_scale_w(range_dbm: float) -> float:
-    """Return the full scale of a power range in watts: 1.9999 times its nominal power."""
+    """Return the full scale of a power range in watts: 1.9999 times the nominal power of the range."""
     return 1.9999e-3 * ratio_from_db(range_dbm)
 
 
@@ -106,15 +103,12 @@ class HeadSettings:
 
     Attributes:
         wavelength_m: Set wavelength, which selects the responsivity.
-        averaging_s: Averaging time of one reading.
         watts: Whether readings are in W rather than dBm.
         range_dbm: Present range, a multiple of 10 dBm.
-        automatic: Whether automatic ranging is on.
         gain_automatic: Automatic gain, without effect.
         offset_db: Calibration offset, added to the reading in dB.
         continuous: Whether the head measures without being triggered.
         relative: Whether readings are in dB relative to the reference.
-        reference_w: Reference of relative readings.
     """
 
     wavelength_m: float = DEFAULT_WAVELENGTH_M
@@ -141,9 +135,7 @@ class Exposure:
     """A reading in progress.
 
     Attributes:
-        start_w: Optical power at the start of the reading.
         averaging_s: Averaging time at the start of the reading.
-        end_s: Time at which the reading can be completed.
     """
 
     start_w: float
@@ -158,8 +150,6 @@ class EmulatedHead:
         power_w: Returns the present optical power, in watts.
         light_wavelength_m: Returns the present wavelength of the light, in metres.
         rng: Random numbers for this head only.
-        now_s: Returns the time.
-        profile: Properties of this model of head.
         light_at: Returns the light at a past time; by default the light is interpolated linearly between two updates.
     """
 
@@ -272,7 +262,6 @@ class EmulatedHead:
         return float(self._gain * self._steps[self.settings.range_dbm] * true / set_response)
 
     def _update_range(self, power_w: float, averaging_s: float) -> bool:
-        """Apply automatic ranging. Return whether the range has changed."""
         if not self.settings.automatic:
             return False
         before = self.settings.range_dbm

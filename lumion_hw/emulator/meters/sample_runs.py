@@ -42,9 +42,7 @@ class MeterRunPlan:
     """Parameters of a measurement.
 
     Attributes:
-        function: Type of measurement.
         points: Number of samples; for a min/max measurement, the length of the window.
-        averaging_s: Averaging time of each sample.
         period_s: Time from one sample to the next.
         window: Window of a min/max measurement: ``CONTinuous``, ``WINDow`` or ``REFResh``.
     """
@@ -60,10 +58,7 @@ class MeterRun:
     """One measurement of one or more heads with a common trigger.
 
     Args:
-        plan: Parameters of the measurement.
-        heads: Optical heads that measure.
         start: Trigger that starts the measurement.
-        now_s: Present time.
         assumed_nm: Wavelength that selects the responsivity for each sample; by default the set wavelength.
     """
 

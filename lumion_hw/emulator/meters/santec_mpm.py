@@ -108,13 +108,11 @@ class EmulatedSantecMpm(Switchable):
         heads: Every port by module and port number.
         gain_level: Gain of every port, 1 to 5.
         automatic: Whether each port is read with automatic ranging.
-        averaging_ms: Averaging time.
         in_mw: Whether readings are in mW rather than dBm.
         external: Whether samples at constant wavelength are taken at trigger pulses instead of an internal clock.
         points: Number of samples logged at constant wavelength.
         sweep_nm: Start, stop and step of swept modes.
         speed_nm_per_s: Speed of the laser in swept modes.
-        run: The present or last logging.
         stopped: Whether the last logging was stopped.
         zero_fails: Whether zeroing fails even in the dark.
     """
@@ -162,7 +160,7 @@ class EmulatedSantecMpm(Switchable):
         self.stopped = False
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, _MpmPeer(self))
 
@@ -399,8 +397,6 @@ class MpmCommand:
     """One command of the meter.
 
     Attributes:
-        arguments: Number of arguments.
-        run: Executes the command.
         setting: Whether the command is refused during logging.
     """
 
@@ -527,7 +523,6 @@ def _calibration_wavelength(mpm: EmulatedSantecMpm, module: str, index: str) -> 
 
 
 def _calibration_factor(mpm: EmulatedSantecMpm, module: str, port: str, index: str) -> bytes:
-    """Return the relative responsivity of a port at a calibration wavelength in dB."""
     (head,) = [mpm.heads[channel] for channel in mpm.channels(_integer(module, 0, 4), _integer(port, 1, 4))]
     table = head.responsivity_table()
     # The table of the head is coarser than 20 nm: the entry below the wavelength applies.

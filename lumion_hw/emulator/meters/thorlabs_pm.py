@@ -97,7 +97,6 @@ class ThorlabsPm100(ScpiDevice):
     """Emulated Thorlabs PM100 console with a power sensor.
 
     Args:
-        light: Returns the present light at the sensor.
         sensor: Connected sensor; ``None`` for none.
         model: One of :data:`MODELS`, else ``ConfigError``.
         lenient: Whether to accept also the undocumented headers in
@@ -182,13 +181,13 @@ class ThorlabsPm100(ScpiDevice):
         self._last = None
 
     def unplug_sensor(self) -> None:
-        """Disconnect the sensor, if any."""
+        """Disconnect the sensor; no effect without a sensor."""
         if self._plugged is not None:
             self._unplugged_profile = self._plugged.profile
             self.plug(None)
 
     def plug_sensor(self) -> None:
-        """Connect the disconnected sensor again, if any."""
+        """Connect the disconnected sensor again; no effect with a sensor."""
         if self._plugged is None:
             self.plug(self._unplugged_profile)
 
@@ -198,7 +197,7 @@ class ThorlabsPm100(ScpiDevice):
         return self._plugged
 
     def sensor(self, *kinds: SensorKind) -> Pm100Sensor:
-        """Return the sensor. Raises ``ScpiError`` -113 if it is not of one of the given kinds."""
+        """Return the sensor. Raises ``ScpiError`` -113 if the sensor is not of one of the ``kinds``."""
         if self._plugged is None or (kinds and self._plugged.profile.kind not in kinds):
             # The command tree contains only quantities that the connected sensor can measure.
             raise ScpiError(scpi_errors.UNDEFINED_HEADER)
@@ -276,7 +275,6 @@ class ThorlabsPm100(ScpiDevice):
         return sensor, start_signal, waiting_s + sensor.averaging_s + physics.RANGE_CHANGE_S * changed
 
     def _express(self, sensor: Pm100Sensor, sample: SensorSample) -> str:
-        """Return a sample in the configured quantity and unit."""
         self.state.status.questionable.set_bit(POWER_BIT, sample.native is None)
         light_independent = {"FREQ": sample.repetition_hz, "TEMP": physics.TEMPERATURE_C, "RES": physics.PRESENCE_OHM}
         # Valid for any light, even over-range.
@@ -287,7 +285,6 @@ class ThorlabsPm100(ScpiDevice):
         return plain_float(self._convert(sensor, sample.native))
 
     def _convert(self, sensor: Pm100Sensor, native: float) -> float:
-        """Convert a signal in A or V to the configured quantity and unit."""
         if self.quantity in ("CURR", "VOLT"):
             return self._relative_to_reference(native)
         value = native / sensor.response * ratio_from_db(sensor.settings.loss_db)
@@ -395,7 +392,6 @@ def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[Call], float]:
-    """Return a function that returns a limit, and raises an error for a sensor without this limit."""
 
     def limit(call: Call) -> float:
         del call
@@ -406,7 +402,6 @@ def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[
 
 
 def _bounded(meter: ThorlabsPm100, kind: SensorKind, limits: tuple[float, float, float], unit: Suffixes) -> Numeric:
-    """Return a numeric SCPI parameter that exists for one kind of sensor only."""
     low, high, default = (_limit(meter, value, kind) for value in limits)
     return Numeric(low, high, default, unit)
 
@@ -433,7 +428,6 @@ def _measurement(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
-    """Return the commands for range and reference of a quantity."""
     root, unit, kinds = _RANGED[quantity]
 
     def scale() -> float:
@@ -624,7 +618,6 @@ def _system(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 def _triple(
     meter: ThorlabsPm100, pattern: str, key: str, limits: tuple[tuple[int, int], ...], start: tuple[int, ...]
 ) -> ScpiCommand:
-    """Return the command for a date or a time of day."""
     names = [f"{key} {place}" for place in range(3)]
 
     def write(call: Call) -> Reply:

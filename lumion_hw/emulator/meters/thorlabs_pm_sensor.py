@@ -169,13 +169,11 @@ class SensorSettings:
         wavelength_nm: Wavelength whose response is used.
         response: Response of a photodiode on the adapter in A/W.
         averages: Number of samples per reading.
-        range_index: Present range of the amplifier.
         automatic: Whether automatic ranging is on.
         low_bandwidth: Whether the bandwidth is 15 Hz instead of up to 100 kHz.
         accelerated: Whether the console predicts the final value of a thermopile.
         tau_s: Time constant for this prediction.
         loss_db: Attenuation before the sensor.
-        beam_mm: Diameter of the beam.
     """
 
     wavelength_nm: float
@@ -199,13 +197,7 @@ class SensorSample:
 
 
 class Pm100Sensor:
-    """One sensor with the amplifier of the console.
-
-    Args:
-        profile: Properties of this model of sensor.
-        light: Returns the present light.
-        now_s: Returns the time.
-    """
+    """One sensor with the amplifier of the console."""
 
     def __init__(
         self, profile: SensorProfile, light: Callable[[], Light], rng: np.random.Generator, now_s: Callable[[], float]
@@ -255,7 +247,6 @@ class Pm100Sensor:
     # -- signal
 
     def _target_signal(self) -> float:
-        """Return the signal in A or V to which the present light would settle."""
         light = self._light()
         if not math.isfinite(light.power_w):
             raise ValueError(f"the light at the sensor has no valid power: {light.power_w} W")
@@ -299,7 +290,6 @@ class Pm100Sensor:
         return self.settings.averages * SAMPLE_S
 
     def _sigma(self, averaging_s: float) -> float:
-        """Return the standard deviation of a reading in A or V."""
         # A low-pass of bandwidth B averages over about 1/(2B).
         filter_s = 0.5 / LOW_BANDWIDTH_HZ if self.settings.low_bandwidth else 0.0
         return self.profile.noise_at_1_s * self._nominal / math.sqrt(max(averaging_s, filter_s))

@@ -13,8 +13,6 @@ class BenchTime:
     The ``with`` block encloses one exchange of bytes with a device, during which the other devices do not change.
 
     Attributes:
-        now_s: Returns the time of the clock.
-        due: Scheduled events, each with its time.
         exchange: Number of the exchange in progress; ``None`` between exchanges.
     """
 
@@ -32,7 +30,7 @@ class BenchTime:
         return min((at_s for at_s, _ in self.due), default=None)
 
     def advance(self) -> None:
-        """Run the scheduled functions that are due, in order of time."""
+        """Run the scheduled functions that are due."""
         if not self.due:
             return
         now = self.now_s()

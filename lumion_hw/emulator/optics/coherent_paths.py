@@ -45,8 +45,6 @@ class CoherentLaunch:
 
     Attributes:
         power_w: Power of both polarizations together.
-        frequency_hz: Carrier frequency.
-        osnr_db: Optical signal-to-noise ratio at the transmitter.
     """
 
     power_w: float
@@ -59,11 +57,6 @@ class CoherentReception:
     """Dual-polarization signal received from another module.
 
     Attributes:
-        sender: Device name of the sending module.
-        launch: Light as launched.
-        pair: Effect of the paths.
-        signal_w: Power of the signal at the receiver.
-        total_w: Power of all light at the receiver.
         osnr_db: Optical signal-to-noise ratio; noise includes other light in the signal's band.
     """
 

@@ -17,15 +17,11 @@ class Heat:
     Times must not run backwards; an earlier time gives the latest heat.
 
     Args:
-        heaters: Number of heaters.
-        tau_s: Time constant.
         at_s: Initial time, at which all heaters are cold.
         slow_share: Share of the heat that follows with the slow time constant.
-        slow_tau_s: Slow time constant.
 
     Attributes:
         present_mw: Heat at the latest time, shape ``(heaters,)``.
-        followed_s: Latest time.
     """
 
     def __init__(

@@ -11,8 +11,6 @@ class Light:
     """Light in one fibre at one instant.
 
     Attributes:
-        power_w: Mean power in watts.
-        wavelength_nm: Vacuum wavelength in nanometres.
         repetition_hz: Pulses per second; 0 for continuous light.
     """
 

@@ -12,7 +12,6 @@ class MovedFibres:
     """Present port and coupling of every fibre that is moved by hand. No such fibre is plugged in at first.
 
     Args:
-        wiring: Fibres of the bench.
         sigma_db: Standard deviation of the coupling from one plugging to the next.
     """
 

@@ -20,8 +20,6 @@ class EmulationKey:
 
     Attributes:
         default: Default value; a Boolean or a number.
-        low: Smallest allowed number.
-        high: Largest allowed number.
         low_is_allowed: Whether ``low`` itself is allowed.
     """
 
@@ -35,7 +33,6 @@ class EmulationKey:
 def _key(
     default: float | bool, description: str, *, low: float = 0.0, high: float = 1.0, low_is_allowed: bool = True
 ) -> Any:
-    """Return a field of :class:`PhysicsParameters` that is also a key of the bench file."""
     key = EmulationKey(default, description, low, high, low_is_allowed)
     return field(default=default, metadata={"key": key})
 
@@ -58,7 +55,6 @@ class PhysicsParameters:
         wavelength_sigma_nm: Standard deviation of module wavelengths about nominal (assumed).
         squeezer_period_min_mv: Smallest drive of a polarization squeezer for a retardance of 2π (assumed).
         squeezer_period_max_mv: Largest drive for a retardance of 2π (assumed).
-        effects: Sizes of the chip's imperfections.
     """
 
     puc_loss_db: float = 0.5  # 0.46 to 0.55 dB published

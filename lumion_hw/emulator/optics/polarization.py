@@ -88,8 +88,6 @@ class Squeezers:
     Args:
         period_mv: Drive of each squeezer for a retardance of 2π.
         offset_rad: Retardance of each squeezer without drive.
-        now: Returns the time of the clock.
-        profile: Imperfections of the squeezers.
     """
 
     def __init__(

@@ -48,8 +48,6 @@ class SlowDrift:
 
     Args:
         truth: True parameters, which change.
-        physics: Sizes of the changes.
-        now_s: Returns the time of the clock.
         aged_s: Age of the chip in s at the start.
 
     Attributes:

@@ -37,7 +37,6 @@ class MeshTruth:
         access_loss_db: Shape ``(n_ports,)``; loss between fibre and mesh at each port.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity relative to nominal.
         stuck_current_ma: Current of each heater that ignores its drive, by heater.
-        variations: Random imperfections of the chip.
         common_phase_rad: Phase that the chip's temperature adds to both arms of every PUC.
     """
 
@@ -99,7 +98,6 @@ class ChainTruth:
     """True parameters of one input of the mesh: module, fibre and polarization controller.
 
     Attributes:
-        frequency_hz: Optical frequency of the module.
         launch: Jones vector of the launched light, shape ``(2,)``.
         fibre_in: Jones matrix of the fibre before the polarization controller, shape ``(2, 2)``.
         fibre_out: Jones matrix of the fibre between controller and chip, shape ``(2, 2)``.

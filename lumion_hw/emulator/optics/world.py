@@ -61,8 +61,6 @@ class SpectralLine:
     """Light of one source at a spectrum analyser.
 
     Attributes:
-        power_w: Power of the line.
-        frequency_hz: Centre frequency.
         width_hz: Width of the flat spectrum; 0 for a laser.
         osnr_db: Optical signal-to-noise ratio at the transmitter; infinite for a laser.
     """
@@ -77,17 +75,9 @@ class OpticalWorld:
     """Optical model of the emulated bench.
 
     Args:
-        mesh: Layout of the mesh.
-        wiring: Fibres between modules, instruments and mesh.
-        mesh_truth: True parameters of the mesh.
         chains: True parameters of each input, in wiring order.
-        physics: Physical constants of the bench.
         nominal_nm: Wavelength in nm for which the mesh parameters are specified.
-        clock: The bench's clock.
-        rng: Random numbers for monitor noise and fibre drift.
         slow_drift: Slow change of the mesh parameters; none by default.
-        offsets_rng: Random numbers for the drift of the photodiode offsets.
-        pluggings_rng: Random numbers for the coupling of fibres plugged in by hand.
     """
 
     def __init__(
@@ -258,16 +248,13 @@ class OpticalWorld:
 
     @property
     def _has_amplified_inputs(self) -> bool:
-        """Whether an amplifier in front of the mesh may add noise."""
         return any(path.through for path in self.wiring.inputs)
 
     def _beam_at_input(self, index: int) -> Beam:
-        """Return the light of one input behind the devices in its fibre."""
         launched = Beam(self._launched_w[index : index + 1])
         return self.inline_devices.transmit(launched, self.wiring.inputs[index].through)
 
     def _noise_output_w_per_hz(self) -> NDArray[np.float64]:
-        """Return the amplifier noise at every port in W/Hz."""
         noise = np.zeros(self.mesh.n_ports)
         for index, path in enumerate(self.wiring.inputs):
             density = self._beam_at_input(index).noise_w_per_hz if path.through else 0.0
@@ -278,7 +265,6 @@ class OpticalWorld:
         return noise
 
     def _output_w(self, index: int) -> NDArray[np.float64]:
-        """Return the power at every port in W from one input."""
         launched_w = float(self._beam_at_input(index).powers_w[0])
         if launched_w <= 0.0:
             return np.zeros(self.mesh.n_ports)
@@ -332,7 +318,6 @@ class OpticalWorld:
 
     @property
     def _sources(self) -> list[str]:
-        """Names of all light sources."""
         return [path.source for path in self.wiring.inputs] + list(self._fibre_sources)
 
     @property
@@ -347,7 +332,6 @@ class OpticalWorld:
         return [self._beam_before_splitter(path).times(path.receiver_fraction) for path in paths]
 
     def _beam_before_splitter(self, path: OutputPath | FibrePath) -> Beam:
-        """Return the light in front of the splitter in a fibre."""
         powers_w = np.zeros(len(self.chains) + len(self._fibre_sources))
         if isinstance(path, FibrePath):
             index = len(self.chains) + list(self._fibre_sources).index(path.source)
@@ -415,7 +399,6 @@ class OpticalWorld:
         return CoherentReception(sender, launch, pair, signal_w, total_w, osnr_db)
 
     def _bypass_pair(self, sender: str, receiver: str) -> PathPair:
-        """Return the effect of a fibre that bypasses the mesh on a dual-polarization signal."""
         for fibre in self.wiring.fibres:
             if (fibre.source, fibre.transponder) == (sender, receiver):
                 transmission = self._beam_before_splitter(fibre).gain * fibre.receiver_fraction
@@ -431,7 +414,6 @@ class OpticalWorld:
         return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - max(figures_db)
 
     def _mesh_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
-        """Return the effect of the mesh on a dual-polarization signal."""
         inputs = [(index, self._beam_at_input(index).gain) for index in self._inputs_by_source.get(sender, [])]
         outputs = [
             (out, self._output_gain(out) * self._beam_before_splitter(out).gain * out.receiver_fraction)
@@ -534,7 +516,6 @@ class OpticalWorld:
         return stokes_w
 
     def _output_gain(self, path: OutputPath) -> float:
-        """Return the power in an output fibre divided by the power that leaves the mesh."""
         return float(10.0 ** (-(self.truth.access_loss_db[path.port] + path.loss_db) / 10.0))
 
     # Propagation -----------------------------------------------------------------------------------------------------
@@ -564,7 +545,6 @@ class OpticalWorld:
         return float((te + (1.0 - tm_share) * tm) * gain), float(tm_share * tm * gain)
 
     def _input_gain(self, index: int) -> float:
-        """Return the TE power in the mesh per launched TE power."""
         path = self.wiring.inputs[index]
         loss_db = path.loss_db + self.truth.access_loss_db[path.port] - self._booster_db(path)
         loss_db -= self._moved.coupling_db(path)
@@ -575,7 +555,6 @@ class OpticalWorld:
         return 0.0 if self.inline_devices.has_amplifier(path.through) else path.gain_db
 
     def _follow_state(self) -> None:
-        """Advance the heat to the clock's time, and drop outdated cached fields."""
         truth_state = self.truth.state()
         if truth_state != self._truth_state:  # a change without ``disturb``
             self._truth_state = truth_state
@@ -603,7 +582,6 @@ class OpticalWorld:
         return self._fields[index, tm, frequency_hz]
 
     def _solve(self, index: int, frequency_hz: float) -> None:
-        """Compute and cache the fields of one input and of all other inputs with light."""
         wanted = [(index, frequency_hz)]
         if frequency_hz == self.chains[index].frequency_hz:
             bright = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._launched_w > 0.0).tolist()]
@@ -651,16 +629,13 @@ class OpticalWorld:
         return self._cells(frequency_hz)
 
     def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
-        """Return the parameters of the chip's PUCs and joints at the heat of the last reading."""
         common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
         return self._chip.cells(self.truth.chip_parameters, self._heat.present_mw, common, frequency_hz)
 
     def _now(self) -> float:
-        """Return the time of the present reading."""
         return self._clock.now() if self._reading_s is None else self._reading_s
 
     def _bring_up_to_date(self) -> None:
-        """Run the devices' due actions, let fibres and chip drift, and check the caches."""
         exchange = self.time.exchange
         if not self._updating and (exchange is None or exchange != self._updated_exchange):
             self._updating, self._updated_exchange = True, exchange

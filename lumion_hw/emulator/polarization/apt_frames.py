@@ -21,9 +21,7 @@ class AptMessage:
     """One APT message from the host.
 
     Attributes:
-        number: Message id.
         first: First parameter of a message without data; with data, the low byte of its length.
-        second: Second parameter.
         data: Data; ``None`` for a header alone.
     """
 

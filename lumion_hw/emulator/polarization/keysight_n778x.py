@@ -91,7 +91,6 @@ class EmulatedKeysightN7785C(ScpiDevice):
         turn: Called with the Jones matrix of the plates, at construction and after every change.
 
     Attributes:
-        stabilizing: Whether the search is on.
         sop_setting: Last setting of ``SOP``.
         steps: Factors received in the last steps, the oldest first.
     """

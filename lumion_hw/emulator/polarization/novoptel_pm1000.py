@@ -200,7 +200,7 @@ class Pm1000(Switchable):
         self._fixed |= {TYPE_TEXT + index: text[2 * index] << 8 | text[2 * index + 1] for index in range(16)}
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return DeviceConnection(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
 
@@ -241,7 +241,6 @@ class Pm1000(Switchable):
         return self._read_live(number)
 
     def _latch(self, number: int) -> None:
-        """Store the values measured together with the register being read."""
         self._measure()
         if number == S0_INTEGER:
             self._latched |= dict(zip((S0_INTEGER, S0_FRACTION), _fixed_point(self._stokes_uw[0]), strict=True))
@@ -283,7 +282,6 @@ class Pm1000(Switchable):
     # -- measuring
 
     def _measure(self) -> None:
-        """Take a new measurement if the averaging time has passed."""
         averaging_s = SAMPLE_S * 2 ** self._settings[ATE]
         # One measurement per averaging time: two reads within it get the same noise.
         window = math.floor(self._clock.now() / averaging_s + 1e-6)
@@ -319,7 +317,6 @@ def _signed(value: float) -> int:
 
 
 def _number(serial: str) -> int:
-    """Return a 16-bit serial number for any string."""
     if serial.isascii() and serial.isdecimal() and int(serial) < _WORD:
         return int(serial)
     return zlib.crc32(serial.encode()) % _WORD

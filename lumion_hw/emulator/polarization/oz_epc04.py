@@ -44,8 +44,6 @@ _VERSION = "EPC OEM Driver V2.10"
 
 @dataclass
 class _Settings:
-    """Settings that ``SAVE`` stores."""
-
     drive_mv: list[int] = field(default_factory=lambda: [0] * N_CHANNELS)
     frequency_hz: list[int] = field(default_factory=lambda: [10] * N_CHANNELS)
     scrambling: bool = False
@@ -64,7 +62,7 @@ class _Epc04Peer(SerialPeer):
         self._text = bytearray()
 
     def append(self, data: bytes) -> str | None:
-        """Return the command that the received bytes complete, if any."""
+        """Return the command that the received bytes complete; ``None`` if none is complete."""
         if data[-1:] not in (b"\r", b"\n"):
             self._text += data[: _MAX_LINE + 1 - len(self._text)]
             return None
@@ -121,7 +119,6 @@ class Epc04(SerialDevice[_Epc04Peer]):
         return _Epc04Peer(self, SerialLine(RATES[self._active_rate]))
 
     def _follow(self, now: float) -> None:
-        """Execute received commands, and advance the scrambling to the clock's time."""
         for peer in self._peers:
             while (piece := peer.line.take_arrived(now, b"\r\n")) is not None:
                 command = peer.append(piece[1])

@@ -13,10 +13,6 @@ replaced motion is not announced. A known message for a missing channel, or with
 by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text. Saving parameters (0x04B9) has no reply; only the parameters
 of message 0x0530 survive a power cycle. Announced motions contain channel and counts or, with ``long_announcements``,
 the data of a status message. An incomplete message is discarded after 0.1 s of silence.
-
-Messages of every APT device: identity (0x0005), start and stop of status messages (0x0011, 0x0012), their
-acknowledgement (0x0492), blink (0x0223), stop (0x0465), jog (0x046A), saving of parameters (0x04B9: channel and the id
-of the message whose parameters are saved) and disconnect (0x0002).
 """
 
 from __future__ import annotations
@@ -42,7 +38,7 @@ BAUD = 115_200
 COUNTS_MAX = 1370
 COUNTS_PER_DEGREE = 1370 / 170
 DEGREES_PER_S = 400.0
-"""Speed at a velocity of 100 %, in counts/s."""
+"""Speed at a velocity of 100 %, in degrees per second."""
 UPDATE_S = 0.1
 """Period in s of status messages that a host has started."""
 MOVING_MA = 150
@@ -188,7 +184,6 @@ class Mpc320(SerialDevice[_MpcPeer]):
         return _MpcPeer(self, SerialLine(BAUD))
 
     def _follow(self, now: float) -> None:
-        """Execute received messages, end finished motions, and send due announcements."""
         for peer in tuple(self._peers):
             while (piece := peer.line.take_arrived(now)) is not None:
                 at_s, data = piece
@@ -310,7 +305,6 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
 
 def _number(serial: str) -> int:
-    """Return a serial number for any string: eight digits starting with 38, as on these devices."""
     return (
         int(serial)
         if serial.isascii() and serial.isdecimal() and len(serial) < 10

@@ -11,10 +11,7 @@ spelling of its manual, and small functions that read and change its state::
         ], {"n": SuffixRange(1, 4)},
     )
 
-Layers, bottom up: :mod:`errors`, :mod:`units` and :mod:`formats` (tables), :mod:`framing` (bytes to messages),
-:mod:`lexer` (units to tokens), :mod:`commands` and :mod:`parameters` (declarations), :mod:`tree` (lookup), :mod:`state`
-(shared by all connections), :mod:`standard` (commands of every instrument), :mod:`connection` (one host) and
-:mod:`instrument`. These modules are private; import from this package.
+The modules of this package are private; import from the package.
 """
 
 import lazy_loader

@@ -100,7 +100,6 @@ class Form:
     """The command form or the query form of a SCPI header.
 
     Attributes:
-        run: Handler of the form.
         marker: Reply to send when the handler fails, in addition to the error in the queue (816x mainframes).
     """
 
@@ -163,7 +162,6 @@ class Profile:
         identity: Reply to ``*IDN?``.
         terminator: Ends every reply.
         cr_ends: Whether a CR alone ends a message to the instrument, as LF and CR LF do.
-        queue_depth: Size of the error queue.
         message_limit: Longest program message in bytes; a longer one causes -363.
         integer: Format of integers in SCPI replies; register values of common commands are always unsigned.
         terminated_blocks: Whether the terminator also follows a reply that ends in a block.

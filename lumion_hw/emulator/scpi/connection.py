@@ -24,9 +24,6 @@ class Connection:
     are still carried out.
 
     Args:
-        state: State that all connections of the instrument share.
-        tree: Commands of the instrument.
-        advance: Brings the instrument to the clock's present time.
         on_close: Called once when the host closes the connection.
     """
 
@@ -129,7 +126,6 @@ class Connection:
         return Framer(profile.message_limit, blocks=self._tree.has_blocks, cr_ends=profile.cr_ends)
 
     def _enqueue(self, message: ScpiMessage) -> None:
-        """Queue a message, or report an error if the input buffer is full."""
         if message.overrun or self._waiting_bytes + message.size > self._state.profile.message_limit:
             self._state.report(errors.INPUT_BUFFER_OVERRUN)
             return
@@ -148,7 +144,6 @@ class Connection:
             self._running = False
 
     def _step(self) -> bool:
-        """Execute one step of the pending messages. Return whether another step may be possible."""
         if self._pending is not None:
             pending, form = self._pending
             due = pending.due_s()
@@ -221,7 +216,6 @@ class Connection:
         return None
 
     def _run_step(self, action: Callable[[], Reply], form: Form | None) -> None:
-        """Run one step of a command. Store its reply, or queue its error."""
         reply: Reply = None
         try:
             reply = action()

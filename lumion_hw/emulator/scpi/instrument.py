@@ -21,8 +21,6 @@ class ScpiInstrument:
     """An emulated device that speaks SCPI. To be used by one thread at a time.
 
     Args:
-        profile: Properties of the dialect.
-        on_reset: Resets the instrument's settings to their defaults.
         on_advance: Called before every action, so that measurements and outputs follow the clock.
         next_update: Returns the time at which ``on_advance`` must run even without a host; ``None`` for never.
     """
@@ -99,7 +97,7 @@ class ScpiDevice(Switchable):
     _scpi: ScpiInstrument
 
     def connect(self) -> MessageConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         return MessageConnection(self, self._scpi.connect())
 

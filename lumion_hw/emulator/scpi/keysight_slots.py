@@ -25,7 +25,6 @@ class SlotModule:
     """Identity of the module in a slot of a Keysight instrument.
 
     Attributes:
-        part: Part number.
         identity: Maker, part number, serial number and firmware.
         options: Options, as the instrument spells them.
     """

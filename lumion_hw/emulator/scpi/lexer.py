@@ -114,7 +114,6 @@ def _parse_header(text: str) -> CommandHeader:
 
 
 def _split_parameters(text: bytes, limit: int) -> list[bytes]:
-    """Split at commas outside strings, blocks and parentheses, and strip white space."""
     if not text.strip(b" \t"):
         return []
     fields: list[bytes] = []
@@ -178,7 +177,6 @@ def _parse_string(text: str) -> Token:
 
 
 def _parse_hash(raw: bytes) -> Token:
-    """Parse an ``#H #Q #B`` integer or a definite-length block."""
     base = _BASES.get(raw[1:2].decode("latin-1").upper())
     if base is not None:
         try:

@@ -62,7 +62,6 @@ class Numeric:
         suffixes: Accepted units; ``None`` when a unit is not allowed.
         integer: Whether the value is rounded to the nearest integer, halves away from zero.
         silent: Whether an out-of-range value is ignored without an error (some Thorlabs meters).
-        optional: Whether the host may omit the parameter.
     """
 
     minimum: Limit | None = None
@@ -115,9 +114,6 @@ class Boolean:
     """SCPI Boolean parameter ``0 1 ON OFF``; any number that does not round to zero is 1 (SCPI-1999 7.3).
 
     ``ON`` is accepted even where the manual lists only 0 and 1: a client for N7744A and N7745C sends it.
-
-    Attributes:
-        optional: Whether the host may omit the parameter.
     """
 
     optional: bool = False
@@ -139,7 +135,6 @@ class Choice:
 
     Attributes:
         words: Documented spellings (``LOGGing``); short and long forms are accepted.
-        optional: Whether the host may omit the parameter.
     """
 
     words: tuple[str, ...]
@@ -166,7 +161,6 @@ class IndexedChoice:
     Attributes:
         words: Documented spellings, in the order of their numbers.
         synonyms: Further spellings, each with the equivalent word.
-        optional: Whether the host may omit the parameter.
     """
 
     words: tuple[str, ...]

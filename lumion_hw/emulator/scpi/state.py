@@ -51,7 +51,7 @@ class RegisterGroup:
 
     @condition.setter
     def condition(self, bits: int) -> None:
-        """Set the condition bits. Changes that pass the transition filters are latched as events."""
+        """Set the condition bits. A change that passes the transition filters sets an event bit."""
         bits &= FIFTEEN_BITS
         # Only changes are events: a persistent condition latches nothing.
         rising, falling = bits & ~self._condition, self._condition & ~bits
@@ -69,7 +69,7 @@ class RegisterGroup:
 
     @property
     def summary(self) -> bool:
-        """Whether any enabled event is latched."""
+        """Whether any enabled event bit is set."""
         return bool(self._event & self.enable)
 
 
@@ -139,7 +139,7 @@ ROUNDING_S = 1e-9
 
 @dataclass(eq=False)
 class Operation:
-    """An overlapped operation of an instrument, such as a measurement, zeroing, logging or laser tuning.
+    """An operation that runs while further commands are executed (overlapped), such as zeroing or laser tuning.
 
     Attributes:
         end_s: Time at which the operation ends; ``None`` while only an external event can end it.
@@ -171,7 +171,7 @@ class InstrumentState:
         return len(self._errors) > 0
 
     def report(self, code: int) -> None:
-        """Queue an error and set the event status bit of its class."""
+        """Queue an error and set the matching event status bit."""
         # The bit of the error is set even if the queue has no room for its number.
         self.status.latch(event_bit(code))
         queued = self._errors.push(code)
@@ -244,7 +244,7 @@ class InstrumentState:
         return min((end_s for end_s in ends if end_s is not None), default=None)
 
     def begin(self, duration_s: float | None, on_end: Callable[[], None]) -> Operation:
-        """Start an overlapped operation of ``duration_s``; ``None`` means until :meth:`end`."""
+        """Start an operation of ``duration_s``; ``None`` means until :meth:`end`."""
         operation = Operation(None if duration_s is None else self.clock.now() + duration_s, on_end)
         self._operations.append(operation)
         return operation
@@ -267,7 +267,7 @@ class InstrumentState:
             self._settle()
 
     def advance(self) -> None:
-        """End the operations that are due."""
+        """End the operations that are due by now."""
         horizon = self.clock.now() + ROUNDING_S
         # Evaluated again after each operation, because its end may start or change another one.
         while due := [

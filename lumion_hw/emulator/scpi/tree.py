@@ -41,8 +41,6 @@ class _Node:
 
 
 class _Branch:
-    """A node in the command tree."""
-
     def __init__(self) -> None:
         self.children: dict[str, _Branch] = {}
         self.forms_by_query: dict[bool, tuple[tuple[_Node, ...], Form, Mapping[str, int]]] = {}
@@ -78,7 +76,6 @@ class Tree:
     """Command tree of an instrument, which finds the command of a received header.
 
     Args:
-        commands: Declarations of the commands.
         suffixes: Range of every numeric suffix named in the patterns.
         aliases: Additional patterns, each with the equivalent documented pattern.
 

@@ -239,7 +239,6 @@ class EmulatedArroyoTec(TextDevice):
         return 4 * bool(self._errors) | 8 * bool(faults)
 
     def _pop_events(self) -> int:
-        """Return the reply to ``TEC:EVEnt?``: every condition since the last query."""
         events, self._events = self._events | self.condition(), 0
         return events
 
@@ -339,7 +338,6 @@ def _gain(device: EmulatedArroyoTec, arguments: list[str]) -> str | None:
 
 
 def _stored(name: str, low: float, high: float, digits: int) -> tuple[_Action, _Action]:
-    """Return query and command of a setting with limits."""
     return (
         _query(lambda device: f"{getattr(device.settings, name):.{digits}f}"),
         _command(lambda device, value: setattr(device.settings, name, value), (low, high)),

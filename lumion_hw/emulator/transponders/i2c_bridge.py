@@ -108,7 +108,6 @@ def _bus_message() -> _Parser:
 
 
 def _message() -> _Parser:
-    """Parse one message; ``None`` for invalid bytes."""
     command = chr((yield))
     if command == "S":
         return (yield from _bus_message())
@@ -137,7 +136,7 @@ class _BridgePeer(SerialPeer):
         self._received_at = float("-inf")
 
     def take(self, data: bytes, at_s: float) -> BridgeMessage | None:
-        """Return the message that the bytes complete, if any; the last byte arrived at ``at_s``."""
+        """Return the message that the bytes complete, or ``None``. The last byte arrived at ``at_s``."""
         first_s = at_s - self.line.byte_s * (len(data) - 1)  # the timeout counts up to the first of these bytes
         if first_s - self._received_at > MESSAGE_TIMEOUT_S:
             self._restart()
@@ -274,7 +273,6 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         return b""
 
     def _transact(self, segments: list[_Segment], at_s: float) -> tuple[int, bytes]:
-        """Run the segments on the bus. Return the I2C status and the bytes read."""
         if self.bus_stuck:
             return STAT_TIME_OUT, b""
         if self.bench_time is not None:  # light read by a module must include the changes of the previous transaction

@@ -39,7 +39,6 @@ class SfpProfile:
     Attributes:
         launch_dbm: True launch power.
         bias_ma: Laser bias while the laser emits.
-        temperature_c: Case temperature, degrees Celsius.
         los_assert_dbm: Optical power below which LOS is asserted.
         los_release_dbm: Optical power above which LOS is released.
         monitor_noise_db: RMS noise of the two power monitors.
@@ -76,8 +75,6 @@ class SfpProfile:
 
 
 class _LaggedBit:
-    """A status bit whose register value follows after a lag."""
-
     def __init__(self, value: bool) -> None:
         self.value = value
         self._shown = value
@@ -99,13 +96,11 @@ class SfpModule:
     """One emulated SFP+ module: an I2C target at addresses 0x50 and 0x51.
 
     Args:
-        rng: Source of fixed monitor errors and of monitor noise.
         emit_w: Called with the launched power in W at every change, also from the constructor.
         rx_power_w: Returns the average optical power at the receiver in W.
         vendor: Vendor name, at most 16 ASCII characters (as the next two), else ``ValueError``.
         part_number: Part number.
         serial: Serial number.
-        profile: Levels, accuracy and times.
         warm: Whether the module was powered long before the clock's present time.
     """
 
@@ -180,7 +175,7 @@ class SfpModule:
         self._schedule_disable("pin", disabled, self._time + (100e-6 if disabled else 2e-3))
 
     def break_laser(self, *, persistent: bool = False) -> None:
-        """Make the laser fail: TX_FAULT latches and the light goes out. ``persistent`` until :meth:`repair_laser`."""
+        """Make the laser fail: TX_FAULT is set and the light goes out. ``persistent``: until :meth:`repair_laser`."""
         self.advance()
         self._laser_broken = persistent
         if self.powered:
@@ -188,7 +183,7 @@ class SfpModule:
         self._update_emission()
 
     def repair_laser(self) -> None:
-        """Repair a persistent laser failure. TX_FAULT stays latched until TX_DISABLE is toggled."""
+        """Repair a persistent laser failure. TX_FAULT stays set until TX_DISABLE is toggled."""
         self._laser_broken = False
 
     @property
@@ -261,7 +256,6 @@ class SfpModule:
     # -- measurement ------------------------------------------------------------------------------------------------
 
     def _observe(self) -> None:
-        """Sample the receiver, and refresh due monitors and flags."""
         received_w = max(self._rx_power_w(), 0.0)
         limit_dbm = self.profile.los_release_dbm if self._los.value else self.profile.los_assert_dbm
         # The change may be as old as the previous sample; assuming so keeps the real lag below its bound.
@@ -394,7 +388,6 @@ class SfpModule:
             self._control(index, old, self._memory[A2H][index])
 
     def _control(self, offset: int, old: int, new: int) -> None:
-        """Start the actions of changed control bits."""
         disable, level = BITS["soft_tx_disable"], BITS["power_level_select"]
         if offset == disable.byte and (old ^ new) & disable.mask:
             self._schedule_disable("soft", bool(new & disable.mask), self._time + self.profile.soft_control_s)

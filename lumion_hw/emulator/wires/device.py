@@ -15,7 +15,7 @@ class EmulatedDevice(Protocol):
         """Device name in the bench file."""
 
     def connect(self) -> Peer:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
 
     def advance(self) -> None:
         """Advance the device to the clock's present time."""

@@ -187,8 +187,6 @@ class HislipSession:
     """One HiSLIP session: the synchronous and the asynchronous channel of one host.
 
     Attributes:
-        number: Session id.
-        peer: The host's connection to the instrument.
         established: Whether both channels are connected.
         alarms: Messages to send on the asynchronous channel.
     """
@@ -352,8 +350,6 @@ def _error(code: int) -> HislipMessage:
 
 
 class _Channel:
-    """One TCP connection: synchronous channel, asynchronous channel, or not yet known."""
-
     def __init__(self, front: HislipFront) -> None:
         self._front = front
         self._decoder = HislipDecoder()

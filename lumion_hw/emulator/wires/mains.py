@@ -19,9 +19,6 @@ class Switchable(abc.ABC):
     Without power the device neither receives nor sends, and new connections are refused. Pulling the cable ends every
     connection, while the device keeps running.
 
-    Args:
-        clock: Clock that gives the present time.
-
     Attributes:
         what: Description of the device, for messages.
         keeps_connections: Whether connections survive a power loss; otherwise they are lost when the device powers up.
@@ -82,7 +79,7 @@ class Switchable(abc.ABC):
 
     @abc.abstractmethod
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
 
     @abc.abstractmethod
     def advance(self) -> None:
@@ -93,18 +90,22 @@ class Switchable(abc.ABC):
         """Return the time of the next :meth:`advance` that has an effect; ``None`` if there is none without a host."""
 
     def _lose_power(self) -> None:  # noqa: B027 - optional
-        ...
+        """Switch off the functions of the device that need power."""
 
     def _regain_power(self) -> None:  # noqa: B027 - optional
-        ...
+        """Power the device up again."""
 
     # -- connections
 
     def _require_reachable(self) -> None:
         if not self._powered:
-            raise ConnectError(f"{self.what} has no power", device=self.name, hint="Switch it on (emulated fault).")
+            raise ConnectError(
+                f"{self.what} has no power", device=self.name, hint="End the emulated fault that cut the power."
+            )
         if not self._cabled:
-            raise ConnectError(f"{self.what} is unplugged", device=self.name, hint="Plug it in (emulated fault).")
+            raise ConnectError(
+                f"{self.what} is unplugged", device=self.name, hint="End the emulated fault that pulled the cable."
+            )
 
     def is_reachable(self, epoch: tuple[int, int]) -> bool:
         """Run the bench's due events. Return whether the device has power.
@@ -131,7 +132,6 @@ class DeviceConnection:
     """A host connection that is lost with the cable or power of the device.
 
     Args:
-        device: The device.
         peer: The connection to the device while cable and power are present.
     """
 

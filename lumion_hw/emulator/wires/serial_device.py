@@ -61,7 +61,7 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         return None
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         peer = self._new_peer()
         self._peers.append(peer)

@@ -19,7 +19,6 @@ _MAX_SEPARATE_WRITES = 64
 
 
 def _count_transmitted(start: float, byte_s: float, data: bytes, at_s: float) -> int:
-    """Return how many bytes of a write that starts at ``start`` have been transmitted by ``at_s``."""
     if at_s < start:
         return 0
     if byte_s == 0.0:

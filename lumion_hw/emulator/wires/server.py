@@ -46,7 +46,6 @@ class _Served:
     """One served device with connected hosts.
 
     Attributes:
-        channels: Channels of the hosts by file descriptor.
         due_s: Time at which the device must be served next.
         chunk: Number of bytes read at once.
     """
@@ -63,9 +62,6 @@ class _Port:
 
     Attributes:
         front: Object that opens connections: the device, or its HiSLIP server.
-        served: The device.
-        max_hosts: Largest number of connections.
-        hosts: File descriptors of the connected hosts.
         full: Whether hosts have been refused since the port last had a free connection.
     """
 
@@ -224,7 +220,6 @@ class EmulatorServer:
             raise failures[0]
 
     def _cycle(self) -> None:
-        """Sleep until bytes arrive or a device is due, then serve."""
         while self._pending_actions:
             self._pending_actions.popleft()()
         now = self._clock.now()
@@ -250,7 +245,6 @@ class EmulatorServer:
                 self._serve_device(served, ready.get(served, set()))
 
     def _poll_devices(self, now_s: float) -> None:
-        """Find every device's next event."""
         self._next_poll_s = now_s + POLL_PERIOD_S
         for served in self._devices.values():
             served.due_s = min(served.due_s, self._due_s(served, now_s))
@@ -259,7 +253,6 @@ class EmulatorServer:
         self._paused_listeners.clear()
 
     def _serve_device(self, served: _Served, senders: set[HostChannel]) -> None:
-        """Process the bytes of a device's hosts, and run the device's due actions."""
         replied = self._process_input(served, senders) if senders else False
         now = self._clock.now()
         try:
@@ -277,7 +270,6 @@ class EmulatorServer:
             self._update_channel(channel, served)
 
     def _process_input(self, served: _Served, senders: set[HostChannel]) -> bool:
-        """Process bytes of a device's hosts for a short time. Return whether there were replies."""
         started_s = self._work_s()
         replied = False
         for channel in [channel for channel in served.channels.values() if channel in senders]:
@@ -295,7 +287,6 @@ class EmulatorServer:
         return replied
 
     def _due_s(self, served: _Served, now_s: float) -> float:
-        """Return the next time at which a device is due or has bytes to send."""
         due_s = None
         try:
             due_s = served.device.next_due()
@@ -305,7 +296,6 @@ class EmulatorServer:
         return min((at_s for at_s in (due_s, *times) if at_s is not None), default=math.inf)
 
     def _update_channel(self, channel: HostChannel, served: _Served) -> None:
-        """Update the awaited socket events of a host. Remove a host with a broken connection."""
         fd, before = channel.fd, channel.watched
         channel.watched = 0 if channel.broken else channel.interest
         if before and not channel.watched:
@@ -336,7 +326,6 @@ class EmulatorServer:
             self._add_host(connection, port)
 
     def _add_host(self, connection: socket.socket, port: _Port) -> None:
-        """Start to serve a host, unless it has disconnected or there are too many hosts."""
         if len(port.hosts) >= port.max_hosts:
             connection.close()
             if not port.full:
@@ -352,7 +341,6 @@ class EmulatorServer:
         self._attach(HostChannel(wire, port.front, serial_line=False), port.served)
 
     def _pause_accepting(self, listener: socket.socket, failure: OSError) -> None:
-        """Stop accepting hosts for a while. Connected hosts are still served."""
         self._selector.unregister(listener)
         self._paused_listeners.add(listener.fileno())
         if not self._descriptors_exhausted:

@@ -92,7 +92,6 @@ class PtyWire:
             raise
 
     def _publish(self) -> None:
-        """Point the symlink to the slave side."""
         if self._link.exists() and not self._link.is_symlink():
             raise ConfigError(
                 f"{self._link} exists and is not a symlink; it was not changed", hint="Choose another path."
@@ -127,12 +126,9 @@ class HostChannel:
     """Connects one host's byte transport with one emulated device.
 
     Args:
-        wire: Byte transport.
         serial_line: Whether the host is on a serial line, which has no flow control: unread output is lost.
 
     Attributes:
-        fd: File descriptor of the transport.
-        watched: Events that the server waits for.
         broken: Whether the connection is over and the channel must be closed.
     """
 

@@ -21,7 +21,7 @@ class TextPeer(SerialPeer):
         self._text = bytearray()
 
     def append(self, data: bytes) -> str | None:
-        """Return the command that the received bytes complete, if any. Empty lines are ignored."""
+        """Return the command that the received bytes complete; ``None`` if none is complete."""
         is_complete = data[-1:] in (b"\r", b"\n")
         self._text += (data[:-1] if is_complete else data)[: _MAX_LINE + 1 - len(self._text)]
         if not is_complete:
@@ -34,7 +34,6 @@ class TextDevice(SerialDevice[TextPeer]):
     """Base class of devices with one text command per line, ended by CR, LF or both.
 
     Args:
-        baud: Line rate.
         answer_s: Time from the end of a command to the first character of its reply.
 
     Attributes:

@@ -18,7 +18,7 @@ class HoldOff:
         self.dark: frozenset[int] = frozenset()
 
     def update(self, currents_ma: Mapping[int, float], at_s: float) -> float | None:
-        """Process one scan. Return the age in s of the oldest change that is now confirmed, or ``None`` without one.
+        """Process one scan; return the age in s of the oldest change that it confirms, or ``None`` without one.
 
         Args:
             currents_ma: Photocurrent by monitor; NaN for a saturated monitor, which counts as light.
@@ -49,7 +49,7 @@ class HoldOff:
 
 
 class HostWatch:
-    """Watches the light at monitors of a mesh on the host.
+    """Watches the light at monitors of a mesh, in software on the host.
 
     Implements :class:`~lumion_hw.interfaces.LightWatcher`.
     """

@@ -91,7 +91,10 @@ class PollingDetector:
     def _evidence(
         self, observation: Observation, subject: str, since_s: float | None = None, reason: str = ""
     ) -> Evidence:
-        """Return an observation made now; ``since_s`` is the time of the last healthy check."""
+        """Return an observation made now.
+
+        ``since_s`` is the time of the last healthy check.
+        """
         now_s = self._clock.now()
         return Evidence(self.name, observation, subject, now_s if since_s is None else since_s, now_s, now_s, reason)
 

@@ -187,7 +187,6 @@ class Modules(PollingDetector):
         return [*evidence, *self._evidence_on_units(watched, names)]
 
     def _evidence_on_units(self, watched: WatchTargets, receivers: Collection[str]) -> list[Evidence]:
-        """Return observations on servers whose receivers all stopped answering, or answer again."""
         evidence: list[Evidence] = []
         for unit in watched.units:
             own = [nic for nic in find_unit(watched.bench.model, unit).nics if nic in receivers]

@@ -1,7 +1,7 @@
 """Kinds of cells of which a mesh consists.
 
-Every cell has two couplers and two arms, like a programmable unit cell (PUC). Simple elements are special cases: in a
-phase shifter the couplers couple nothing; a crossing exchanges both waveguides.
+Every cell has two couplers and two arms, like a programmable unit cell (PUC). Simple elements are special cases: a
+phase shifter has couplers without coupling; a crossing has couplers that exchange both waveguides.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ class CellKind:
     """One kind of cell.
 
     Attributes:
-        description: The cell in one phrase.
         eta_in: Designed fraction of the power that the coupler at end A moves to the other waveguide.
         eta_out: Designed fraction of the power that the coupler at end B moves to the other waveguide.
         heated: Whether the upper and the lower arm can have a heater.

@@ -36,7 +36,7 @@ class Transform:
         return self.move_um + self.rotation * (point_um.conjugate() if self.is_mirrored else point_um)
 
     def then(self, outer: Transform) -> Transform:
-        """Return the combination of this transform, applied first, and ``outer``."""
+        """Return a transform that applies this one first, then ``outer``."""
         turned = self.rotation.conjugate() if outer.is_mirrored else self.rotation
         return Transform(outer.apply(self.move_um), outer.rotation * turned, self.is_mirrored != outer.is_mirrored)
 
@@ -78,7 +78,7 @@ class Circuit:
     lines: dict[Pin, int] = field(default_factory=dict)
 
     def error(self, message: str, hint: str, at: Pin | CircuitInstance | None = None) -> ConfigError:
-        """Return an error with the name of the netlist and, if known, the line."""
+        """Return an error that names the netlist and, if known, the line."""
         line = at.line if isinstance(at, CircuitInstance) else self.lines.get(at, 0) if at is not None else 0
         return ConfigError(f"{self.name}:{line}: {message}" if line else f"{self.name}: {message}", hint=hint)
 
@@ -275,7 +275,6 @@ class _Reader:
         return counts[0], counts[1], float(x_um), float(y_um)
 
     def _transform(self, name: str, placement: Any) -> Transform | None:
-        """Return the position of an instance, or ``None`` if the netlist gives none."""
         if not isinstance(placement, Mapping):
             return None
         values = {key: placement.get(key) or 0 for key in ("x", "y", "rotation", "mirror", "dx", "dy")}

@@ -119,9 +119,8 @@ def is_electrical(port: str) -> bool:
 def find_component(instance: str, component: str, cells: Mapping[str, str]) -> Component | None:
     """Return the table entry of a component, or ``None`` if the component is unknown.
 
-    A number or parameters at the end of the component name are ignored.
-
-    ``cells``: kind by instance or component name; overrides the table.
+    A number or parameters at the end of the component name are ignored. ``cells`` gives kinds by instance or component
+    name, which override the table.
     """
     cut = _PARAMETERS.split(component, maxsplit=1)[0]
     names = list(dict.fromkeys([component, cut, component.rstrip("0123456789"), cut.rstrip("0123456789")]))

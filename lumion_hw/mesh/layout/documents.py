@@ -78,7 +78,7 @@ def check_graph(mesh: MeshTopology, document: Mapping[str, Any]) -> None:
 def read_numbers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[np.float64]:
     """Return one entry of a mesh document as an array of numbers.
 
-    ``columns``: 0 for a single number, 1 for a list, 2 for rows of two numbers.
+    ``columns`` is 0 for a single number, 1 for a list, 2 for rows of two numbers.
 
     Raises:
         ConfigError: The entry is missing or has another shape.
@@ -95,7 +95,7 @@ def read_numbers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDA
 def read_integers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[np.int64]:
     """Return one entry of a mesh document as an array of integers.
 
-    ``columns``: 0 for a single number, 1 for a list, 2 for rows of two numbers.
+    ``columns`` is 0 for a single number, 1 for a list, 2 for rows of two numbers.
 
     Raises:
         ConfigError: The entry is missing or has another shape.

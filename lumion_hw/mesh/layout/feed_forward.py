@@ -22,7 +22,6 @@ class Placement:
     """A cell of a feed-forward mesh.
 
     Attributes:
-        upper: Number of the upper waveguide.
         lower: Number of the lower waveguide; ``None`` if the cell has only one waveguide.
         column: Position from left to right, in cell lengths; by default directly behind the earlier cells on these
             waveguides.
@@ -161,7 +160,6 @@ def _output_phases(ports: int) -> Iterator[Placement]:
 
 
 def _clements(ports: int) -> Iterator[Placement]:
-    """Yield the cells of the mesh of Clements 2016."""
     for _, row in _pairs(ports):
         yield Placement("upper-phase", row, row + 1)
         yield Placement("upper-arm", row, row + 1)
@@ -189,7 +187,6 @@ def _benes(ports: int) -> Iterator[Placement]:
 
 
 def _crossbar(ports: int) -> Iterator[Placement]:
-    """Yield the switches of a crossbar, one for each pair of input and output."""
     for row in range(ports):
         for column in range(ports):
             track = ports - 1 - row + column
@@ -206,7 +203,7 @@ DESIGNS: Mapping[str, MeshDesign] = {
         MeshDesign("crossbar", "ports on each side", 2, 32, _crossbar, outputs=lambda ports: range(ports, 2 * ports)),
     )
 }
-"""All designs, by name."""
+"""All designs (families of feed-forward meshes), by name."""
 
 
 def _topology_kind(design: MeshDesign) -> TopologyKind:

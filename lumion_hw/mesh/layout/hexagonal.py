@@ -39,7 +39,6 @@ class HexMesh(MeshTopology):
         ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
         vertices: Shape ``(n_vertices, 2)``; positions in PUC lengths, y up.
         colour: Shape ``(n_vertices,)``; 0 or 1, different at both ends of each PUC (a honeycomb is bipartite).
-        n_cells: Number of hexagonal cells.
     """
 
     topology = "hexagonal"
@@ -113,8 +112,8 @@ class HexMesh(MeshTopology):
     ) -> HexMesh:
         """Return a mesh of columns.
 
-        ``tops``: lattice row of the topmost horizontal PUC of each column. ``spans``: first and last lattice row of
-        each zig-zag line; there is one line more than columns.
+        ``tops`` is the lattice row of the topmost horizontal PUC of each column. ``spans`` are the first and last
+        lattice row of each zig-zag line, of which there is one more than columns.
         """
         grid = [(c, j) for c, (first, last) in enumerate(spans) for j in range(first, last + 1)]
         index = {position: number for number, position in enumerate(grid)}

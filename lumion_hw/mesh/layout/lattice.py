@@ -1,9 +1,8 @@
-"""Square and triangular recirculating meshes: every PUC is an edge of a cell, and light can circulate around the cells.
+"""Square and triangular meshes: every PUC is an edge of a cell, and light can circulate around the cells.
 
-These are the lattices of Pérez et al. 2016 (Optics Express 24, 12093); the square one was built first, by Zhuang et al.
-2015 (Optica 2, 854). PUCs that meet at the corner of a cell are joined. At the wider corners of the rim both PUC-ports
-are ports of the mesh. An even number of PUCs meets at an inner vertex, so the light of every port passes each PUC in
-one direction only and reaches half of the ports; light of the other half passes the PUCs in the opposite direction.
+Sources: Pérez et al. 2016 (Optics Express 24, 12093); the square one was built first, by Zhuang et al. 2015 (Optica 2,
+854). Where PUCs meet at the corner of a cell, their waveguides are joined. At the wider corners around the rim they
+stay open as ports. Light from any port passes each PUC in one direction only and reaches half of the ports.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lumion_hw.mesh.layout.rim import join_corners, number_ports
 from lumion_hw.mesh.layout.topology import MeshLayout, MeshTopology, TopologyKind
 
 MAX_CELLS = 4096
-"""Maximum number of cells, as for hexagonal meshes."""
+"""Largest number of cells."""
 
 Vertex = tuple[int, int]
 """Position on the lattice: in half PUC lengths to the right, and in rows down."""
@@ -47,16 +46,10 @@ class Tiling:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LatticeMesh(MeshTopology):
-    """An immutable square or triangular mesh: rows of cells, every PUC an edge of a cell, every port with a fibre.
+    """An immutable square or triangular mesh; every port has a fibre.
 
     PUCs are numbered row by row from the top: first the horizontal ones of a row of vertices, then those to the next
-    row, each from left to right. End A is on the left, or at the top of vertical PUCs. Attributes inherited from
-    :class:`MeshTopology` are described there.
-
-    Attributes:
-        ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
-        vertices: Shape ``(n_vertices, 2)``; positions in PUC lengths, y up.
-        grid: Number of rows, and of cells in each row.
+    row, each from left to right. End A is on the left, or at the top of vertical PUCs.
     """
 
     topology: str  # type: ignore[misc]  # a field instead of a class variable: one class serves both lattices
@@ -106,14 +99,13 @@ class LatticeMesh(MeshTopology):
 
 
 def _edges(cell: Sequence[Vertex]) -> Iterator[tuple[Vertex, Vertex]]:
-    """Yield the edges of a cell, each from end A to end B."""
     for one, other in zip(cell, (*cell[1:], cell[0]), strict=True):
         a, b = sorted((one, other), key=lambda vertex: (vertex[0], vertex[1]))
         yield a, b
 
 
 def _order(edge: tuple[Vertex, Vertex]) -> tuple[int, bool, int, int]:
-    """Return the place of a PUC in the order of numbers: row by row, horizontal ones first, from left to right."""
+    """Return a sort key for the numbering of PUCs: row by row, horizontal ones first, from left to right."""
     (x, row), (other_x, other_row) = edge
     return min(row, other_row), row != other_row, x + other_x, row
 

@@ -82,7 +82,7 @@ class NetlistMesh(MeshTopology):
 
     @cached_property
     def drawn(self) -> MeshTopology:
-        """Copy of the mesh for a picture, with the cells moved apart into columns."""
+        """Copy of the mesh for a picture, with the cells moved apart."""
         fibres = self.port_puc_port[: len(self.fibre_ports)].tolist()
         return replace(self, places=placed_corners([None] * self.n_pucs, self.mate, fibres))
 

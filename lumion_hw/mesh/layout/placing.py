@@ -35,7 +35,6 @@ def placed_corners(
 
 
 def _columns(mate: NDArray[np.int64], fibres: Sequence[int]) -> NDArray[np.float64]:
-    """Return the positions of all PUC-ports, with each cell right of the cells joined to its left end."""
     ends = _oriented_ends(mate, fibres[0])
     count = len(ends)
     is_left = np.zeros(4 * count, dtype=np.bool_)

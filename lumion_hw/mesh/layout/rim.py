@@ -1,4 +1,4 @@
-"""Joints and ports of recirculating lattices: PUCs are the edges of cells, and open corners of the rim are ports."""
+"""Joints (waveguides between PUCs) and ports of meshes in which PUCs are the edges of cells."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64], corner_
 
 
 def number_ports(mate: NDArray[np.int64], first: int | None = None) -> NDArray[np.int64]:
-    """Number the ports around the rim; with all PUCs in bar, light from port 2m + 1 leaves at port 2m + 2.
+    """Number the ports around the rim, starting at PUC-port ``first`` (by default at end A of PUC 0).
 
-    ``first`` is the PUC-port of port 0, by default at end A of PUC 0.
+    With all PUCs in bar, light from port 2m + 1 leaves at port 2m + 2.
     """
     open_ports = np.flatnonzero(mate < 0)
     # With all PUCs in bar, light from a port follows the rim and leaves at the first port of the next open corner.
@@ -71,7 +71,6 @@ def number_ports(mate: NDArray[np.int64], first: int | None = None) -> NDArray[n
 
 
 def _corner_partners(mate: NDArray[np.int64], open_ports: NDArray[np.int64]) -> dict[int, int]:
-    """Return, for each open PUC-port, the other open PUC-port at the same corner."""
     partner: dict[int, int] = {}
     for start in open_ports.tolist():
         # Go around the vertex: to the other rail of the same end, then through its joint, until a PUC-port is open.

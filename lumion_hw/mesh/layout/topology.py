@@ -169,7 +169,7 @@ class MeshTopology(ABC):
 
     @cached_property
     def successors(self) -> NDArray[np.int64]:
-        """For light entering each PUC-port, the next PUC-port it enters in bar and in cross; shape ``(4 n_pucs, 2)``.
+        """The PUC-port that light enters next after each PUC-port, in bar and in cross; shape ``(4 n_pucs, 2)``.
 
         The value is ``-1 - port`` where light leaves the mesh. For a cell without couplers both columns are equal.
         """
@@ -181,7 +181,7 @@ class MeshTopology(ABC):
 
     @cached_property
     def faces(self) -> tuple[tuple[int, ...], ...]:
-        """PUCs around each hexagonal cell, one tuple per cell; empty for a feed-forward mesh."""
+        """PUCs around each cell of a lattice, one tuple per cell; empty for a feed-forward mesh."""
         # A wave on its right-hand rail (R when it enters at end A, L at end B) goes around the cell on its right.
         rings = closed_rings(self, ["bar"] * self.n_pucs)
         rounds = [tuple(wave // 4 for wave in ring) for ring in rings if ring[0] % 4 in (1, 2)]
@@ -258,7 +258,7 @@ class MeshTopology(ABC):
 
     @cached_property
     def _colouring(self) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bool, ...]]:
-        """Two-colouring of PUC-ports and ports in which light changes colour at each PUC.
+        """Divide PUC-ports and ports into two colours so that light changes colour at each PUC.
 
         Returns for each PUC-port and port the number of its connected part and its colour, both of shape ``(4 n_pucs +
         n_ports,)``; and whether each part can be coloured.
@@ -338,14 +338,14 @@ class MeshTopology(ABC):
 
 
 def _next_waves(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
-    """Return the next PUC-port that light enters after each PUC-port, or ``-1 - port`` where light leaves."""
+    """Return the PUC-port that light enters next after each PUC-port, or ``-1 - port`` where light leaves."""
     crossed = np.repeat(np.array([state == "cross" for state in states], dtype=np.int64), 4)
     following: list[int] = mesh.successors[np.arange(4 * mesh.n_pucs), crossed].tolist()
     return following
 
 
 def closed_rings(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
-    """Return the closed rings in which light would circulate, each as the PUC-ports that the light enters.
+    """Return the closed rings in which light would circulate, each as the list of PUC-ports that light enters.
 
     Every ring appears twice, once for each direction of rotation.
     """

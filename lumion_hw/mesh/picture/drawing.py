@@ -81,7 +81,6 @@ class _Circuit:
         return (self.path.source, _shortened(source, _NAME_LETTERS)), (self.target, _shortened(target, _NAME_LETTERS))
 
     def stroke(self, width_px: float) -> str:
-        """Return the SVG stroke attributes of the circuit's line."""
         dash = _DASHES[self.index % len(_DASHES)]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         return f'fill="none" stroke={quoteattr(self.colour)} stroke-width="{width_px:g}"{dashed}'
@@ -321,7 +320,6 @@ def _is_unused(mesh: MeshTopology, puc_port: int) -> bool:
 
 
 def _drawn_ports(mesh: MeshTopology) -> list[int]:
-    """Return all ports except the ends of unused waveguides."""
     return [port for port in range(mesh.n_ports) if port not in mesh.unused_ports]
 
 

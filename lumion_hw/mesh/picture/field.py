@@ -38,9 +38,9 @@ def checked_field_db(mesh: MeshTopology, field_db: ArrayLike) -> NDArray[np.floa
 def field_lines(
     mesh: MeshTopology, page: PageLayout, field_db: NDArray[np.float64], range_db: float
 ) -> Iterator[tuple[Curve, str, float, str]]:
-    """Yield curve, colour, width in px and tooltip for every joint and port that carries light.
+    """Yield curve, colour, width in px and tooltip for every waveguide between PUCs and every port with light.
 
-    ``range_db``: light weaker than the strongest by more than this is not drawn.
+    Light weaker than the strongest by more than ``range_db`` is not drawn.
     """
     strongest = float(field_db.max(initial=-np.inf))
     for index, (one, other) in enumerate(mesh.joints.tolist()):

@@ -56,7 +56,6 @@ class PageLayout:
     Attributes:
         rail: Distance of a rail from the axis of its PUC, in PUC lengths.
         scale: Pixels per PUC length.
-        width: Width of the page.
         mesh_bottom: Lower edge of the mesh, including ports and names.
     """
 
@@ -113,7 +112,6 @@ class PageLayout:
         return vector
 
     def _port_point(self, port: int, reach: float, scale: float) -> _Vector:
-        """Return the point at a given distance outside a port."""
         outward = self._outward[port]
         across = np.array([-outward[1], outward[0]])
         puc_port = int(self._mesh.port_puc_port[port])
@@ -126,7 +124,6 @@ class PageLayout:
         return point
 
     def _bounds(self, names: Sequence[tuple[int, float]], scale: float) -> tuple[_Vector, _Vector]:
-        """Return the lowest and highest coordinates of the drawing, in px with y up."""
         ports = [self._port_point(port, _PORT_REACH, scale) * scale for port in range(self._mesh.n_ports)]
         far = [
             self._port_point(port, _NAME_REACH, scale) * scale + self._outward[port] * (width + 4)
@@ -161,7 +158,10 @@ class PageLayout:
         return self.px(self._mesh.puc_centres[puc] + away), slanted
 
     def puc_curve(self, entering: int, leaving: int) -> Curve:
-        """Return the curve of light through a PUC, from PUC-port ``entering`` to PUC-port ``leaving``."""
+        """Return the curve of light through a PUC.
+
+        ``entering`` and ``leaving`` are PUC-ports.
+        """
         start, end = self._rail_ends[entering], self._rail_ends[leaving]
         inward = self._along(entering // 4, entering % 4 // 2) * HALF_BODY
         return self._curve(start, start + inward, end - inward, end)

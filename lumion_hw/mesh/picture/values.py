@@ -34,7 +34,6 @@ class PictureValues:
 
     Attributes:
         name: Name of the quantity, written at the colour scale.
-        unit: Unit of the numbers.
         pucs: Numbers by PUC; PUCs without a number are drawn empty.
         cells: Numbers by cell, in the order of ``MeshTopology.faces``.
     """
@@ -61,7 +60,7 @@ class PictureValues:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Ends of the colour scale: the smallest and the largest number."""
+        """Smallest and largest of the numbers: the ends of the colour scale."""
         numbers = [*self.pucs.values(), *self.cells.values()]
         return (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
 

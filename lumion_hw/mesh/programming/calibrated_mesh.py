@@ -30,7 +30,6 @@ class CalibratedMesh:
     Heater ``2·PUC`` is on the upper arm. Unknown values are neutral: zero phase, balanced couplers, no crosstalk.
 
     Attributes:
-        record: The calibration record.
         chip: Chip parameters in the record.
         passive_rad: Shape ``(E,)``; phase without heat, NaN where unknown.
         max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.
@@ -108,7 +107,7 @@ class CalibratedMesh:
 
     @property
     def reach_rad(self) -> Real:
-        """Phase that each heater can always reach on its own arm, shape ``(2 n_pucs,)``; 0 if dead."""
+        """Phase that each heater can reach on its own arm, shape ``(2 n_pucs,)``; 0 if dead."""
         # Alone, a heater reaches more; with all others driven, a shared return takes part of its current.
         return np.minimum(self._law_rad(self.max_ma), self.own_rad(self.max_ma))
 

@@ -1,4 +1,4 @@
-"""Parameters of one chip, shared by calibration and routing: phases and losses without heat, and heater laws."""
+"""Parameters of one chip: phases and losses without heat, and phase of each heater as a function of current."""
 
 from __future__ import annotations
 

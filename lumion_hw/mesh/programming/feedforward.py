@@ -38,7 +38,6 @@ class FeedForwardBlock:
 
     Attributes:
         first_row: Row of mode 0.
-        n_modes: Number of modes.
         wires: Slanted PUCs, by zig-zag line and mode; there is one line more than columns of mixing PUCs.
         mixers: By column and mode: the horizontal PUC that mixes two modes, and whether the mode is on its lower rail.
         inputs: Port where each mode enters.
@@ -65,7 +64,7 @@ class FeedForwardBlock:
         return len(self.wires) + len(self.mixers)
 
     def mixer_of(self, column: int, mode: int) -> int | None:
-        """Return the PUC that mixes a mode with the next mode in a column, or ``None`` if no PUC does."""
+        """Return the PUC that mixes ``mode`` with the next mode in a column; ``None`` if there is none."""
         if not 0 <= mode < self.n_modes - 1:
             return None
         upper, lower = self.mixers[column][mode], self.mixers[column][mode + 1]
@@ -88,7 +87,7 @@ def find_block(
 ) -> FeedForwardBlock:
     """Return a feed-forward block of N modes across a hexagonal mesh.
 
-    ``first_row``: row where the block starts; by default the first row with enough space. ``avoid``: PUCs not to use.
+    It starts at ``first_row``, by default the first row with enough space, and uses no PUC in ``avoid``.
 
     Raises:
         ConfigError: The mesh has too few rows from its left to its right rim, or all rows use PUCs in ``avoid``.
@@ -166,7 +165,6 @@ class _Rows:
         return puc, j == row
 
     def _wires_and_ports(self, row: int, mixers: list[int]) -> tuple[list[BlockWire], int, int]:
-        """Return the slanted PUCs of a row, and the ports where the row enters and leaves the mesh."""
         wires = []
         ports = []
         for column in range(self._columns):

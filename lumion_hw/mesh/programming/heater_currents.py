@@ -124,8 +124,8 @@ def program_pucs(
 ) -> ProgrammedCurrents:
     """Return the currents for the wanted phases with the least heat. PUCs without a target stay unheated.
 
-    ``cancel_joints``: mask of joints (waveguides between PUCs), shape ``(n_joints,)``. The phases of these joints are
-    cancelled by adjacent PUCs whose target has a common phase.
+    ``cancel_joints`` is a mask of joints (waveguides between PUCs), shape ``(n_joints,)``; their phases are cancelled
+    by adjacent PUCs whose target has a common phase.
 
     Raises:
         CalibrationError: A PUC is not calibrated or stuck, or crosstalk is too strong to be compensated.
@@ -228,12 +228,10 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
-        """Return the phase that each PUC must add to both arms to cancel the joint phases, shape ``(n_pucs,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
     def error_rad(self, heat_mw: Real) -> float:
-        """Return the largest phase of a waveguide joint between two PUCs that remains after compensation."""
         phases = self._phases(heat_mw)[self._wanted]
         left = phases - self._at @ (np.linalg.pinv(self._at) @ phases)
         return float(np.max(np.abs(left), initial=0.0))
@@ -271,8 +269,6 @@ def _differences(stray: Real) -> list[float]:
 
 
 class _Choice:
-    """For every PUC, the multiple of 2π and the heated arm with the least heat."""
-
     def __init__(self, calibrated: CalibratedMesh, targets: Mapping[int, PucTarget], stray: Real, common: Real) -> None:
         self._calibrated, self._targets = calibrated, targets
         # Python floats, because single elements are read thousands of times.
@@ -283,7 +279,7 @@ class _Choice:
         self.renew(stray, common)
 
     def renew(self, stray: Real, common: Real) -> bool:
-        """Choose multiples of 2π and heated arms again for the given crosstalk; return whether this saves heat."""
+        """Choose multiples of 2π and heated arms again; return whether this saves heat."""
         changed, bases = False, _differences(stray)
         for puc, target in self._targets.items():
             if target.common_rad is None:
@@ -306,13 +302,11 @@ class _Choice:
         return changed
 
     def _coolest_phase(self, puc: int, arm: int, cancelled: float, stray: Real, common: Real) -> float:
-        """Return the arm phase that needs the least heat among those equal modulo 2π."""
         # Heaters only add phase, so take the first turn that is not below the crosstalk phase.
         base = float(stray[2 * puc + arm] - common[puc])
         return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
-        """Return the phases that heaters give their own arms to reach the targets at a given crosstalk."""
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]
@@ -351,7 +345,6 @@ class _Choice:
         return min(options, key=abs) + base
 
     def check(self, own_rad: Real) -> None:
-        """Raise ``LimitError`` if a heater cannot reach its phase, or a common phase needs a dead heater."""
         unreachable = np.flatnonzero(own_rad > np.array(self._reach) * (1.0 + 1e-12))
         if len(unreachable):
             heater = int(unreachable[0])

@@ -57,9 +57,8 @@ class PathPrediction:
 def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Prediction:
     """Return the predicted state of every PUC at given heater currents.
 
-    Standard errors need the covariance in the record; without it they include only errors of the phases without heat.
-
-    ``dac_step_ma``: current step of the DAC; 0 if currents are not rounded.
+    Without a covariance in the record, standard errors include only errors of the phases without heat. ``dac_step_ma``
+    is the current step of the DAC; 0 if currents are not rounded.
     """
     cells = calibrated.cells(currents_ma)
     unknown = np.isnan(calibrated.passive_rad)
@@ -176,7 +175,6 @@ def _coupler_angles(calibrated: CalibratedMesh) -> tuple[Real, Real]:
 
 
 def _phase_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real) -> Real:
-    """Return the standard error of the phase difference of every PUC."""
     entry, factor = calibrated.record.covariance, calibrated.record.arrays.get(COVARIANCE_FACTOR)
     rows = None if entry is None or factor is None else entry.rows_of("passive_phase_rad")
     if entry is None or factor is None or rows is None:
@@ -194,7 +192,6 @@ def _phase_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real) -> Real:
 
 
 def _rounding_sigma_rad(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: float) -> Real:
-    """Return the standard error of each phase difference from rounding to DAC steps."""
     # dφ/dI = dφ/dI² · 2 I; a uniform error over one step has a standard deviation of 1/√12 steps.
     per_ma = calibrated.own_slope_rad_per_ma2(currents_ma) * 2.0 * currents_ma
     sigma: Real = np.hypot(per_ma[0::2], per_ma[1::2]) * dac_step_ma / np.sqrt(12.0)
@@ -222,7 +219,6 @@ def _power_sigma(calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real
 def _slopes(
     calibrated: CalibratedMesh, cells: UnitCells, currents_ma: Real, derivatives: CellGradient
 ) -> Mapping[str, Real]:
-    """Return the derivatives of a power by the parameters, by group of the record's covariance."""
     arms = np.stack([derivatives.phase_upper, derivatives.phase_lower], axis=-1).reshape(-1)
     # dη = sin 2a · da = 2 √(η (1 - η)) da
     first = derivatives.eta_in * 2.0 * np.sqrt(cells.eta_in * (1.0 - cells.eta_in))

@@ -52,7 +52,6 @@ class UnitarySetting:
     Attributes:
         block: Part of the mesh that is used.
         currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-        heat_mw: Heat of all heaters.
         matrix: Shape ``(N, N)`` for N modes; predicted field from input to output, including losses.
         fidelity: Predicted fidelity |tr U†V|² / (N tr V†V) of ``matrix`` V for the requested unitary U.
         unrefined_fidelity: Predicted fidelity before the currents were refined.
@@ -147,7 +146,7 @@ def _matrix(mixer: Mixer) -> Complex:
 
 
 def block_targets(block: FeedForwardBlock, unitary: Complex) -> dict[int, PucTarget]:
-    """Return the wanted phases of all PUCs in a block for a unitary, assuming ideal couplers and joints without phase.
+    """Return the wanted phases of all PUCs for a unitary, assuming ideal couplers and waveguides without phase.
 
     Raises:
         ConfigError: The matrix is not unitary, its size differs from the block, or the block has too few columns.
@@ -261,7 +260,6 @@ def predicted_fidelities(
 
 
 def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) -> dict[int, PucTarget]:
-    """Return targets that set the PUCs outside a block to bar."""
     rest = range(block.mesh.n_pucs)
     targets: dict[int, PucTarget] = {}
     for puc in rest:

@@ -85,7 +85,6 @@ class CalibrationRecord:
 
     Attributes:
         device_serial: Serial number of the mesh controller.
-        device_model: Model of the controller.
         device_firmware: Firmware version of the controller.
         mesh_label: Name and size of the layout, such as ``columns 2 3 2``.
         mesh_sha256: Hash of the mesh's canonical text.
@@ -163,7 +162,6 @@ class CalibrationRecord:
         )
 
     def _repr_html_(self) -> str:
-        """Return a summary table of the record as HTML, for notebooks."""
         from lumion_hw.files.html import html_pairs
 
         sigmas_rad = [entry.passive_phase_sigma_rad for entry in self.pucs if entry.passive_phase_sigma_rad is not None]
@@ -265,7 +263,7 @@ class CalibrationRecord:
         return values
 
     def usable_states(self, puc: int) -> tuple[State, ...]:
-        """Return the states (bar, cross) of a PUC that faults leave usable."""
+        """Return the states (bar, cross) in which a PUC can still be used despite its faults."""
         # A stuck PUC has no passive phase, and can still be used in the state in which it is stuck.
         for defect in self.defects:
             if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:

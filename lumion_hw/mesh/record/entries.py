@@ -72,7 +72,6 @@ class PucEntry:
     Attributes:
         passive_phase_rad: Phase without heat of the upper arm relative to the lower arm, -π … π; ``None`` if unknown.
         passive_phase_sigma_rad: Standard error of this phase.
-        loss_db: Insertion loss.
         loss_sigma_db: Standard error of the loss, including the prior.
         note: Fault found at the PUC; empty if there is none.
         coupler: Calibration of the couplers; ``None`` means that they are assumed to be balanced.
@@ -98,7 +97,6 @@ class PortEntry:
     """Calibration of one port with a fibre.
 
     Attributes:
-        port: Port number.
         input_loss_db: Loss from fibre into mesh, from the launch power the module reports; ``None`` without a source.
         input_loss_sigma_db: Standard error of the input loss.
         output_loss_db: Loss from mesh into fibre, measured with the power meter; ``None`` if there is no meter.
@@ -133,7 +131,6 @@ class CrosstalkKernel:
 
     Attributes:
         amplitude_rad_per_mw: Amplitude of the exponential part.
-        length_mm: Decay length.
         floor_rad_per_mw: Value at large distance.
         edge_mm: PUC spacing for which the distances were calculated.
     """
@@ -189,7 +186,6 @@ class ExtraPhysics:
     Attributes:
         name: Name of the effect with its unit, as listed in ``calibration.model.physics.PHYSICS``.
         words: Description of the effect.
-        parameters: Number of parameters fitted.
         width: Standard deviation of the parameters around zero, estimated from the readings.
         gain: Increase of the log evidence when the effect was added.
         values: The parameters; empty for crosstalk of single pairs, which is stored as an array.
@@ -220,7 +216,6 @@ class Conditions:
         reference_hz: Optical frequency to which the phases refer; ``None`` means the frequency of ``wavelength_nm``.
         wavelengths_nm: All wavelengths used in the calibration.
         wavelength_range_nm: Smallest and largest wavelength at which the record is valid.
-        temperature_set_c: Set temperature of the chip.
         temperature_range_c: Smallest and largest temperature measured during calibration.
         temperature_valid_c: Smallest and largest temperature at which the record is valid.
         laser_power_dbm: Power of the light source.

@@ -25,8 +25,6 @@ class UseConditions:
     Attributes:
         now_utc: Time of use (ISO 8601 with zone).
         age_s: Age of the record, if known more accurately than from two dates.
-        temperature_c: Temperature of the chip.
-        wavelength_nm: Wavelength of the light.
     """
 
     now_utc: str | None = None
@@ -38,7 +36,8 @@ class UseConditions:
 def check_validity(record: CalibrationRecord, use: UseConditions, policy: Policy = "warn") -> tuple[str, ...]:
     """Check the conditions of use against the range of validity in the record.
 
-    ``policy``: for age and temperature: ``refuse`` raises an error, ``warn`` issues :class:`CalibrationWarning`.
+    For age and temperature, ``policy`` decides: ``refuse`` raises an error, ``warn`` issues
+    :class:`CalibrationWarning`.
 
     Returns:
         Everything that is out of range, one sentence each.

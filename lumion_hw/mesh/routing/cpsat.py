@@ -1,8 +1,8 @@
 """Routing by constraint programming with OR-Tools CP-SAT (optional), which can prove that a request is impossible.
 
-Variables: one Boolean per PUC (1: cross), and one per circuit, PUC-port where light enters, and PUC state. Constraints:
-flow conservation, agreement with the PUC states, and at most one circuit per PUC-port. The flow may contain closed
-rings apart from the path. They are excluded for circuits of fixed or equal length and harmless otherwise.
+There is one Boolean per PUC (1: cross), and one per circuit and way of light through a PUC (PUC-port and state). Ways
+of one circuit must form a path and agree with the PUC states; each is used by one circuit at most. Closed rings apart
+from the path are excluded for circuits of fixed or equal length and harmless otherwise.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def decide(
 
 
 def conflicting_circuits(request: RoutingProblem, *, time_limit_s: float, workers: int = 1) -> tuple[int, ...]:
-    """Return the indices of circuits that are impossible together; not always the smallest such set.
+    """Return the indices of circuits that are impossible together; possibly more than necessary.
 
     Args:
         request: A routing problem without a solution.
@@ -148,7 +148,6 @@ class _Model:
     """Variables and constraints of one routing problem.
 
     Attributes:
-        model: The CP model.
         routed: For each circuit, ``True``, or a Boolean variable if the circuit may stay unrouted.
     """
 
@@ -174,11 +173,9 @@ class _Model:
         self._moved = {index: self._mark_moved(index, wave_path) for index, wave_path in request.current_paths.items()}
 
     def _head(self, arc: int) -> int:
-        """Return the node where an arc ends; arc ``2 wave + (0 bar, 1 cross)`` starts at PUC-port ``wave``."""
         return (self._graph.cross if arc & 1 else self._graph.bar)[arc >> 1]
 
     def _usable_arcs(self) -> list[list[int]]:
-        """Return, for each circuit, the allowed arcs (PUC-port and PUC state) that can lie on a path to its target."""
         request, waves = self._request, self._graph.n_waves
         blocked = {8 * puc + 2 * k + STATES.index(state) for puc, state in request.blocked for k in range(4)}
         left = [estimate.tolist() for estimate in estimates(request, request.pass_cost * 0.0 + 1.0)]
@@ -202,7 +199,6 @@ class _Model:
         return usable
 
     def _conserve(self, index: int) -> None:
-        """Add flow conservation for one circuit, and exclude rings if its length is fixed."""
         routed = self.routed[index]
         source, target = self._request.pairs[index]
         entry, goal = self._graph.entry[source], self._graph.n_waves + target
@@ -222,7 +218,6 @@ class _Model:
             self._forbid_rings(index, entry, goal)
 
     def _forbid_rings(self, index: int, entry: int, goal: int) -> None:
-        """Require that the arcs used form a single circuit, closed from target back to source."""
         number: dict[int, int] = {}
         links = []
         for arc, used in self._arcs[index].items():
@@ -269,7 +264,6 @@ class _Model:
         return moved
 
     def minimise(self) -> None:
-        """Add the objective of the request to the model."""
         request = self._request
         passing = [
             round(float(request.pass_cost[arc >> 3, arc & 1]) * self.scale) * used
@@ -291,7 +285,6 @@ class _Model:
         self.model.minimize(sum([*passing, *holding, *moving]))
 
     def hint(self, wave_paths: Sequence[WavePath]) -> None:
-        """Give the solver a known routing as its starting point."""
         steps = [list(zip(wave_path.waves, wave_path.states, strict=True)) for wave_path in wave_paths]
         held = {wave // 4: state for path_steps in steps for wave, state in path_steps}
         for puc, state in held.items():
@@ -303,7 +296,6 @@ class _Model:
                 self.model.add_hint(used, int(arc in used_arcs))
 
     def wave_paths(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
-        """Return the paths of the solution, traced from each source through the states."""
         states = [STATES[solver.boolean_value(cross)] for cross in self._cross]
         wave_paths: list[WavePath] = []
         for source, _ in self._request.pairs:

@@ -1,4 +1,4 @@
-"""Prove by cuts that a request is impossible: too few waveguides for the circuits that must cross a line.
+"""Prove that a request is impossible: too few waveguides for the circuits that must cross a line (cut).
 
 The largest flow between two groups of ports, with one circuit per waveguide, limits the number of circuits between them
 (max-flow min-cut). A request without such a cut can still be impossible.
@@ -20,14 +20,14 @@ _MAX_FLOWS = 400
 
 @dataclass(frozen=True)
 class Cut:
-    """A cut through the mesh that fewer circuits can cross than must.
+    """A line across the mesh that too few circuits can cross.
 
     Attributes:
-        circuits: Indices of the circuits that must cross the cut.
-        ports: Ports of these circuits on the side of the cut with fewer ports.
-        joints: Waveguides that the cut passes through, each as its two PUCs.
-        pucs: PUCs that the cut divides: one end lies on each side.
-        capacity: Number of circuits that can cross the cut.
+        circuits: Indices of the circuits that must cross the line.
+        ports: Ports of these circuits on the side of the line with fewer ports.
+        joints: Waveguides that the line crosses, each as its two PUCs.
+        pucs: PUCs that the line divides: one end lies on each side.
+        capacity: Number of circuits that can cross the line.
     """
 
     circuits: tuple[int, ...]
@@ -57,7 +57,6 @@ def find_cut(request: RoutingProblem) -> Cut | None:
 
 
 def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield circuit ends inside and outside groups of neighbouring ports, small groups first."""
     # A cut works in both directions, so it does not matter which end of a circuit sends.
     partner = {a: b for pair in request.pairs for a, b in (pair, pair[::-1])}
     rim = sorted(partner)
@@ -125,7 +124,6 @@ class _Network:
         return [*ends, (hub_a, hub_b, 2)]
 
     def flow(self, sources: Sequence[int], sinks: Sequence[int]) -> int:
-        """Return the largest flow between two sets of ports, and store it for :meth:`cut`."""
         from scipy.sparse.csgraph import maximum_flow
 
         capacity = self._graph.data

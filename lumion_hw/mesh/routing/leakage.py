@@ -31,9 +31,7 @@ class SolvedField:
     """Optical field in a mesh with all PUCs in bar or cross, from the scattering solver.
 
     Attributes:
-        solver: Solver of the mesh.
         cells_of: Returns the calibrated unit cells for given states of all PUCs.
-        frequency_hz: Optical frequency.
     """
 
     solver: Solver

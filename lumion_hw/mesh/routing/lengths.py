@@ -61,9 +61,7 @@ def route_equal_lengths(
 ) -> tuple[tuple[WavePath, ...] | None, tuple[int, ...]]:
     """Route circuits of equal length; return the paths and the PUCs over which circuits still conflict.
 
-    Paths are ``None`` if no routing was found.
-
-    ``progress``: called at every combination of lengths except the first.
+    Paths are ``None`` if no routing was found. ``progress`` is called at every combination of lengths except the first.
     """
     contested: tuple[int, ...] = ()
     choices = with_fixed_lengths(request)
@@ -87,10 +85,7 @@ def route_equal_lengths(
 def improve_lengths(
     request: RoutingProblem, wave_paths: tuple[WavePath, ...], rounds: int, until_s: float, now_s: Callable[[], float]
 ) -> tuple[WavePath, ...]:
-    """Improve a routing of circuits of equal length by trying other common lengths.
-
-    ``wave_paths``: the routing to improve.
-    """
+    """Improve ``wave_paths``, a routing of circuits of equal length, by trying other common lengths."""
     best, best_cost = wave_paths, request.cost(wave_paths)
     for fixed in with_fixed_lengths(request):
         start_s = now_s()

@@ -105,7 +105,6 @@ class Router:
         return (*wave_path.waves, self._prices.graph.n_waves + pair[1])
 
     def _fit(self, pair: Pair) -> Nodes | None:
-        """Return a path for a pair of ports that leaves other circuits unchanged, or ``None``."""
         try:
             found = self._search.cheapest_path(self._index[pair], _SEARCHES)
         except SearchBudgetExceeded:
@@ -165,12 +164,10 @@ class Matcher:
         return best
 
     def _random_factors(self) -> list[Matching]:
-        """Return random sets of port pairs of equal size, each pair at most once; some pairs may remain."""
         partners = Counter(port for pair in self._pairs for port in pair)
         return self._split(set(self._pairs), max(partners.values())) or []
 
     def _split_anew(self, factors: list[Matching]) -> list[Matching]:
-        """Merge a set of pairs that cannot be routed with two others and split all into three, while this helps."""
         factors = list(factors)
         if len(factors) < 3 or self._unrouted(factors) > 0.5 * len(factors):
             return factors
@@ -197,7 +194,6 @@ class Matcher:
         return new_factors
 
     def _fullest(self, remaining: Collection[Pair]) -> Routed:
-        """Return the configuration with the most pairs out of several attempts."""
         degree: dict[int, int] = {}
         for port in (port for pair in remaining for port in pair):
             degree[port] = degree.get(port, 0) + 1
@@ -234,7 +230,6 @@ class Matcher:
         return set(best)
 
     def _with_pair_added(self, wave_paths: Routed, pair: Pair) -> Routed | None:
-        """Return a configuration with one pair added and as few as possible removed, or ``None`` if impossible."""
         staying = {other: wave_path for other, wave_path in wave_paths.items() if set(other).isdisjoint(pair)}
         if len(extended := self._router.filled(staying, [pair])) > len(staying):
             return extended
@@ -250,7 +245,6 @@ class Matcher:
         return None
 
     def _place_remaining(self, routed: list[Routed], pool: list[Pair]) -> list[Pair]:
-        """Add remaining pairs to configurations where they fit without changes; return the pairs that still remain."""
         places = list(range(len(routed)))
         self._random.shuffle(places)
         for number in places:

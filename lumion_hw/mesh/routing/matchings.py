@@ -32,7 +32,6 @@ class Configuration:
     """One setting of the mesh that connects some pairs of ports.
 
     Attributes:
-        paths: Path of each pair.
         states: State of every PUC in use.
     """
 

@@ -1,7 +1,7 @@
 """Negotiated congestion (McMurchie 1995): route each circuit alone, then raise prices until no two circuits conflict.
 
-A routing without conflicts is then improved. This is a heuristic: failure to find a routing proves nothing. Circuits
-between different ports conflict only if they need a PUC in different states; otherwise they never share a waveguide.
+A routing without conflicts is then improved. Failure to find a routing proves nothing. Circuits conflict only if they
+need a PUC in different states; otherwise they never share a waveguide.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROUNDS_PER_ATTEMPT = 40
 """Rounds before a negotiation restarts in another order."""
 
 _PRESSURE, _GROWTH, _HISTORY = 0.5, 1.12, 0.35
-"""Price of a conflict, its growth factor per round, and the permanent surcharge per round for a contested state.
+"""Price of a conflict, its growth factor per round, and the permanent surcharge per round for a PUC state in conflict.
 
 Prices are multiples of the mean PUC cost.
 """
@@ -119,7 +119,7 @@ class Negotiation:
         return NegotiationResult(None, tuple(sorted(contested)), at_odds)
 
     def _negotiate(self, order: random.Random, turns: Iterable[int], jitter: float) -> tuple[list[Nodes], set[int]]:
-        """Negotiate from initial prices; return the paths, and the PUCs still contested."""
+        """Negotiate from initial prices; return the paths, and the PUCs over which circuits still conflict."""
         prices = self._prices
         prices.reset()
         paths = [nodes for _, nodes in self._alone]
@@ -176,7 +176,6 @@ class Negotiation:
         return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
 
     def _improved(self, paths: list[Nodes], bound: float) -> tuple[WavePath, ...]:
-        """Move single circuits to cheaper free paths until no circuit finds one."""
         prices, request = self._prices, self._request
         wave_paths = tuple(prices.to_wave_path(nodes) for nodes in paths)
         cost = request.cost(wave_paths)
@@ -234,7 +233,6 @@ class Negotiation:
         return best
 
     def _choose_circuits_to_reroute(self, paths: Sequence[Nodes], rng: random.Random) -> list[int]:
-        """Return circuits to remove together, in the order in which to route them again."""
         prices, alone = self._prices, self._alone
         # Only a circuit that pays more than alone can become cheaper.
         on_detour = [index for index, nodes in enumerate(paths) if prices.states_price(nodes) > alone[index][0] + 1e-9]

@@ -74,7 +74,6 @@ def park_unused_pucs(
 def _open_rings(
     mesh: MeshTopology, states: dict[int, State], free: set[int], power: Sequence[Sequence[float]]
 ) -> Parking:
-    """Open every closed ring that passes a free PUC; return the states of all PUCs."""
     opened = 0
     while True:
         rings = _rings(mesh, states)
@@ -108,7 +107,6 @@ def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, .
 
 
 def _gates(ring: Sequence[int], free: set[int]) -> list[int]:
-    """Return the free PUCs that a ring passes once; the other state of such a PUC opens the ring."""
     passed = [wave // 4 for wave in ring]
     # A ring that uses both rails of a PUC would be split into two rings, or only be reconnected to itself.
     return [puc for puc in passed if puc in free and passed.count(puc) == 1]

@@ -44,7 +44,6 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
 
 
 def _nearest(alone: RoutingProblem) -> list[str]:
-    """Return, for each limit of a circuit that is too low, the lowest possible limit in an empty mesh."""
     limit = alone.limits[0]
     weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
     possible = []
@@ -68,7 +67,7 @@ def _nearest(alone: RoutingProblem) -> list[str]:
 
 
 def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS) -> None:
-    """Raise ``NoPathError`` if there are provably too few PUCs near the contested ones. Else nothing is proven.
+    """Raise an error if there are provably too few PUCs near ``contested``, over which circuits conflict.
 
     Raises:
         NoPathError: The request is impossible.
@@ -152,7 +151,6 @@ def conflict_error(
 
 
 def _ceilings_error(request: RoutingProblem, wave_paths: Sequence[WavePath]) -> NoPathError:
-    """Return the error for circuits that conflict only because of their limits, with the limits they would need."""
     needs = [
         f"{source}→{target}{limit} needs {len(wave_path.pucs)} hops and "
         f"{request.loss_db[list(wave_path.pucs)].sum():.3f} dB"

@@ -123,7 +123,6 @@ class RoutingLimits:
 
     Attributes:
         max_hops: Largest number of PUCs.
-        max_loss_db: Largest loss.
         exact_hops: Required number of PUCs.
     """
 
@@ -175,7 +174,6 @@ class RoutingProblem:
         staying_cost: Cost of the active circuits that stay on their paths.
         loss_db: Shape ``(n_pucs,)``; loss per PUC.
         blocked: PUC states that must not be used.
-        limits: Limits of each circuit.
         equal: Groups of circuits (indices) that must have the same number of hops.
         current_paths: Current path of each active circuit that may move, by index.
         move_price: Cost of moving an active circuit.
@@ -273,7 +271,7 @@ def costs(
     heater_power_mw: ArrayLike | None,
     surcharge: ArrayLike = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the cost of passing each PUC and of setting it, for bar and cross, both of shape ``(n_pucs, 2)``.
+    """Return the cost of passing each PUC, and of setting it, in bar and in cross; both of shape ``(n_pucs, 2)``.
 
     Raises:
         ConfigError: The objective is unknown or negative, or heater powers or surcharges are missing or invalid.
@@ -307,7 +305,7 @@ def costs(
 def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, quantity: str) -> list[Ceiling | None]:
     """Return one upper limit per circuit.
 
-    ``given``: one number for all circuits, one per circuit, or ``None`` for no limit.
+    ``given`` is one number for all circuits, one per circuit, or ``None`` for no limit.
 
     Raises:
         ConfigError: The number of limits is wrong, or a limit is not a number of 0 or more.

@@ -67,7 +67,7 @@ class Routing:
 
     @property
     def gap(self) -> float:
-        """Largest possible excess of the cost over the optimum, relative to the bound; 0 for a proven optimum."""
+        """Largest possible excess of the cost over the optimum, as a fraction; 0 for a proven optimum."""
         return self.cost / self.bound - 1.0 if self.bound > 0.0 and self.outcome == "feasible" else 0.0
 
     @property
@@ -95,7 +95,7 @@ class WavePath:
 
 
 def to_wave_path(mesh: MeshTopology, path: Path) -> WavePath:
-    """Return the entered PUC-ports and the PUC states of a path.
+    """Return the PUC-ports that light enters on a path, and the PUC states.
 
     Raises:
         ConfigError: Light cannot pass these PUCs in this order between these ports.

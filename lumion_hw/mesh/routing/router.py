@@ -45,8 +45,6 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
 
 
 class _Effort:
-    """Solves routing problems within the effort that a request allows."""
-
     def __init__(self, request: RouteRequest) -> None:
         self._rounds = request.rounds
         self.exact = request.exact
@@ -56,7 +54,7 @@ class _Effort:
         self._improve_s = request.improve_s
 
     def find_routes(self, problem: RoutingProblem) -> tuple[tuple[WavePath, ...] | None, float, tuple[int, ...]]:
-        """Return the paths found (or ``None``), a lower bound of the cost, and the PUCs still contested.
+        """Return paths (``None`` if not found), a lower bound of the cost, and the PUCs over which circuits conflict.
 
         Raises:
             NoPathError: A circuit alone has no path, or all together are proven impossible.
@@ -152,7 +150,6 @@ class _Effort:
         )
 
     def _is_solvable(self, problem: RoutingProblem) -> bool | None:
-        """Return whether a routing exists; ``None`` if that cannot be decided quickly."""
         try:
             if self.find_routes(problem)[0] is not None:
                 return True
@@ -222,7 +219,6 @@ class _RoutingWithActiveCircuits:
         return None if best is None else best[1:]
 
     def _with_movable(self, free: Sequence[int]) -> RoutingProblem:
-        """Return the problem in which the given active circuits may move and all other active ones stay."""
         problem = self._problem
         stay = [path for index, path in enumerate(self._active) if index not in free]
         kept = tuple((path, to_wave_path(problem.mesh, path)) for path in stay)
@@ -248,7 +244,6 @@ class _RoutingWithActiveCircuits:
     def _routing(
         self, problem: RoutingProblem, free: Sequence[int], wave_paths: tuple[WavePath, ...], bound: float, method: str
     ) -> Routing:
-        """Check all paths and return the routing."""
         all_paths = [*wave_paths, *(wave_path for _, wave_path in problem.staying)]
         states = {w // 4: s for wave_path in all_paths for w, s in zip(wave_path.waves, wave_path.states, strict=True)}
         pairs = [*problem.pairs, *((path.source, path.target) for path, _ in problem.staying)]

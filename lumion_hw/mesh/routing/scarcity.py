@@ -19,10 +19,10 @@ from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.search import cheapest_costs
 
 _REACH = (4, 6)
-"""Distances from the contested PUCs, in joints, that are tried in turn."""
+"""Distances, in waveguides, from the PUCs over which circuits conflict; tried in turn."""
 
 FEW_UNKNOWNS, MANY_UNKNOWNS = 12_000, 60_000
-"""Problem sizes (arcs times circuits) that take about 0.1 s and about 1 s."""
+"""Problem sizes that take about 0.1 s and about 1 s: number of ways through PUCs, times circuits."""
 
 _MARGIN = 1e-5
 """Proof margin: circuits must pay this much more than PUCs can collect; far above rounding errors."""
@@ -39,11 +39,10 @@ class Scarcity:
 def find_scarcity(
     request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS
 ) -> Scarcity | None:
-    """Return circuits that provably need more PUCs than exist near contested PUCs; ``None`` if nothing is proven.
+    """Return circuits that provably need more PUCs than exist near ``contested``; ``None`` if nothing is proven.
 
-    Limits and equal lengths of the request are ignored.
-
-    ``max_unknowns``: largest size of a linear program that is tried.
+    ``contested`` are PUCs over which circuits conflict. Limits and equal lengths of the request are ignored. Linear
+    programs with more than ``max_unknowns`` are not tried.
     """
     strands = _Strands(request)
     largest_tried = 0
@@ -88,12 +87,6 @@ class _Strands:
 
 
 class _Neighbourhood:
-    """A part of the mesh. The rest of the mesh is one node that light passes freely.
-
-    Attributes:
-        unknowns: Number of unknowns of the linear program.
-    """
-
     def __init__(self, request: RoutingProblem, strands: _Strands, contested: Collection[int], reach: int) -> None:
         mesh, entry, waves = request.mesh, request.mesh.port_puc_port, 4 * request.mesh.n_pucs
         near = np.zeros(mesh.n_pucs, dtype=bool)
@@ -118,7 +111,6 @@ class _Neighbourhood:
         self.unknowns = len(self._tails) * len(pairs)
 
     def prices(self) -> NDArray[np.float64] | None:
-        """Return prices per PUC-port and state that may prove a request impossible; ``None`` if all circuits fit."""
         import scipy.sparse as sp
         from scipy.optimize import linprog
 
@@ -155,7 +147,6 @@ class _Neighbourhood:
 
 
 def _check_proof(request: RoutingProblem, strands: _Strands, prices: NDArray[np.float64]) -> Scarcity | None:
-    """Check over the whole mesh whether prices prove a request impossible; return the proof or ``None``."""
     mesh, waves = request.mesh, 4 * request.mesh.n_pucs
     tails, heads = strands.tail[strands.open], strands.head[strands.open]
     sources, targets = np.array(request.pairs).T

@@ -120,8 +120,7 @@ def cheapest_costs(
 ) -> NDArray[np.float64]:
     """Return the cost of the cheapest path from each start to every node, shape ``(n_starts, n_nodes)``.
 
-    ``weights``: weight of each arc, 0 or more. ``tails``: node where each arc starts. ``heads``: node where each arc
-    ends.
+    Arcs have a weight of 0 or more and lead from ``tails`` to ``heads`` (nodes).
     """
     import scipy.sparse as sp
     from scipy.sparse.csgraph import dijkstra
@@ -153,7 +152,7 @@ def cost_lower_bound(request: RoutingProblem) -> float:
 
 
 class Prices:
-    """Current prices of all PUC states, and the number of circuits that use each state."""
+    """Prices of all PUC states, and the number of circuits that use each state."""
 
     def __init__(self, request: RoutingProblem) -> None:
         graph = wave_graph(request.mesh)
@@ -206,7 +205,7 @@ class Prices:
         return float(sum(self.state_price[arc] for arc in self.arcs(nodes)))
 
     def to_wave_path(self, nodes: Nodes) -> WavePath:
-        """Return the nodes of a search result as a wave path."""
+        """Return the nodes of a search result as a path."""
         states = tuple(STATES[arc & 1] for arc in self.arcs(nodes))
         return WavePath(tuple(nodes[:-1]), states)
 
@@ -264,7 +263,7 @@ class Search:
             todo = [(*banned, clash), (*banned, clash ^ 1)]
 
     def _walk(self, index: int, banned: Sequence[int]) -> tuple[float, Nodes] | None:
-        """Return the cheapest way that avoids the banned PUC states; it may need one PUC in both states."""
+        """Return the cheapest walk that avoids the banned PUC states; it may need one PUC in both states."""
         price = self._prices.state_price
         saved_prices = [(arc, price[arc]) for arc in banned]
         for arc in banned:
@@ -292,7 +291,6 @@ class Search:
         return None if price == math.inf else (price, tuple(nodes))
 
     def _cheapest_within_limits(self, index: int) -> tuple[float, Nodes] | None:
-        """Return the cheapest path within hop and loss limits."""
         limit = self._request.limits[index]
         exact = limit.exact_hops is not None
         max_hops = math.inf if limit.hop_ceiling is None else limit.hop_ceiling

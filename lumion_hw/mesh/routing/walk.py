@@ -1,7 +1,6 @@
 """Inner loop of the router: A* search at current prices, as plain Python or compiled by numba (extra ``fast``).
 
-Both return the same result. A walk is a sequence of nodes (PUC-ports that light enters) that may need one PUC in both
-states.
+A walk is a sequence of nodes (PUC-ports that light enters) that may need one PUC in both states.
 """
 
 from __future__ import annotations

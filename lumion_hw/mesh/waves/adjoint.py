@@ -101,7 +101,6 @@ def gradient(
 
 
 def _joint_weight(solver: Solver, transfer: Complex, a: Complex, h: Complex) -> Complex:
-    """Return the derivative by the factor of each joint (waveguide between PUCs)."""
     u, v = solver.mesh.joints.T
 
     def leaving(waves: Complex) -> Complex:
@@ -122,8 +121,6 @@ def _chain_rule(
     joint: Complex,
     batch: tuple[int, ...],
 ) -> CellGradient:
-    """Convert derivatives by transfer matrices and joint factors into derivatives by the cell parameters."""
-
     def shaped(values: NDArray[np.generic]) -> Real:
         return np.real(values).reshape(*batch, -1)
 

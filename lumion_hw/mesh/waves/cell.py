@@ -183,7 +183,6 @@ class UnitCells:
         frequency_hz: ArrayLike,
         combine: Combine,
     ) -> NDArray[np.complex128]:
-        """Return C(second)·diag(upper, lower)·C(first), shape ``(n_pucs, 2, 2, *batch)``."""
         n_pucs, batch = np.shape(self.loss_db)[-1], self.batch_shape(frequency_hz)
         result = np.empty((n_pucs, 2, 2, math.prod(batch)), dtype=np.complex128)
         rows = (_rows(part, n_pucs, batch) for part in (*first, upper, lower, *second))
@@ -291,7 +290,6 @@ def _check_splitting(eta: NDArray[np.float64]) -> None:
 
 
 def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return asin √η. Raises ``LimitError`` if η is outside 0 … 1."""
     _check_splitting(eta)
     angle: NDArray[np.float64] = np.arcsin(np.sqrt(eta))
     return angle

@@ -39,7 +39,6 @@ class Program:
         right_column: Columns of the elements in ``right``.
         target: Slots that the elimination of each pivot changes, row by row, one pivot after the other.
         keys: Sorted ``row * width + column`` of the slots.
-        width: Number of columns.
     """
 
     n_pivots: int
@@ -124,8 +123,6 @@ def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class _Dissection:
-    """Corners of a mesh as points, each once, and the PUCs that connect them."""
-
     positions: NDArray[np.float64]
     corners: NDArray[np.int64]
 

@@ -77,7 +77,7 @@ class WaveEquations:
     ) -> WaveEquations:
         """Prepare the elimination.
 
-        ``entry``: unknown field that carries the light into each port; empty if the matrix has no ports.
+        ``entry`` is the unknown field that carries the light into each port; empty if the matrix has no ports.
         """
         n_ports, waves = len(entry), np.arange(n_waves)
         size = n_waves + n_ports
@@ -281,7 +281,6 @@ def _eliminate_in_chunks(
 
 
 def _eliminate(program: Program, work: Complex) -> NDArray[np.float64]:
-    """Eliminate matrices in place, replacing pivots by their inverses; return each sample's smallest squared pivot."""
     min_squares = np.full(work.shape[1], np.inf)
     done = 0
     for k, pivot in enumerate(program.pivot.tolist()):

@@ -36,7 +36,7 @@ class HeaterLaw:
         return square * (self.rho2_rad_per_ma2 + square * (self.rho4_rad_per_ma4 + square * self.rho6_rad_per_ma6))
 
     def bend(self, current_ma: float) -> float:
-        """Return the phase divided by ρ2·I²: the effect of the rising resistance."""
+        """Return the phase divided by ρ2·I², which is above 1 because the resistance rises with heat."""
         square = current_ma * current_ma
         return 1.0 + square * (self.rho4_rad_per_ma4 + square * self.rho6_rad_per_ma6) / self.rho2_rad_per_ma2
 

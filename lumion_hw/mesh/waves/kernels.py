@@ -73,7 +73,6 @@ _multiply = _three_rows(_product)
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _aligned(rows):  # type: ignore[no-untyped-def]
-    """Return memory aligned to a cache line: one group of complex numbers per row."""
     memory = np.empty(rows * 2 * LANES + LANES)
     ahead = -(memory.ctypes.data // _ELEMENT_BYTES) % LANES
     return memory[ahead : ahead + rows * 2 * LANES].reshape(rows, 2, LANES)
@@ -81,7 +80,6 @@ def _aligned(rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _load(start, slots, element, joint, elements, through, first, work):  # type: ignore[no-untyped-def]
-    """Write the matrix elements of up to ``LANES`` samples to their array positions."""
     step = 1 if through.shape[1] > 1 else 0
     n_present = min(LANES, elements.shape[1] - first)
     for slot in range(len(start)):
@@ -101,7 +99,6 @@ def _load(start, slots, element, joint, elements, through, first, work):  # type
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _eliminate(pivot, below_start, below, right_start, right, target, work):  # type: ignore[no-untyped-def]
-    """Eliminate the matrices of one group of samples; return the smallest squared magnitude of a pivot."""
     smallest = np.inf
     t = 0
     for k in range(len(pivot)):
@@ -124,7 +121,6 @@ def _eliminate(pivot, below_start, below, right_start, right, target, work):  # 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def]
-    """Solve for unit light at one source."""
     pivot, below_start, below, below_row, right_start, right, right_column, _ = steps
     x[:] = 0.0
     reached[:] = False

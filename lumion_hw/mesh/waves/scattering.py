@@ -31,7 +31,6 @@ class _Pattern:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Position of the field at every PUC-port in the order of elimination."""
         rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
@@ -208,7 +207,7 @@ class Solver:
 
     @property
     def port_feeds(self) -> NDArray[np.int64]:
-        """PUC-ports whose entering light leaves at each port, two per port, shape ``(2 n_ports,)``."""
+        """PUC-ports whose light leaves at each port, two per port, shape ``(2 n_ports,)``."""
         return self._pattern.out_wave
 
     def checked_inputs(self, cells: UnitCells, inputs: Sequence[int] | None) -> NDArray[np.int64]:

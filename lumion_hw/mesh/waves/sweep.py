@@ -22,9 +22,7 @@ class SweepSolver:
     Create a new solver when anything except these PUCs changes.
 
     Args:
-        solver: The solver of the mesh.
         cells: Unit cells with one value per parameter (no axis of samples).
-        frequency_hz: One optical frequency.
         pucs: PUCs to sweep, each once.
         inputs: Ports where light enters; all ports by default.
 

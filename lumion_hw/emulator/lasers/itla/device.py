@@ -1,8 +1,8 @@
 """Emulated ITLA: a tunable laser with four-byte frames on a serial line (OIF-ITLA-MSA-01.2 and 01.3).
 
 Choices where the agreement is silent: one operation is pending at a time and reported in bit 8 of NOP. Switching off
-and reset never wait for it. A frequency outside the limits is refused when the channel is written (RVE) or the output
-is enabled (IVC). An incomplete frame is discarded after 0.1 s of silence.
+and reset never wait for this operation. A frequency outside the limits is refused when the channel is written
+(RVE) or the output is enabled (IVC). An incomplete frame is discarded after 0.1 s of silence.
 """
 
 from __future__ import annotations
@@ -75,13 +75,11 @@ class Itla(SerialDevice[ItlaPeer]):
     """Emulated ITLA module.
 
     Args:
-        profile: Properties of the module.
         warm: Whether the module is ready at once; otherwise it starts up first.
         paced: Whether bytes need transmission time.
         emit: Called with the light at every change.
 
     Attributes:
-        settings: Settings that the host has made.
         status: Latched bits of StatusF and StatusW.
         extended: Bytes that the host reads in pieces from register AEA-EAR.
         extended_position: Number of bytes of ``extended`` that the host has read.

@@ -33,10 +33,6 @@ class ItlaProfile:
         date: Manufacturing date, the string of register 05: day-month-year.
         release: Firmware release, the string of register 06.
         msa: Version of the ITLA agreement. ``01.2`` has no registers for the MHz part of frequencies.
-        power_dbm: Smallest and largest optical power.
-        frequency_thz: Lowest and highest frequency.
-        min_grid_ghz: Smallest channel spacing.
-        fine_tune_ghz: Largest fine tuning in either direction.
         boot_s: Time from power-on or reset to ready.
         enable_s: Time from enabling to locked.
         tune_s: Time from one channel to another.
@@ -108,7 +104,7 @@ class ItlaPhysics:
         self.dark = False
 
     def aim(self, power_dbm: float, now_s: float, *, emits: bool, dark: bool) -> None:
-        """Set the target power in dBm. ``emits`` and ``dark`` say whether there is light."""
+        """Set the target power in dBm. ``emits``: laser on; ``dark``: no light while tuning."""
         self.level_dbm(now_s)  # up to now, the level follows the earlier target
         if emits and not self.emits:
             # After switching on, the level rises from below, so that OOP shows the loop at work.

@@ -33,8 +33,6 @@ class Stored:
 
     Attributes:
         default: Value after power-on.
-        low: Smallest accepted value.
-        high: Largest accepted value.
         signed: Whether the 16 bits are a two's complement.
         bits: Bits that may be set.
     """

@@ -10,13 +10,13 @@ from lumion_hw.emulator.lasers.itla import registers as reg
 
 @dataclass
 class ItlaStatus:
-    """Latched bits of StatusF (``fatal``) and StatusW (``warning``)."""
+    """Latched bits of StatusF (``fatal``) and StatusW (``warning``), which stay set until they are cleared."""
 
     fatal: int = 0
     warning: int = 0
 
     def latch(self, bits: int) -> None:
-        """Latch condition bits in both StatusF and StatusW."""
+        """Set bits in both StatusF and StatusW until they are cleared."""
         self.fatal |= bits
         self.warning |= bits
 
@@ -40,7 +40,7 @@ class ItlaStatus:
 
 
 def live_conditions(stored: Mapping[int, int], deviation_db: float, *, tuning: bool, fatal: bool) -> int:
-    """Return the live bits 0 to 3 of StatusF or StatusW for an enabled output.
+    """Return the bits 0 to 3 of StatusF or StatusW, which follow the present condition of the enabled output.
 
     Args:
         stored: Thresholds set by the host, by register number.

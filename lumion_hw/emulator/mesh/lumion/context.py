@@ -19,7 +19,6 @@ class DeferredReply:
     """Reply to a request that takes time. The board executes no other request meanwhile.
 
     Attributes:
-        at_s: Time of the reply.
         finish: Completes the request and returns the reply.
     """
 
@@ -36,10 +35,8 @@ class Context:
     """The components of an emulated board that a command handler may use.
 
     Attributes:
-        core: Outputs, faults and time.
         sweeper: The uploaded sweep image (program of a sweep), and the last sweep run.
         watch: Monitor thresholds that trigger LIGHT events.
-        transmitter: Frames that wait to be sent.
     """
 
     core: BoardCore

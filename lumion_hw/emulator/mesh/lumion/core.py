@@ -27,7 +27,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
 
 class Bank:
-    """Staging bank: ``n_dac`` output codes that the host prepares for a commit."""
+    """Output codes that the host prepares before they are driven together (staging bank)."""
 
     def __init__(self, n_dac: int) -> None:
         self.codes: NDArray[np.uint16] = np.zeros(n_dac, dtype=np.uint16)
@@ -35,13 +35,13 @@ class Bank:
         self.generation = 0
 
     def clear(self) -> None:
-        """Empty the staging bank."""
+        """Delete all prepared codes."""
         self.codes[:] = 0
         self.staged[:] = False
         self.generation = 0
 
     def accepts(self, generation: int) -> bool:
-        """Return whether the bank accepts codes of this generation (number of a code table)."""
+        """Return whether codes with this table number (generation) may be added."""
         return generation == self.generation or is_newer(generation, self.generation)
 
     def stage_codes(
@@ -72,16 +72,16 @@ class Bank:
 
     @property
     def n_staged(self) -> int:
-        """Number of channels that have a code in the bank."""
+        """Number of channels with a prepared code."""
         return int(self.staged.sum())
 
     def first_missing(self) -> int | None:
-        """Return the first channel without a code in the bank; ``None`` if there is none."""
+        """Return the first channel without a prepared code; ``None`` if there is none."""
         missing = np.flatnonzero(~self.staged)
         return int(missing[0]) if missing.size else None
 
     def crc32(self) -> int:
-        """Return the CRC-32 of all codes of the bank. Channels without a code count as 0."""
+        """Return the CRC-32 of all prepared codes. Channels without a code count as 0."""
         return table_crc32(self.codes)
 
 
@@ -94,7 +94,7 @@ _ROUNDING = 1e-4  # in ticks or milliseconds: sums of floating-point times have 
 
 @dataclass(frozen=True)
 class ArmedCommit:
-    """A commit that waits for its tick or for the external trigger."""
+    """A request to drive prepared codes that waits for its time or for the external trigger."""
 
     generation: int
     bank: int
@@ -108,8 +108,6 @@ class BoardCore:
 
     Args:
         drive: Called with the outputs in mA (mV for voltage drive) and the time, whenever they change.
-        boot_at: Time of power-up.
-        boot_id: Random number of this power-up.
 
     Attributes:
         on_sweep_end: Called with the reason and the tick when a sweep ends early.
@@ -135,7 +133,7 @@ class BoardCore:
         self.boot(boot_at, boot_id)
 
     def boot(self, at_s: float, boot_id: int) -> None:
-        """Power up with outputs at 0. Flash, latched faults and external conditions are kept (section 11)."""
+        """Power up with outputs at 0. Flash memory, uncleared faults and external conditions are kept (section 11)."""
         profile = self.profile
         # Latched faults survive a restart (docs/protocol.md, section 11.3): power-cycling must not bypass an interlock.
         self.faults.restart()
@@ -162,19 +160,19 @@ class BoardCore:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def tick_number(self, at_s: float) -> int:
-        """Return the number of tick edges since power-up, without wrapping."""
+        """Return the number of ticks since power-up, without wrapping."""
         return math.floor((at_s - self.origin_s) / self.profile.tick_s + _ROUNDING)
 
     def tick(self, at_s: float) -> int:
-        """Return the tick as transmitted, wrapped to 32 bits."""
+        """Return the number of ticks since power-up, wrapped to 32 bits."""
         return self.tick_number(at_s) % _U32
 
     def edge_s(self, number: int) -> float:
-        """Return the time of a tick edge."""
+        """Return the time at which a tick begins."""
         return self.origin_s + number * self.profile.tick_s
 
     def edge_from(self, at_s: float) -> int:
-        """Return the number of the first tick edge at or after a time."""
+        """Return the number of the first tick that begins at or after a time."""
         return math.ceil((at_s - self.origin_s) / self.profile.tick_s - _ROUNDING)
 
     def uptime_ms(self, at_s: float) -> int:
@@ -209,7 +207,7 @@ class BoardCore:
         self._drive(native / ((1 << profile.dac_bits) - 1) * unit, at_s)
 
     def latch(self, generation: int, codes: NDArray[np.uint16], number: int) -> None:
-        """Drive a table of codes from a tick edge on. Its generation (number) becomes active (section 8)."""
+        """Drive a table of output codes from the start of a tick on (section 8)."""
         self.armed = None
         self.generation = generation
         self.latch_tick = number % _U32
@@ -217,7 +215,7 @@ class BoardCore:
         self._set_outputs(codes.copy(), self.edge_s(number))
 
     def trigger(self, at_s: float) -> None:
-        """Receive the external trigger. A commit that waits for it takes effect at the next tick edge."""
+        """Receive the external trigger. Prepared codes that wait for it are driven from the next tick on."""
         if self.armed is not None and self.armed.edge is None:
             # The next edge: an edge at the same time as the trigger has passed.
             self.armed = replace(self.armed, edge=self.tick_number(at_s) + 1)
@@ -225,14 +223,14 @@ class BoardCore:
     # -- sweep ------------------------------------------------------------------------------------------------------
 
     def enter_sweep(self, generation: int) -> None:
-        """Start a sweep. The driven table becomes the base table, to which the outputs may return afterwards."""
+        """Start a sweep. The present outputs can be restored at its end."""
         self.state = OutputsState.SWEEP
         self.armed = None
         self.generation = generation
         self._base = self.driven
 
     def end_sweep(self, number: int, *, restore: bool) -> None:
-        """End a sweep at a tick edge, in state READY. With ``restore`` the outputs return to the base table."""
+        """End a sweep at the start of a tick. ``restore`` brings back the outputs before the sweep."""
         self.state = OutputsState.READY
         if restore:
             self.latch(self.generation, self._base, number)
@@ -280,7 +278,7 @@ class BoardCore:
     def trip(
         self, source: int, at_s: float, *, channel: int | None = None, value: int = 0, limit: int = 0
     ) -> FaultRecord:
-        """Latch a fault and return its record. All sources except WATCHDOG set the outputs to 0 at once."""
+        """Record a fault and return the record. All sources except WATCHDOG set the outputs to 0 at once."""
         record, is_new = self.faults.latch(source, self.tick(at_s), channel, value, limit)
         if is_new:
             self.count(StatsCounter.FAULTS)
@@ -347,7 +345,6 @@ class BoardCore:
         return min(edges, default=None)
 
     def _is_watched(self) -> bool:
-        """Return whether the watchdog runs: a code is not 0, or a sweep is running (section 11.2)."""
         return self.state is OutputsState.SWEEP or (self.state is OutputsState.READY and bool(self.driven.any()))
 
     def _next_grace_edge(self) -> int:
@@ -368,7 +365,7 @@ class BoardCore:
         return max(math.ceil((self._grace_from_s + self._grace_duration_s() - at_s) * 1e3 - _ROUNDING), 0)
 
     def run_due(self) -> None:
-        """Carry out the actions due at the next tick edge."""
+        """Carry out the actions due at the start of the next tick."""
         number = self._next_edge()
         if number is None:
             return

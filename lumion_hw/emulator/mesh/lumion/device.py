@@ -36,7 +36,6 @@ class MeshBoard(Switchable):
             they change. Times never run backwards but may lie before the clock's present time.
         sense_ma: Called with a number of scans and the exact time of the first; returns the mean photocurrents in mA,
             shape ``(n_adc,)``.
-        profile: Properties of the board.
     """
 
     what = "the mesh controller"
@@ -88,7 +87,7 @@ class MeshBoard(Switchable):
         return self.core.boot_id
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         peer = BoardPeer(self, self._pacing, self.profile.mtu)
         self._processor.peers.append(peer)
@@ -135,8 +134,8 @@ class MeshBoard(Switchable):
     ) -> int | None:
         """Trip a fault source of the board now.
 
-        Return the id of the latched fault, or ``None`` if the active configuration does not enable the source. A
-        persistent condition then trips as soon as the source is enabled.
+        Return the id of the recorded fault, or ``None`` if the active configuration does not enable the source. A
+        persistent condition trips again as soon as the source is enabled.
 
         Args:
             source: Number of the source (``FaultSource``, or 24 to 31).
@@ -159,12 +158,12 @@ class MeshBoard(Switchable):
         return record.fault_id
 
     def remove_condition(self, source: int, channel: int | None = None) -> None:
-        """Remove a fault condition. A latched fault stays latched until it is cleared by its id."""
+        """Remove a fault condition. The recorded fault stays until it is cleared by its id."""
         self.advance()
         self.core.faults.set_present(source, channel, None)
 
     def trigger(self) -> None:
-        """Receive the external trigger. A waiting commit or sweep point takes effect at the next tick edge."""
+        """Receive the external trigger. Codes or sweep points that wait for it are driven from the next tick on."""
         self.advance()
         self.core.trigger(self._processor.time)
         self._context.sweeper.trigger(self._processor.time)

@@ -1,4 +1,4 @@
-"""Latched faults of the emulated board (docs/protocol.md, section 11.3), which are cleared only by id."""
+"""Faults of the emulated board that are not cleared yet (docs/protocol.md, section 11.3)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from firmware_protocol import FaultRecord, FaultState
 
 MAX_RECORDS = 16
-"""Largest number of records with cleared faults. Latched faults are never dropped."""
+"""Largest number of records with cleared faults. Faults that are not cleared are never dropped."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ def source_mask(source: int) -> int:
 
 
 class FaultLog:
-    """Latched faults and present fault conditions of the board, which survive a restart."""
+    """Faults that are not cleared, and present fault conditions. Both survive a restart of the board."""
 
     def __init__(self) -> None:
         self.newest_id = 0
@@ -32,7 +32,7 @@ class FaultLog:
         self.conditions: dict[tuple[int, int | None], Condition] = {}
 
     def restart(self) -> None:
-        """Prepare for a restart: latched faults get new ids from 1 on, and the tick 0."""
+        """Prepare for a restart: faults that are not cleared get new ids from 1 on, and the tick 0."""
         # Ids and ticks are valid within one boot; a new boot_id tells the host that its ids are obsolete.
         latched = [record for record in self.records if record.fault_state is not FaultState.CLEARED]
         self.records = [replace(record, fault_id=number, tick=0) for number, record in enumerate(latched, start=1)]
@@ -40,7 +40,7 @@ class FaultLog:
 
     @property
     def latched(self) -> int:
-        """Mask of the latched fault sources."""
+        """Mask of the fault sources with a fault that is not cleared."""
         mask = 0
         for record in self.records:
             if record.fault_state is not FaultState.CLEARED:
@@ -48,7 +48,7 @@ class FaultLog:
         return mask
 
     def find_latched(self, source: int, channel: int | None) -> FaultRecord | None:
-        """Return the latched fault of a source and channel; ``None`` if there is none."""
+        """Return the uncleared fault of a source and channel; ``None`` if there is none."""
         for record in self.records:
             same = record.source == source and record.channel == channel
             if same and record.fault_state is not FaultState.CLEARED:
@@ -56,7 +56,7 @@ class FaultLog:
         return None
 
     def latch(self, source: int, tick: int, channel: int | None, value: int, limit: int) -> tuple[FaultRecord, bool]:
-        """Latch a fault. Return its record, and whether it was not latched before."""
+        """Record a fault. Return the record, and whether the fault is new."""
         existing = self.find_latched(source, channel)
         if existing is not None:
             return existing, False
@@ -88,7 +88,7 @@ class FaultLog:
         return 1 <= fault_id <= self.newest_id
 
     def clear(self, fault_id: int) -> FaultRecord | None:
-        """Clear a latched fault. If its condition is still present, the fault stays latched and is returned."""
+        """Clear a fault. A fault whose condition is still present is not cleared; it is returned instead."""
         for index, record in enumerate(self.records):
             if record.fault_id == fault_id:
                 if record.fault_state is FaultState.PRESENT:

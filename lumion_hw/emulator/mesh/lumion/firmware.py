@@ -83,8 +83,6 @@ class ReadyReply:
     """A reply that is ready to be sent.
 
     Attributes:
-        status: Status code.
-        payload: Reply payload.
         retry: Whether a stored reply is repeated.
     """
 
@@ -98,7 +96,6 @@ class Work:
     """A request that the firmware has executed or is executing.
 
     Attributes:
-        frame: The request.
         result: Result of the request, or a deferred reply.
         stored: Whether the result is stored for a repeated request.
         reads: Whether a repeated request is executed again.
@@ -199,7 +196,6 @@ class BoardFirmware:
         return bad_value(*bad_field) if bad_field is not None else HANDLERS[command](self.context, request, at_s)
 
     def _decode(self, frame: Frame) -> AnyRequest | Refusal:
-        """Return the decoded request of a frame, or the refusal (protocol section 13, steps 11 to 13)."""
         refusal = self._refuse_frame(frame)
         if refusal is not None:
             return refusal

@@ -47,7 +47,7 @@ def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
 
 
 def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Result:
-    """Execute SUBSCRIBE (section 9.1): replace a telemetry stream, or with RENEW change its credit limit.
+    """Execute SUBSCRIBE (section 9.1): replace a telemetry stream, or with RENEW change its event limit.
 
     The first scan takes place one tick later.
     """

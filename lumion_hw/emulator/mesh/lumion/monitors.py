@@ -78,11 +78,11 @@ class TelemetrySender:
     """One telemetry stream.
 
     Attributes:
-        credit: Credit limit, and the numbers of events sent and discarded.
+        credit: Number of events that the host allows, and numbers of events sent and discarded.
         channels: Selected monitors, ascending.
         n_avg: Number of scans averaged per record.
         period: Ticks between records; 0 for a stopped stream.
-        next_edge: Number of the tick edge of the next scan.
+        next_edge: Number of the tick at which the next scan begins.
         queue: Records that wait to be sent, oldest first.
     """
 
@@ -95,7 +95,7 @@ class TelemetrySender:
 
     @property
     def sendable_events(self) -> int:
-        """Number of waiting events that the host's credit allows to send."""
+        """Number of waiting events that the host allows to send now."""
         limit, next_event = self.credit.credit_limit, self.credit.next_event
         return (limit - next_event) % _U32 if is_newer(limit, next_event) else 0
 
@@ -104,10 +104,6 @@ class Telemetry:
     """All telemetry streams of a board.
 
     Overdue scans read the light at the time of the call.
-
-    Args:
-        core: Time, driven table, temperature and counters.
-        monitors: Monitor channels of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:
@@ -135,7 +131,7 @@ class Telemetry:
         return self._core.edge_s(min(edges)) if edges else None
 
     def run_due(self, until_s: float, *, blocked: bool) -> None:
-        """Carry out the telemetry scan that is due, or count scans as dropped.
+        """Carry out the due telemetry scan, or count it as dropped.
 
         Args:
             until_s: Time before which no other action is due.

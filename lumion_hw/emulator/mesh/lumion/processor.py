@@ -40,16 +40,10 @@ class Processor:
     Actions due at the same time run in this order: received bytes, scheduled changes of the outputs (watchdog, armed
     commits), the sweep, requests, telemetry, frames to send.
 
-    Args:
-        firmware: Checks and executes frames.
-        start_s: Present time.
-
     Attributes:
-        peers: Open connections.
         time: Time up to which the board has run.
         reading: Whether bytes from hosts are read.
         frames_to_lose: Number of valid frames to drop silently (scripted fault).
-        noise: Corruption of bytes on the lines, if any.
     """
 
     def __init__(self, context: Context, firmware: BoardFirmware, start_s: float) -> None:
@@ -97,7 +91,7 @@ class Processor:
                 self._decode(peer, data, now_s)  # the beginning of a frame, or endless garbage
 
     def next_due(self, now_s: float) -> Due | None:
-        """Return the next action of the board and its time."""
+        """Return the board's next action and the time of this action."""
         first, action = float("inf"), None
         for time, candidate in self._candidates():
             # Strictly earlier: at equal times the action listed first goes first.

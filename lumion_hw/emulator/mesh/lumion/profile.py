@@ -37,7 +37,6 @@ class BoardProfile:
         drive: Current or voltage drive.
         dac_full_scale: Output at code 65535, in uA (current drive) or uV (voltage drive).
         adc_full_scale: Photocurrent at code 65535, in nA.
-        tick_us: Length of one tick, in us.
         mtu: Largest frame in either direction, in bytes on the wire.
         window: Number of replies stored for repeated requests: 1, 2, 4, 8 or 16.
         n_streams: Number of telemetry streams, 0 to 14.
@@ -48,7 +47,6 @@ class BoardProfile:
         latch_skew_us: Reported time between the first and the last output change of one table, in us.
         write_us: Time to write a table to the converters before the outputs can change, in us.
         adc_scan_us: Time for one conversion of all monitor channels, in us.
-        features: Feature bits.
         hw_code_max: Largest code that the hardware allows on any channel.
         hw_watchdog_s: Time after which a frozen processor is reset (feature HW_WATCHDOG).
         chip_temp_c: Chip temperature at power-up, in degrees C.

@@ -43,14 +43,10 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 class ImageStore:
     """Memory for one uploaded sweep image, the program of a sweep.
 
-    Args:
-        profile: Memory, channels and features of the board.
-
     Attributes:
         sweep_id: Number of the image, 0 for none.
         total: Length of the image in bytes.
         received: Number of bytes received without a gap, from the start of the image.
-        image: The complete and checked image.
     """
 
     def __init__(self, profile: BoardProfile) -> None:
@@ -65,7 +61,7 @@ class ImageStore:
         self._data = bytearray()
 
     def load(self, request: SweepLoadRequest, state: OutputsState) -> SweepLoadReply | Refusal:
-        """Store a piece of a sweep image. Return a refusal (BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE) or ``None``."""
+        """Store a part of a sweep image. Return a refusal (BUSY, BAD_VALUE, NO_MEMORY, INCOMPLETE) or ``None``."""
         refusal = self._refuse_fragment(request, state)
         if refusal is not None:
             return refusal
@@ -126,10 +122,8 @@ class RunPlan:
 
     Attributes:
         generation: Number of the run.
-        sweep_id: Number of the image.
         image: Uploaded sweep image (program of the sweep).
         channels: Recorded monitors, ascending.
-        repeat: Number of passes.
     """
 
     generation: int
@@ -144,13 +138,13 @@ class RunPlan:
         return len(self.image.points) * self.repeat
 
     def tables(self, base: NDArray[np.uint16]) -> Iterator[NDArray[np.uint16]]:
-        """Yield the output codes for every point of every pass."""
+        """Yield the output codes for every point and every pass of the sweep."""
         for _ in range(self.repeat):
             yield from self.image.tables(base)
 
 
 class Phase(Enum):
-    """State of a sweep run within its present point."""
+    """Progress of a sweep at its present point (one table of output codes)."""
 
     TRIGGER = "waiting for the external trigger"
     LATCH = "latching its next point at an edge"
@@ -166,7 +160,7 @@ class RunEnd:
     """End of a sweep run.
 
     Attributes:
-        tick: Tick edge at which the final outputs took effect.
+        tick: Tick from which on the final outputs are driven.
         event: The SWEEP_DONE event.
     """
 
@@ -181,11 +175,8 @@ class BoardSweepRun:
     Overdue scans read the light at the time of the call.
 
     Args:
-        core: Outputs and time of the board.
-        monitors: Monitor channels of the board.
-        plan: Parameters of the run.
         ring: Counters of the records that were stored, sent and released.
-        first_edge: Number of the tick edge of the first point.
+        first_edge: Number of the tick at which the first point begins.
 
     Attributes:
         first_tick: Tick of the first point; 0 while it waits for the trigger.
@@ -234,7 +225,7 @@ class BoardSweepRun:
         return RunState.PAUSED if self.phase is Phase.PAUSED else RunState.RUNNING
 
     def next_due(self) -> float | None:
-        """Return the time of the next action; ``None`` while the run waits for a trigger or memory."""
+        """Return the time of the next action; ``None`` while the sweep waits for a trigger or for memory."""
         if self.phase in (Phase.SETTLE, Phase.SCAN):
             return self._due_s
         if self.phase in (Phase.LATCH, Phase.LAST) and not self._stopping:
@@ -242,7 +233,7 @@ class BoardSweepRun:
         return None
 
     def run_due(self) -> None:
-        """Carry out the sweep action that is due now."""
+        """Carry out the due action of the sweep."""
         match self.phase:
             case Phase.LATCH:
                 self._count_if_late()
@@ -272,7 +263,6 @@ class BoardSweepRun:
         return self.plan.image.timing((self._latched - 1) % len(points)).dwell_us * 1e-6
 
     def _count_if_late(self) -> None:
-        """Count the point that ends at this tick edge if it exceeded its dwell time by more than one tick."""
         if self._latched:
             lasted_s = self._core.edge_s(self._edge) - self._latch_s
             # One tick of tolerance: points are latched at edges, so dwell times are rounded up.
@@ -294,7 +284,6 @@ class BoardSweepRun:
         self._advance_point(self._free_s)
 
     def _advance_point(self, at_s: float) -> None:
-        """Proceed to the next sweep point, not before ``at_s``."""
         self._edge = self._core.edge_from(at_s)
         # Checked before the room in the ring: after the last record no more room is needed.
         if self.ring.produced == self.plan.records:
@@ -307,13 +296,13 @@ class BoardSweepRun:
             self.phase = Phase.LATCH
 
     def trigger(self, at_s: float) -> None:
-        """Receive the external trigger. A point that waits for it takes effect at the next tick edge."""
+        """Receive the external trigger. A sweep point that waits for it is driven from the next tick on."""
         if self.phase is Phase.TRIGGER and at_s >= self._free_s - _EDGE_S:
             self._edge = self._core.tick_number(at_s) + 1
             self.phase = Phase.LATCH
 
     def acknowledge(self, up_to: int, credit_limit: int, at_s: float) -> None:
-        """Release records that the host has read and raise the push limit. ``ValueError`` for unknown records."""
+        """Release the records that the host has read, and allow more to be sent. ``ValueError`` for unknown records."""
         self.ring.acknowledge(up_to, credit_limit)
         if self.phase is Phase.PAUSED and not self.ring.paused:
             # There is room only from now on, so the next point is latched at the next edge at the earliest.
@@ -329,7 +318,7 @@ class BoardSweepRun:
     # -- end --------------------------------------------------------------------------------------------------------
 
     def stop_latching(self) -> None:
-        """End the run at the next tick edge."""
+        """End the sweep at the start of the next tick."""
         self._stopping = True
 
     def end(self, reason: EndReason, tick: int) -> None:
@@ -371,7 +360,7 @@ class BoardSweepRun:
         return float(self._recorded_s[pushable_records.start % len(self._recorded_s)]) + SWEEP_PUSH_MS * 1e-3
 
     def take_push(self, tx_max: int) -> SweepDataEvent:
-        """Return the next records to send, as many as the credit limit and one frame allow."""
+        """Return the next records to send, as many as the host allows and one frame can hold."""
         pushable_records = self.ring.pushable()
         records = pushable_records[: max_elements(SweepDataEvent, tx_max, len(self.plan.channels))]
         self.ring.pushed(records)
@@ -382,12 +371,7 @@ class BoardSweepRun:
 class Sweeper:
     """Sweep image (program of a sweep) and last sweep run of one board.
 
-    Args:
-        core: Outputs and time of the board.
-        monitors: Monitor channels of the board.
-
     Attributes:
-        store: Memory with the uploaded sweep image.
         run: The last run; ``None`` before the first run since power-up.
     """
 
@@ -415,7 +399,7 @@ class Sweeper:
         return ring_capacity(self._core.profile.sweep_ring, n_selected)
 
     def start(self, plan: RunPlan, request: SweepStartRequest, edge: int) -> BoardSweepRun:
-        """Start a sweep run at the present tick edge."""
+        """Start a sweep at the start of the present tick."""
         overwrite = bool(request.run_flags & RunFlag.OVERWRITE)
         ring = RecordRing(self.capacity(len(plan.channels)), request.credit_limit, overwrite=overwrite)
         self._core.enter_sweep(plan.generation)
@@ -424,7 +408,7 @@ class Sweeper:
         return self.run
 
     def finish(self, reason: EndReason, edge: int) -> None:
-        """End a running sweep at a tick edge. The outputs return to their values before the sweep."""
+        """End a running sweep at the start of a tick. The outputs return to their values before the sweep."""
         run = self.running
         if run is not None:
             self._core.end_sweep(edge, restore=True)
@@ -448,7 +432,7 @@ class Sweeper:
         return None if self.run is None else self.run.next_due()
 
     def run_due(self) -> None:
-        """Carry out the sweep action that is due now."""
+        """Carry out the due action of the sweep."""
         if self.run is not None:
             self.run.run_due()
 

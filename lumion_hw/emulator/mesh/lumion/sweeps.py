@@ -37,7 +37,7 @@ def sweep_load(context: Context, request: SweepLoadRequest, at_s: float) -> Resu
 
 
 def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Result:
-    """Execute SWEEP_START (protocol section 10.3): drive the first point at the next tick edge, then reply."""
+    """Execute SWEEP_START (protocol section 10.3): drive the first point at the start of the next tick, then reply."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     is_same_run = run is not None and (run.plan.generation, run.plan.sweep_id) == (request.generation, request.sweep_id)
@@ -58,7 +58,6 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
 
 
 def _accept(context: Context, request: SweepStartRequest) -> RunPlan | Refusal:
-    """Return the run that a request starts, or the refusal."""
     core, store = context.core, context.sweeper.store
     refusal = refuse_state(core)
     if refusal is None and request.repeat == 0:
@@ -92,7 +91,7 @@ def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
 
 
 def _refuse_table(context: Context, request: SweepStartRequest, plan: RunPlan) -> Refusal | None:
-    """Return the refusal for a bad generation, base table or point; otherwise ``None``."""
+    """Return the refusal for wrong table numbers or output codes of a sweep; otherwise ``None``."""
     core = context.core
     if not is_newer(request.generation, core.generation):
         return Refusal(Status.STALE, value=core.generation)
@@ -135,7 +134,6 @@ def sweep_read(context: Context, request: SweepReadRequest, at_s: float) -> Resu
 
 
 def _read_without_run(request: SweepReadRequest) -> Result:
-    """Reply to SWEEP_READ before the first sweep since power-up."""
     if request.generation:
         return Refusal(Status.STALE, value=0)
     values = np.zeros((0, 0), dtype=np.uint16)
@@ -155,7 +153,7 @@ def sweep_ack(context: Context, request: SweepAckRequest, at_s: float) -> Result
 
 
 def sweep_abort(context: Context, request: SweepAbortRequest, at_s: float) -> Result:
-    """Execute SWEEP_ABORT (protocol section 10.4): end a running sweep at the next tick edge."""
+    """Execute SWEEP_ABORT (protocol section 10.4): end a running sweep at the start of the next tick."""
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     if run is None or request.generation != run.plan.generation:

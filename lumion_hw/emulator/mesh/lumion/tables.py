@@ -37,7 +37,7 @@ _WHEN_FEATURE = {CommitWhen.AT_TICK: Feature.COMMIT_AT_TICK, CommitWhen.TRIGGER:
 
 
 def stage(context: Context, request: StageRequest, at_s: float) -> Result:
-    """Execute STAGE (docs/protocol.md, section 8.1): write codes of consecutive channels into a staging bank."""
+    """Execute STAGE (docs/protocol.md, section 8.1): prepare codes of consecutive channels."""
     del at_s
     count = len(request.codes)
     if count == 0:
@@ -47,7 +47,7 @@ def stage(context: Context, request: StageRequest, at_s: float) -> Result:
 
 
 def stage_sparse(context: Context, request: StageSparseRequest, at_s: float) -> Result:
-    """Execute STAGE_SPARSE (docs/protocol.md, section 8.2): write codes of single channels into a staging bank."""
+    """Execute STAGE_SPARSE (docs/protocol.md, section 8.2): prepare codes of single channels."""
     del at_s
     if len(request.pairs) == 0:
         return bad_value(6, 0)
@@ -85,7 +85,7 @@ def _stage(
 
 
 def commit(context: Context, request: CommitRequest, at_s: float) -> Result:
-    """Execute COMMIT (docs/protocol.md, section 8.3): drive the codes of a staging bank."""
+    """Execute COMMIT (docs/protocol.md, section 8.3): drive the prepared codes."""
     core = context.core
     refusal = refuse_state(core) or _refuse_commit_fields(core, request)
     if refusal is not None:
@@ -122,7 +122,7 @@ def _refuse_commit_fields(core: BoardCore, request: CommitRequest) -> Refusal | 
 
 
 def _check_generation(core: BoardCore, generation: int, crc32: int) -> Message | Refusal | None:
-    """Return the result of COMMIT for an active, armed or too old generation (checks 3, 4); otherwise ``None``."""
+    """Return the result of COMMIT for a table number that is in use or too old (checks 3, 4); otherwise ``None``."""
     armed = core.armed
     if generation == core.generation:
         # A repeat after a lost reply; a different table with the active generation is an error.
@@ -142,7 +142,7 @@ def _armed_reply(core: BoardCore, armed: ArmedCommit) -> CommitReply:
 
 
 def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal | None:
-    """Return the refusal if the bank's codes cannot be driven (checks 5-8); otherwise ``None``."""
+    """Return the refusal if the prepared codes cannot be driven (checks 5-8); otherwise ``None``."""
     n_dac = core.profile.n_dac
     # The fragments of that content are missing or were lost: the host has to stage again.
     if is_newer(request.bank_generation, bank.generation):
@@ -162,7 +162,7 @@ def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal
 def _latch_at_next_edge(
     core: BoardCore, generation: int, codes: NDArray[np.uint16], at_s: float, reply: type[CommitReply]
 ) -> DeferredReply:
-    """Return a deferred reply that drives the codes from the next tick edge on."""
+    """Return a deferred reply that drives the codes from the start of the next tick on."""
     number = core.tick_number(at_s + core.profile.write_us * 1e-6) + 1
 
     def finish() -> Message | Refusal:
@@ -194,7 +194,7 @@ def set_table(context: Context, request: SetRequest, at_s: float) -> Result:
 
 
 def readback(context: Context, request: ReadbackRequest, at_s: float) -> Result:
-    """Execute READBACK (docs/protocol.md, section 8.5): return the driven codes or a staging bank, with CRC."""
+    """Execute READBACK (docs/protocol.md, section 8.5): return the driven or the prepared codes, with CRC."""
     del at_s
     core, n_dac = context.core, context.core.profile.n_dac
     driven = request.bank == DRIVEN_TABLE

@@ -82,7 +82,7 @@ class Transmitter:
         return self._session.number != 0 and self.session_connection is not None and self.session_connection.is_open
 
     def change_host(self, number: int, at_s: float) -> None:
-        """Prepare for a new session. Waiting events are dropped, except SWEEP_DONE for the old host."""
+        """Prepare for a new session. All waiting events are dropped except SWEEP_DONE."""
         self._core.count(StatsCounter.EVENTS_DROPPED, len(self._faults))
         self._faults.clear()
         payload = self._sweeper.take_done_event()
@@ -108,7 +108,6 @@ class Transmitter:
         return max(min(ready), peer.to_host.free_s, now_s) if ready else None
 
     def _waiting_events(self) -> list[tuple[float, Priority]]:
-        """Return the kinds of waiting events with the earliest time to send them."""
         waiting_events = [(_IMMEDIATELY, Priority.FAULT)] if self._faults else []
         light = self._watch.next_ready_s()
         if light is not None:

@@ -27,10 +27,6 @@ class MonitorWatch:
     """Watched monitors of the board.
 
     The light must not change between two calls of the board.
-
-    Args:
-        core: Time, state of the outputs, number of the driven table.
-        monitors: Monitor channels of the board.
     """
 
     def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:
@@ -103,7 +99,7 @@ class MonitorWatch:
         return self._core.edge_s(self._next_edge)
 
     def run_due(self, until_s: float) -> None:
-        """Carry out the due scan of the watched monitors, if nothing else happens before ``until_s``."""
+        """Carry out the due scan of the watched monitors."""
         core = self._core
         due = (core.tick_number(until_s) - self._next_edge) // self._period + 1
         # The light is constant, so the last scans decide the result of all missed ones.

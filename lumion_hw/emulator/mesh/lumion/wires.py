@@ -170,7 +170,7 @@ class DeliveryDelay:
 
 
 class LatencyTimerDelay(DeliveryDelay):
-    """Delay of a USB-UART bridge, which holds bytes until 62 wait or its timer expires.
+    """Delay of a USB-UART bridge, which sends when 62 bytes wait or its latency timer expires.
 
     The timer always runs, so a single reply waits up to a whole timer period, the gap of 15-16 ms in recorded traffic.
     """

@@ -40,8 +40,6 @@ class QontrolPeer:
 
     Args:
         baud: Line rate; ``None`` for no transmission time.
-        reader: Splits the input into requests.
-        timing: Delays of the replies.
     """
 
     def __init__(self, chain: QontrolChain, baud: float | None, reader: RequestReader, timing: ReplyTiming) -> None:
@@ -125,7 +123,6 @@ class QontrolChain(Switchable):
             and whenever a current changes. Times never run backwards but may lie before the clock's present time.
         modules: The modules in the order of the chain; at least one, else ``ConfigError``.
         loads: Load of each channel, or one load for all; ``ConfigError`` for another number of loads.
-        profile: Behaviour that differs between modules or is not published.
 
     Attributes:
         tamper: Scripted fault: a function that changes the bytes of every reply.
@@ -199,7 +196,7 @@ class QontrolChain(Switchable):
         return self._driven.copy()
 
     def connect(self) -> DeviceConnection:
-        """Open another connection. Raises ``ConnectError`` if the device has no power or its cable is unplugged."""
+        """Open another connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
         words = max(self.n_channels, _MIN_WORDS)
         reader = RequestReader(self.profile.line_limit, words, self.profile.binary_gap_s)

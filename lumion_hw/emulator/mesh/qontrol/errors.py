@@ -35,12 +35,7 @@ class Refused(Exception):  # noqa: N818 - a reply in progress; it never leaves t
 
 
 class ErrorLimiter:
-    """Limits the number of error lines in a time window. ``E30:00`` replaces the first suppressed line.
-
-    Args:
-        max_lines: Largest number of lines per window.
-        window_s: Length of the window.
-    """
+    """Limits the number of error lines in a time window. ``E30:00`` replaces the first line beyond the limit."""
 
     def __init__(self, max_lines: int, window_s: float) -> None:
         self._sent_s: deque[float] = deque(maxlen=max_lines)

@@ -34,7 +34,6 @@ class Executor:
     """Executes requests on the modules of a chain.
 
     Args:
-        profile: Behaviour of the chain.
         modules: The present modules, in order; may change between requests.
     """
 

@@ -82,7 +82,7 @@ class Limited(Enum):
 
 @dataclass(frozen=True)
 class Output:
-    """Voltage and current of an output, and the limit that the output has reached, if any."""
+    """Voltage and current of an output, and the limit (if any) that the output has reached."""
 
     voltage_v: float
     current_ma: float

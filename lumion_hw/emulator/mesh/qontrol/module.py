@@ -31,8 +31,6 @@ class OutputChannel:
 
     Attributes:
         setpoint: Set value, in V or mA.
-        is_current: Whether the set value is a current.
-        output: Steady state of the output.
         offset_v: Error of the voltage readings.
         offset_ma: Error of the current readings.
         floating_v: Output voltage without a load.
@@ -59,11 +57,7 @@ class EmulatedQ8:
     """One emulated Qontrol output module.
 
     Args:
-        spec: Properties of the module.
-        profile: Behaviour of the chain.
-        loads: Loads of the channels.
         first: Index of the first channel among all channels of the chain.
-        at_s: Time of power-up.
 
     Attributes:
         numbers: Values of ``LED`` and similar commands, whose meaning is not public.
@@ -181,7 +175,7 @@ class EmulatedQ8:
         return min(self._due_s.values(), default=None)
 
     def supervise(self, until_s: float) -> list[tuple[float, str]]:
-        """Return the error reports that are due, in order."""
+        """Return the due error reports, in order."""
         lines: list[tuple[float, str]] = []
         for at_s, local in sorted((at_s, local) for local, at_s in self._due_s.items() if at_s <= until_s):
             del self._due_s[local]

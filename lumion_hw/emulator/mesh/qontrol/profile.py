@@ -66,7 +66,6 @@ class ModuleSpec:
         full_scale_v: Full-scale voltage; ``None`` for the value of the type (12 V for an unlisted type).
         full_scale_ma: Full-scale current; ``None`` for the value of the type (24 mA for an unlisted type).
         firmware: Reply to ``FIRMWARE?``.
-        lifetime_s: Operating time at the start.
     """
 
     kind: str = "Q8iv"
@@ -80,7 +79,8 @@ class ModuleSpec:
         match = _KIND.fullmatch(self.kind)
         if match is None or int(match.group(1)) == 0:
             raise ConfigError(
-                f"{self.kind!r} is not a module type", hint="Its digits must be the number of channels, as in Q8iv."
+                f"{self.kind!r} is not a module type",
+                hint="Give a type whose digits are the number of channels, as in Q8iv.",
             )
         if self.number is not None and not 0 <= self.number <= 0xFFFF:
             raise ConfigError(f"module number {self.number} is out of range", hint="Give 0 to 65535 or None.")
@@ -108,7 +108,7 @@ class ModuleSpec:
 
 @dataclass(frozen=True)
 class Readback:
-    """Errors of voltage and current readings; each channel draws its offsets once.
+    """Errors of voltage and current readings.
 
     Recorded: currents within ±0.012 mA in steady state, outputs without load at 0.0001 to 0.2 V. Other values: assumed.
 
@@ -137,9 +137,7 @@ class ChainProfile:
 
     Attributes:
         line_limit: Longest text request in bytes, with LF (between 22 and 86 on real modules).
-        reply_mode: Delay of replies.
         baud: Line rate in baud (8N1); ``None`` if bytes need no transmission time.
-        over_limit: Reaction to set values above a limit.
         exponents: Whether numbers like ``1e-05`` are accepted; otherwise error ``E11``.
         negatives: Whether negative set values are treated as 0; otherwise error ``E11``.
         short_vectors: Whether vectors may cover parts of modules; otherwise error ``E11``.
@@ -149,11 +147,9 @@ class ChainProfile:
         error_order: Position of unsolicited error lines among the replies.
         supervision_s: Shortest and longest time from a set command to the error report.
         burst_lines: Number of error lines per window and module. The next error gives ``E30:00``.
-        burst_window_s: Length of the window for ``burst_lines``, in s.
         long_form_ma: Current from which on the lines of ``VIP?`` also contain power and resistance.
         binary_gap_s: Silence after which an incomplete binary request is discarded.
         limits_survive: Whether ``VMAX`` and ``IMAX`` survive a power cycle.
-        readback: Errors of the readings.
     """
 
     line_limit: int = 80

@@ -49,7 +49,6 @@ class ReceivedRequest:
         channel: Channel number in the chain, or in the module if ``module_number`` is given; ``None`` if omitted.
         fields: Values of a text request.
         words: Values of a binary request; ``None`` for text.
-        count: Number of values.
         module_number: Number of the module if it is addressed by its id.
     """
 
@@ -110,7 +109,6 @@ class RequestReader:
         return end + 1, TextLine(line, too_long=len(line) >= self._line_limit)
 
     def _read_binary(self, data: bytes, position: int) -> tuple[int, BinaryRequest | None]:
-        """Return the new position, and the request if it is complete."""
         if not self._binary:
             self._missing, self._extended = _HEADER_BYTES, False
         accepted = data[position : position + self._missing]
@@ -155,7 +153,6 @@ def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
 
 
 def _find_command(name: str, echo: bool) -> tuple[QontrolCommand, str]:
-    """Return a command by name, and the suffix of the name: none (one channel), ``ALL`` or ``VEC``."""
     # The plain name first: a command may itself end in ALL or VEC.
     for scope in ("", "ALL", "VEC"):
         command = COMMANDS.get(name.removesuffix(scope)) if name.endswith(scope) else None

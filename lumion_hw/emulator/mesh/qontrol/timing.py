@@ -39,7 +39,7 @@ class ReplyTiming:
         return 0.0
 
     def split_reply(self, reply: bytes) -> list[tuple[float, bytes]]:
-        """Split a reply into pieces, each with its delay after the first piece."""
+        """Split a reply into pieces, each with a delay in seconds relative to the first piece."""
         if self._mode is not ReplyMode.RECORDED:
             return [(0.0, reply)]
         starts = range(0, len(reply), _BURST_BYTES)

@@ -72,7 +72,6 @@ class Download:
     """A firmware image that is being downloaded to a bank.
 
     Attributes:
-        bank: The destination bank.
         version: Version in the header of the image.
         crc: CRC-32 in the header.
         data: The body so far, with the erased value in unwritten bytes.
@@ -96,7 +95,6 @@ class FirmwareStore:
     """Firmware images of a module.
 
     Attributes:
-        images: Image of each bank.
         factory: Version of the factory image, which is always present.
         committed: Bank that runs after a reset.
         running: Bank that runs now; ``F`` for the factory image.
@@ -184,8 +182,6 @@ class FirmwareCommands:
     """Firmware management of one module.
 
     Args:
-        profile: CDB capabilities of the module.
-        store: Firmware images.
         reboot: Restarts the module. The argument is true for a restart without interruption of traffic (hitless).
     """
 
@@ -245,7 +241,6 @@ class FirmwareCommands:
     # -- information ------------------------------------------------------------------------------------------------
 
     def _features(self, _payload: bytes) -> CdbReply:
-        """Return the feature reply, 9Fh:136-153."""
         profile, timing = self._profile, self._core.profile.timing
         milliseconds = [
             round(1e3 * _MARGIN * (self.duration_s(command, timing) + timing.cdb_s))
@@ -259,7 +254,6 @@ class FirmwareCommands:
         return head + b"".join((-(-value // 10) if tenfold else value).to_bytes(2, "big") for value in milliseconds)
 
     def _info(self, _payload: bytes) -> CdbReply:
-        """Return the firmware info reply, 9Fh:136-245: running, committed and invalid images, and all versions."""
         store = self._store
         status, present = 0, 0b100
         for index, bank in enumerate(BANKS):
@@ -273,7 +267,6 @@ class FirmwareCommands:
     # -- update -----------------------------------------------------------------------------------------------------
 
     def _start_refusal(self, payload: bytes) -> int:
-        """Return the CDB status that refuses a download; 0 if the download can start."""
         size = int.from_bytes(payload[:4], "big")
         if len(payload) != _START_BYTES + HEADER_BYTES or not HEADER_BYTES < size <= MAX_IMAGE_BYTES:
             return CdbStatus.PARAMETER
@@ -376,7 +369,6 @@ class FirmwareCommands:
 
 
 def _version(version: tuple[int, int, int]) -> bytes:
-    """Return the bytes of a version: major, minor, build and additional string."""
     major, minor, build = version
     text = f"build {build}" if any(version) else ""
     return bytes([major, minor]) + build.to_bytes(2, "big") + text.encode("ascii").ljust(_EXTRA_BYTES, b"\x00")
@@ -394,9 +386,7 @@ class CommandBlock:
     """Executes the CDB commands that a host writes to page 9Fh.
 
     Args:
-        profile: CDB capabilities of the module.
         passwords: The password lock, opened by command 0001h.
-        firmware: Firmware management.
     """
 
     def __init__(self, core: Core, profile: CdbProfile, passwords: Passwords, firmware: FirmwareCommands) -> None:
@@ -440,7 +430,6 @@ class CommandBlock:
         self._core.agenda.after(2 * seconds / 3, lambda: self._check(page))
 
     def _check(self, page: bytes) -> None:
-        """Execute a CDB command, or refuse a damaged or unknown command."""
         command, length = int.from_bytes(page[:2], "big"), page[4]
         if length > MAX_LPL:
             self._finish(CdbStatus.PARAMETER)

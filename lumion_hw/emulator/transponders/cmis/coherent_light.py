@@ -18,7 +18,6 @@ class CoherentLight:
     """Connects dual-polarization modules to the optical model of a bench.
 
     Args:
-        world: Optical model of the bench.
         fibre_drift_rad2_per_s: Rate of the random walk of the polarization, for the reported speed of polarization.
     """
 

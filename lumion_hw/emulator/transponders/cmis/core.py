@@ -17,7 +17,7 @@ from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 @dataclass
 class Appointment:
-    """An action of a module, scheduled for a time. A reset cancels it unless ``lasting``."""
+    """A scheduled action of a module. A reset cancels the action unless ``lasting``."""
 
     due_s: float
     action: Callable[[], None]
@@ -52,7 +52,7 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def run_next(self, until_s: float) -> bool:
-        """Run the next scheduled action if it is due by ``until_s``. Return whether an action was run."""
+        """Run the next scheduled action if its time is not after ``until_s``. Return whether an action was run."""
         due_s = self.next_s()
         if due_s is None or due_s > until_s:
             return False
@@ -77,10 +77,7 @@ class Transition:
     """One recorded transition of a module's state machine.
 
     Attributes:
-        at_s: Time of the transition.
         machine: ``module``, or ``data path`` and its first host lane.
-        before: Old state.
-        after: New state.
     """
 
     at_s: float
@@ -94,16 +91,12 @@ class Core:
     """State shared by all parts of one module.
 
     Attributes:
-        profile: Type of the module.
         timing: Durations of the module's operations, multiplied by the time scale.
         quirks: Deviations from the standard.
-        agenda: Time and scheduled actions.
-        rng: Source of noise.
         memory: Registers; a reset replaces them.
         flags: Latched flags; a reset replaces them.
         faults: Active faults by name, with strength.
         unlocked: Whether the host has entered the password.
-        history: The most recent transitions of the state machines.
     """
 
     name: str

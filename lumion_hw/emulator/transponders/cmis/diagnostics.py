@@ -33,8 +33,6 @@ _COUNTERS = {
 
 @dataclass
 class _Counter:
-    """Bits and errors of one pattern checker since its reset."""
-
     bits: float = 0.0
     errors: float = 0.0
     sync_lost: bool = False

@@ -40,8 +40,6 @@ class Laser:
     """The laser of one media lane of a module.
 
     Args:
-        paths: Data paths of the module.
-        profile: Properties of the laser.
         lane: Media lane, from 1.
         error_mhz: Fixed difference between the true and the reported frequency.
     """
@@ -109,7 +107,6 @@ class Laser:
             self._flag("target_output_power_oor")
 
     def _check_frequency(self, *, requested: bool) -> None:
-        """Tune the laser to the frequency in the registers. With ``requested``, raise a flag on completion."""
         memory = self._core.memory
         code, channel = memory.count("grid", self.lane), memory.count("channel", self.lane)
         if code not in set(Grid) or not self._grids.allows(Grid(code), channel):
@@ -303,8 +300,6 @@ class ReceiverState:
     """State of the receiver of one media lane.
 
     Attributes:
-        light: Light on the detector.
-        reception: Measured properties of the light.
         los: Whether loss of signal is asserted.
         is_locked: Whether the receiver is locked and delivers data.
         good_since_s: Time since which the input of an unlocked receiver has been good.
@@ -364,7 +359,6 @@ class Receivers:
         self._write_output_status()
 
     def _input(self, lane: int, optics: Optics) -> ReceivedLight:
-        """Return the light that a lane receives from the fibre, or from its own transmitter in loopback."""
         if self._core.has("los"):
             return DARKNESS
         if not self._core.memory.lanes("media_output_loopback") >> (lane - 1) & 1:
@@ -418,7 +412,6 @@ class Receivers:
             flags.hold("coherent_rx_lom_flag", unlocked)
 
     def _write_output_status(self) -> None:
-        """Write to 11h:132 which host lanes receive data."""
         memory = self._core.memory
         valid = 0
         for path in self._paths.paths:

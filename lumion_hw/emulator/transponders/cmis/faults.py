@@ -18,11 +18,7 @@ class ModuleFault:
 
     Attributes:
         strength: Default strength.
-        effect: Effect of the fault.
         strength_meaning: Meaning of the strength; empty for a fault that is only present or absent.
-        low: Smallest strength.
-        high: Largest strength.
-        unit: Unit of the strength.
     """
 
     strength: float
@@ -127,7 +123,6 @@ class FaultPanel:
 
 
 def _validated(name: str, fault: ModuleFault, strength: Any) -> float:
-    """Return a strength as a float. Raises ``ConfigError`` unless it is a number, ``LimitError`` if out of range."""
     hint = f"Give {fault.low:g} to {fault.high:g} {fault.unit}".rstrip() + "."
     try:
         # float() would accept True and "1".

@@ -21,14 +21,12 @@ class Fibre:
     """One direction of a fibre; the attributes can be changed at any time.
 
     Attributes:
-        loss_db: Loss.
         osnr_db: OSNR of the line with a perfect transmitter; ``inf`` without amplifiers.
         cd_ps_per_nm: Chromatic dispersion.
         dgd_ps: Differential group delay.
         pdl_db: Polarization-dependent loss.
         sop_rate_krad_per_s: Speed of the state of polarization.
         polarization_rank: 1 with a polarizer in the fibre, else 2.
-        cut: Whether the fibre is cut and passes no light.
     """
 
     loss_db: float = 3.0

@@ -56,10 +56,8 @@ class ModuleFirmware:
     """All parts of one module.
 
     Args:
-        serial: Serial number.
         low_power_pin: Whether the host asserts the low-power pin.
         optics: Returns the light at the receivers.
-        emit: Called with the sent light at every change.
     """
 
     def __init__(self, core: Core, serial: str, low_power_pin: bool, optics: Optics, emit: Emit) -> None:
@@ -92,7 +90,6 @@ class ModuleFirmware:
         return CommandBlock(core, cdb, self._passwords, images), images
 
     def _reboot(self, hitless: bool) -> None:
-        """Restart the module. A hitless restart interrupts only the management interface."""
         if not hitless:
             self.restart()
             return
@@ -115,7 +112,6 @@ class ModuleFirmware:
     # -- register effects --------------------------------------------------------------------------------------------
 
     def _effects(self) -> dict[tuple[Page, int], Effect]:
-        """Return the actions that writes trigger, by page and byte."""
         effects: dict[tuple[Page, int], Effect] = {(None, _CONTROL_BYTE): self._control}
         # By byte, not by register: a host may write a password in pieces, and the last byte triggers the check.
         effects |= {(None, byte): self._passwords.written for byte in range(CHANGE_BYTE, CHANGE_BYTE + 8)}
@@ -197,7 +193,6 @@ class ModuleFirmware:
             self._receivers.sample(self.optics, self._is_powered)
 
     def _step(self) -> bool:
-        """Let every state machine take one step. Return whether any state has changed."""
         machine = self.machine
         # The module goes before its data paths: they come up only once it is ready, and go down with it.
         moved = machine.step(self.paths.all_deactivated)

@@ -152,7 +152,6 @@ class HostPort:
         written[page, address] = value & mask
 
     def _writable(self, page: Page) -> tuple[int, ...]:
-        """Return the mask of the bits of each byte that a host can write now."""
         core = self._core
         if page == USER_EEPROM_PAGE and core.quirks.password_protects_eeprom and not core.unlocked:
             return (0,) * HALF_BYTES

@@ -160,10 +160,8 @@ class FecCounters:
     """FEC statistics of one lane over an interval, from the sub-intervals with continuous lock.
 
     Attributes:
-        bits: Received bits.
         bits_sub: Bits in the last sub-interval.
         corrected: Corrected bits: total, and minimum and maximum per sub-interval.
-        frames: Received frames.
         frames_sub: Frames in the last sub-interval.
         uncorrectable: Uncorrectable frames: total, and minimum and maximum per sub-interval.
     """
@@ -272,7 +270,6 @@ class EmulatedPerformance:
         return values
 
     def _values_without_link(self, powered: bool) -> dict[str, float]:
-        """Return the performance values that do not depend on received light."""
         biases = ("xi", "xq", "yi", "yq", "x_phase", "y_phase")
         return {
             "laser_age": 1.0,

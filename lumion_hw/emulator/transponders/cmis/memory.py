@@ -124,7 +124,6 @@ _CUSTOM = ("custom_flags", "custom_masks")
 
 
 def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
-    """Yield each flag field with its mask field. Flags of page 33h have no known masks."""
     for field in ALL_FIELDS:
         if field.access is not Access.COR:
             continue
@@ -134,7 +133,6 @@ def _flag_mask_pairs() -> Iterator[tuple[Field, Field]]:
 
 
 def _byte_pairs() -> tuple[tuple[Page, int, Page, int], ...]:
-    """Return page and byte of flags, and page and byte of their masks."""
     pairs = {
         (flag.page, first.byte, mask.page, second.byte): None
         for flag, mask in _flag_mask_pairs()
@@ -147,7 +145,7 @@ _BYTE_PAIRS = _byte_pairs()
 
 
 class Flags:
-    """The latched flags of one module, stored in its memory."""
+    """The flags of one module, which stay set until they are read."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -159,7 +157,6 @@ class Flags:
         self._summaries = [(page, *_summary_bit(page)) for page in _SUMMARY_PAGES if memory.has(page)]
 
     def _flag_location(self, name: str, index: int | None) -> tuple[Page, int, int] | None:
-        """Return page, byte and bit mask of a flag; ``None`` if the module does not have the flag."""
         key = (name, index)
         if key not in self._locations:
             field = FIELDS[name]
@@ -172,14 +169,14 @@ class Flags:
         return self._memory.count(name) if name in FIELDS else None
 
     def raise_event(self, name: str, index: int | None = None) -> None:
-        """Latch a flag because of an event."""
+        """Set a flag because of an event."""
         location = self._flag_location(name, index)
         if location is not None:
             page, byte, mask = location
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
     def hold(self, name: str, active: bool, index: int | None = None) -> None:
-        """Latch a flag while a condition lasts."""
+        """Set a flag while a condition lasts."""
         key = (name, index)
         if active == (key in self._active):  # no change; a read has set the flag again by itself
             return
@@ -197,7 +194,7 @@ class Flags:
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 
     def hold_all(self, names: tuple[str, ...], active: tuple[bool, ...], index: int | None = None) -> None:
-        """Latch several flags, each while its own condition lasts."""
+        """Set several flags, each while its own condition lasts."""
         # Called for every limit of every monitor at every sample, nearly always without a change.
         if self._conditions.get((names[0], index)) != active:
             self._conditions[names[0], index] = active
@@ -232,7 +229,6 @@ class Flags:
 
 
 def _summary_bit(page: int) -> tuple[int, int]:
-    """Return byte and mask of the lower-memory bit that summarises a page's flags."""
     field = FIELDS[f"flag_summary_page_{page:02x}h"]
     return field.span(0).start, 1 << field.shift(0)
 
@@ -384,7 +380,7 @@ def _put_laser(memory: Memory, profile: ModuleProfile) -> None:
 
 
 def threshold_sets(profile: ModuleProfile, group: int) -> dict[int, int]:
-    """Return the number of the threshold set of each observable in a group, if the observable has limits."""
+    """Return the number of the threshold set for each VDM observable of a group that has limits."""
     codes = dict.fromkeys(item.code for item in profile.vdm[group] if item.code in profile.vdm_thresholds)
     return {code: number for number, code in enumerate(codes)}
 
@@ -395,7 +391,6 @@ def _threshold_set(instance: VdmInstance, sets: dict[int, int]) -> int:
 
 
 def _threshold_rows(profile: ModuleProfile, group: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield each threshold set with the bytes of its four limits."""
     for code, number in threshold_sets(profile, group).items():
         limits: Limits = profile.vdm_thresholds[code]
         yield number, [encode_vdm_value(OBSERVABLES[code], value) for value in limits]

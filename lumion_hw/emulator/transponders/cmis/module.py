@@ -293,7 +293,7 @@ class CmisModule:
         self._firmware.settle()
 
     def set_host_signal(self, lanes: int, pattern: int | None = None) -> None:
-        """Set the host lanes that have a good electrical signal, and the test pattern of the signal, if any."""
+        """Set the host lanes with a good electrical signal, and their test pattern (``None`` for none)."""
         self.advance()
         self._firmware.transmitters.host_signal = lanes
         self._firmware.diagnostics.host_pattern = pattern
@@ -348,7 +348,6 @@ class CmisModule:
 
 
 def _start_up_s(timing: Timing) -> float:
-    """Return the time from power-on to the steady state."""
     return timing.management_init_s + timing.power_up_s + timing.dp_init_s + timing.tx_turn_on_s + 2 * timing.lock_s + 1
 
 
@@ -451,7 +450,6 @@ class LinearView:
             done += size
 
     def _map(self, position: int) -> int:
-        """Select the page of a position in the file. Return the byte address on the bus."""
         if position < HALF_BYTES:
             return position
         bank, page = divmod((position - HALF_BYTES) // HALF_BYTES, 256)

@@ -58,9 +58,7 @@ class LaunchedLight:
 
     Attributes:
         media_lane: Lane, from 1.
-        at_s: Time on the bench clock.
         power_dbm: True launch power; ``-inf`` when the lane does not send.
-        frequency_mhz: True carrier frequency.
         osnr_db: The transmitter's own OSNR in 0.1 nm.
         media_interface: Media interface id of the application.
         test_pattern: Pattern code, ``None`` for traffic.

@@ -36,7 +36,6 @@ class AdvertisedApplication:
         host_interface: Host interface id (SFF-8024 table 4-5).
         media_interface: Media interface id (SFF-8024 table 4-7 for single-mode fibre).
         host_lanes: Host lanes per data path.
-        media_lanes: Media lanes per data path.
         host_options: Possible first host lanes; bit k stands for lane k + 1.
         media_options: Possible first media lanes, likewise. The i-th possible host lane goes with the i-th possible
             media lane, or with the last when there are fewer (several data paths on one carrier).
@@ -64,8 +63,6 @@ class ModuleLaserProfile:
     Attributes:
         grids: Lowest and highest channel of each grid.
         fine: Range of fine tuning, ``None`` without fine tuning.
-        min_power_dbm: Lowest target power.
-        max_power_dbm: Highest target power.
         default_power_dbm: Target power after a reset.
         default_grid: Grid after a reset.
         default_channel: Channel after a reset.
@@ -91,7 +88,6 @@ class LineFormat:
     Attributes:
         bits_per_symbol: Bits per symbol of a lane, both polarizations together: 8 for DP-16QAM, 4 for DP-QPSK, 2 for
             PAM4.
-        symbol_rate_gbd: Symbol rate per lane.
         fec_limit_ber: Largest bit error ratio at which frames are corrected.
         frame_bits: Bits in a frame of the error counters (project default).
     """
@@ -170,7 +166,7 @@ class Timing:
     sub_interval_s: float = 1.0
 
     def scaled(self, factor: float) -> Timing:
-        """Return the timing with all durations multiplied by ``factor``. Raises ``ValueError`` unless it is above 0."""
+        """Return the timing with all durations multiplied by ``factor``. Raises ``ValueError`` unless positive."""
         if not factor > 0:
             raise ValueError(f"cannot scale times by {factor}; the factor must be positive")
         values = {item.name: getattr(self, item.name) * factor for item in dataclasses.fields(self)}
@@ -226,9 +222,6 @@ class ModuleProfile:
         bias_ma: Laser bias of a lane that sends.
         idle_temperature_c: Case temperature in low power.
         working_temperature_c: Case temperature when ready.
-        supply_v: Supply voltage.
-        tec_percent: TEC current when ready.
-        laser_temperature_c: Laser temperature when ready.
         thresholds: Limits by monitor: temperatures in degC (``temperature``, ``aux2``), ``supply`` in V, TEC current in
             % (``aux1``), ``tx_bias`` in mA, powers in dBm.
         vdm: Reported VDM observables, by group.
@@ -237,7 +230,6 @@ class ModuleProfile:
         diagnostics: Whether the module has pages 13h and 14h.
         host_bit_rate: Bits per second of one host lane.
         cdb: Command data block; ``None`` without one.
-        timing: Durations of the module's operations.
     """
 
     name: str

@@ -29,9 +29,7 @@ class Reception:
     Attributes:
         lost: Reason for missing lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``, ``dynamics``
             or ``noise``; empty for a receiver with lock.
-        esnr_db: Electrical SNR after penalties.
         osnr_db: OSNR, limited to the measurable range.
-        ber: Bit error ratio before error correction.
         offset_mhz: Carrier frequency minus local oscillator frequency.
     """
 

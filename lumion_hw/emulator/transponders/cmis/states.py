@@ -52,7 +52,7 @@ class ModuleMachine:
         self._core.memory.put("fault_cause", cause)
 
     def step(self, paths_deactivated: bool) -> bool:
-        """Make one transition of the module state if it is due. Return whether the state has changed."""
+        """Make a due transition of the module state. Return whether the state has changed."""
         state = self.state
         if state is not None and state is not ModuleState.FAULT:
             cause = self._fault_cause()
@@ -66,7 +66,6 @@ class ModuleMachine:
         return True
 
     def _fault_cause(self) -> int:
-        """Return the cause code of an active module fault; 0 without a fault."""
         if self._core.has("tec_runaway"):
             return FaultCause.TEC_RUNAWAY
         return int(self._core.faults.get("module_fault", FaultCause.NONE))
@@ -124,7 +123,6 @@ class EmulatedDataPath:
 
     Attributes:
         first_lane: First host lane, from 1.
-        app_sel: Number of the application.
         host_mask: Host lanes as a bit mask.
         media_mask: Media lanes as a bit mask.
         pending: Whether settings are stored but not yet used by the hardware (DPInitPending).
@@ -232,7 +230,7 @@ class DataPaths:
     # -- the machines -----------------------------------------------------------------------------------------------
 
     def step(self, ready: bool, faulty: bool) -> bool:
-        """Make every data path transition that is due. Return whether any state has changed.
+        """Make all due transitions of the data paths. Return whether any state has changed.
 
         Args:
             ready: Whether the module is in ModuleReady without a low power request.
@@ -252,7 +250,6 @@ class DataPaths:
         return moved
 
     def _flag_change(self, path: EmulatedDataPath, ready: bool) -> None:
-        """Raise the flag for a new steady state (CMIS 6.3.3.3)."""
         if path.state in _STEADY_DATA_PATH and self._next(path, ready) is None:
             for lane in lanes_of(path.host_mask):
                 self._core.flags.raise_event("data_path_state_changed_flag", lane)
@@ -265,7 +262,6 @@ class DataPaths:
         return not ready or bool(requested & path.host_mask)
 
     def _tx_disabled(self, path: EmulatedDataPath) -> bool:
-        """Return whether any media lane of a data path is disabled or squelched (CMIS 6.3.3.1)."""
         memory = self._core.memory
         return bool(path.media_mask & (memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")))
 
@@ -309,7 +305,6 @@ class DataPaths:
         self._write_state_registers()
 
     def _duration_s(self, state: DataPathState) -> float | None:
-        """Return the duration of a data path state in s; ``None`` for steady states."""
         core, times = self._core, self._core.timing
         if state is _S.INIT:
             return None if core.has("stuck_init") else times.dp_init_s * core.faults.get("slow_init", 1.0)
@@ -323,7 +318,6 @@ class DataPaths:
         path.timer_done = True
 
     def _write_state_registers(self) -> None:
-        """Write data path states to 11h:128-131 and pending paths to 11h:235."""
         memory = self._core.memory
         states = dict.fromkeys(range(1, LANES + 1), _S.DEACTIVATED)
         pending = 0
@@ -351,7 +345,7 @@ _MAXIMA = (
 
 @dataclass(frozen=True)
 class Staged:
-    """Settings of one host lane in a staged control set."""
+    """Settings of one host lane that wait to be applied (staged control set)."""
 
     app_sel: int
     data_path_id: int
@@ -364,7 +358,7 @@ class Staged:
 
 
 class ControlSets:
-    """Applies staged control sets and reports ConfigStatus."""
+    """Applies the settings that the host has written (staged control sets) and reports ConfigStatus."""
 
     def __init__(self, core: Core, paths: DataPaths) -> None:
         self._core, self._paths = core, paths
@@ -397,7 +391,6 @@ class ControlSets:
         return Staged(app_sel, path_id, settings)
 
     def _finish_apply(self, mask: int, staged: dict[int, Staged], immediate: bool) -> None:
-        """Check groups of lanes, then apply the accepted groups."""
         verdicts = dict.fromkeys(self._groups(mask, staged), ConfigStatus.SUCCESS)
         good, passed = 0, mask
         while passed != good:
@@ -451,7 +444,6 @@ class ControlSets:
         return next((status for failed, status in checks if failed), ConfigStatus.SUCCESS)
 
     def _check_unused(self, group: int, applied: int) -> ConfigStatus:
-        """Return the ConfigStatus of lanes with AppSel 0 (unused)."""
         # Unused lanes remove a data path, so all of its lanes must be unused, and it must be deactivated.
         paths = self._paths.overlapping(group)
         if self._core.has("reject_appsel0"):
@@ -480,7 +472,6 @@ class ControlSets:
         return False
 
     def _has_legal_settings(self, staged: Staged) -> bool:
-        """Return whether explicit signal-integrity values are within the limits advertised on page 01h."""
         memory = self._core.memory
         if not staged.explicit:
             return True
@@ -490,7 +481,6 @@ class ControlSets:
         return amplitude < 4 and bool(levels >> amplitude & 1)
 
     def _copy(self, group: int, staged: dict[int, Staged]) -> None:
-        """Copy the settings of lanes to the active control set."""
         memory = self._core.memory
         for lane in lanes_of(group):
             request = staged[lane]
