@@ -44,7 +44,10 @@ def drawn_bench(number: int) -> dict[str, Any]:
     topology, ports = meshes[rng.integers(len(meshes))]
     mesh = build_mesh(topology, (ports,))
     p_pi_mw = float(np.exp(rng.uniform(np.log(2.0), np.log(40.0))))
-    ohm = float(np.exp(rng.uniform(np.log(100.0), np.log(2000.0))))
+    heat_mw = 2.3 * 1.15 * p_pi_mw
+    # A Qontrol drives at most 24 mA and 12 V.
+    lowest, highest = max(100.0, 1.05 * heat_mw / 24.0**2 * 1e3), min(2000.0, 0.55 * 12.0**2 / heat_mw * 1e3)
+    ohm = float(np.exp(rng.uniform(np.log(lowest), np.log(highest))))
     loss_db = float(rng.uniform(0.1, 1.0))
     low_mw, high_mw = p_pi_mw / 1.15, p_pi_mw * 1.15
     # Enough current for 2.3 π of the least efficient heater, whose resistance may fall by 5 %.
@@ -59,7 +62,7 @@ def drawn_bench(number: int) -> dict[str, Any]:
                 "kind": "qontrol-q8",
                 "heater_max_ma": round(max_ma, 3),
                 "heater_ohm": round(ohm, 1),
-                "compliance_v": round(1.3 * max_ma * ohm * 1e-3, 2),
+                "compliance_v": round(min(1.3 * max_ma * ohm * 1e-3, 12.0), 2),
                 "total_power_mw": round(2.5 * high_mw * n_heaters, 1),
             },
             "laser": {"kind": "keysight-laser", "model": "N7776C", "pin": "1234"},

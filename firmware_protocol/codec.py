@@ -1,8 +1,6 @@
-"""Base of the message classes: packs and unpacks a payload by its layout.
+"""Base of the message classes.
 
-Newer versions may append fields (section 5): bytes after the known layout are ignored. A payload that is too short for
-its layout or its own counts raises :class:`PayloadError`. Ranges of received messages are not checked here: the board
-replies BAD_VALUE itself (:meth:`Message.out_of_range`). Values that do not fit their field cannot be sent.
+Bytes after the known fields are ignored (section 5). A payload that is too short raises :class:`PayloadError`.
 """
 
 from __future__ import annotations
@@ -23,16 +21,16 @@ from firmware_protocol.fields import ELEMENT_SIZES, Layout, PayloadField, layout
 from firmware_protocol.stream_codes import EndReason, RunState
 
 LIMIT_DTYPE = np.dtype([("code_max", "<u2"), ("load_ohm", "<u2"), ("trip_ua", "<u4")])
-"""One limit record (section 7.1): largest code, heater resistance in Ω (0 = not fitted), trip in µA (0 = none)."""
+"""One limit record (section 7.1): largest code, heater resistance in Ω, trip in µA; 0 for no heater or no trip."""
 
 PAIR_DTYPE = np.dtype([("channel", "<u2"), ("code", "<u2")])
-"""One change of STAGE_SPARSE (section 8.2)."""
+"""One change of the command STAGE_SPARSE (section 8.2)."""
 
 WATCH_DTYPE = np.dtype([(name, "<u2") for name in ("channel", "dark_below", "light_from", "hold_ticks")])
-"""One monitor of WATCH (section 9.3): thresholds in codes, hold-off in ticks."""
+"""One monitor of the command WATCH (section 9.3): thresholds in codes, hold-off in ticks."""
 
 CODE_DTYPE = np.dtype("<u2")
-"""Drive and monitor codes on the wire."""
+"""Number type of heater and monitor codes."""
 
 _ELEMENTS: dict[str, np.dtype[Any]] = {
     "u16": CODE_DTYPE,
@@ -125,7 +123,7 @@ def need(layout: Layout, field: PayloadField, payload: bytes, size: int) -> byte
 
 
 def wire_bytes(layout: Layout, field: PayloadField, value: object) -> bytes:
-    """Return ``value`` as immutable bytes. Raises ``FieldError`` for anything but bytes."""
+    """Return ``value`` unchanged. Raises ``FieldError`` if it is not bytes."""
     if not isinstance(value, bytes | bytearray | memoryview):
         raise _field_error(layout, field, 0, f"{type(value).__name__} instead of bytes")
     return bytes(value)
@@ -172,7 +170,7 @@ def _check_elements(layout: Layout, field: PayloadField, rows: NDArray[Any], kin
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(wire,))
 class Message:
-    """Base class of payload objects. Subclasses become frozen dataclasses; ``wire`` defines fields and layout.
+    """Base class of all messages.
 
     Two messages are equal if they have the same class and the same bytes.
     """
@@ -189,14 +187,14 @@ class Message:
         dataclass(frozen=True, eq=False)(cls)
 
     def __post_init__(self) -> None:
-        """Convert the array to a read-only array of the wire's type; an array of u8 becomes ``bytes``."""
+        """Convert arrays to the number type of their field."""
         field = self.layout.array
         if field is not None and (field.element in _ELEMENTS or field.element == "u8"):
             convert = wire_bytes if field.element == "u8" else wire_array
             object.__setattr__(self, field.name, convert(self.layout, field, getattr(self, field.name)))
 
     def encode(self) -> bytes:
-        """Return the payload bytes of this message. Raises ``FieldError`` for a value that its field cannot hold."""
+        """Return the payload bytes of this message. Raises ``FieldError`` for a value that does not fit."""
         values = dict(vars(self))
         field = self.layout.array
         if field is None:
@@ -215,11 +213,11 @@ class Message:
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Return the message encoded in a payload; bytes beyond the known layout are ignored.
+        """Return the message in a payload.
 
         Raises:
-            PayloadError: The payload is too short for its layout or for its own counts.
-            FieldError: A reply contains an unknown code for an enumerated field.
+            PayloadError: The payload is too short.
+            FieldError: A reply contains an unknown code.
         """
         values = unpack_fixed(cls.layout, payload)
         field = cls.layout.array
@@ -233,10 +231,7 @@ class Message:
         return cls(**values)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Return ``(payload offset, value)`` of the first field outside its specified range, or ``None``.
-
-        Ranges that depend on the board (``n_dac``, ``n_banks``, ``code_max``) are checked by the board.
-        """
+        """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
         counts = self._counts()
         for field in self.layout.fixed:
             value = counts.get(field.name, getattr(self, field.name, None)) if field.name else None

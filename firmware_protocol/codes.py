@@ -1,7 +1,4 @@
-"""Enums of the codes, bits and states of the protocol (sections 3, 5, 6, 11, 12).
-
-Enum members have the other columns of the specification's table as attributes, so each code is defined only once.
-"""
+"""Codes, bits and states of the protocol (sections 3, 5, 6, 11, 12)."""
 
 from __future__ import annotations
 
@@ -9,28 +6,28 @@ from enum import IntEnum, IntFlag
 from typing import Self
 
 PROTOCOL_MAJOR = 1
-"""Protocol major version of this package, the high nibble of ``kind_version``."""
+"""Major version of the protocol."""
 
 MIN_MTU = 256
-"""Frame size every implementation accepts from reset on, in bytes on the wire (section 2.4)."""
+"""Frame size in bytes that every controller accepts (section 2.4)."""
 
 NO_CHANNEL = 0xFFFF
-"""Wire value of ``channel`` and ``index`` for "none"; ``None`` in the messages."""
+"""Value of ``channel`` and ``index`` for "none" in transmitted data."""
 
 SATURATED = 0xFFFF
 """Monitor code that means "above full scale" (section 6.1)."""
 
 DRIVEN_TABLE = 255
-"""Value of READBACK's ``bank`` field for the currently driven codes instead of a staging bank (section 8.5)."""
+"""Value of READBACK's field ``bank`` for the codes that are driven now (section 8.5)."""
 
 FULL_SCALE_CODE = 65535
-"""Drive and monitor code at full scale, whatever the converter's resolution (section 6.1)."""
+"""Heater and monitor code at full scale (section 6.1)."""
 
 MAX_STORED_REPLY = 64
-"""Largest payload kept in the reply ring, in bytes (section 4.2)."""
+"""Longest reply that a controller stores for repetition, in bytes (section 4.2)."""
 
 MAX_TEXT = 32
-"""Longest hint in an error reply, in bytes (section 5)."""
+"""Longest text in an error reply, in bytes (section 5)."""
 
 
 class Kind(IntEnum):
@@ -42,7 +39,7 @@ class Kind(IntEnum):
 
 
 class HeaderFlag(IntFlag):
-    """Bits of the header's ``flags``."""
+    """Flags in the header of a frame."""
 
     MORE = 0x01
     RETRY = 0x02
@@ -68,7 +65,7 @@ class Drive(IntEnum):
 
 
 class _TableEnum(IntEnum):
-    """Enum whose members have the columns of a table as attributes, in the order of the annotations of the class."""
+    """Enum whose members have the columns of a table as attributes."""
 
     def __new__(cls, code: int, *columns: object) -> Self:
         member = int.__new__(cls, code)
@@ -80,14 +77,12 @@ class _TableEnum(IntEnum):
 
 
 class Command(_TableEnum):
-    """Command codes of the protocol (protocol section 5).
+    """Command codes (protocol section 5).
 
     Attributes:
-        marks: P: can be pipelined; N: accepts NO_REPLY; R: only reads, so that a repeated request is executed again; S:
-            slow. CONFIG has none here, because its marks depend on the operation.
+        marks: P: may be sent before the previous reply; N: accepts NO_REPLY; R: only reads; S: slow.
         states: Names of the output states that accept the command, or ``any``.
-        min_request: Minimum request payload in bytes; for CONFIG only the operation byte, because the rest depends on
-            the operation (section 7).
+        min_request: Shortest request payload, in bytes.
     """
 
     _value_: int
@@ -118,22 +113,22 @@ class Command(_TableEnum):
 
     @property
     def pipelined(self) -> bool:
-        """Whether the command can overlap with other requests inside the window (protocol section 4.3)."""
+        """Whether the command may be sent before the previous reply has arrived (protocol section 4.3)."""
         return "P" in self.marks
 
     @property
     def accepts_no_reply(self) -> bool:
-        """Whether the command accepts the flag NO_REPLY. SUBSCRIBE, without this mark, accepts it with RENEW."""
+        """Whether the command accepts the flag NO_REPLY (no reply is sent)."""
         return "N" in self.marks
 
     @property
     def reads_only(self) -> bool:
-        """Whether a repeated request is executed again, not answered with the stored reply; also CONFIG ops 3 and 4."""
+        """Whether the command only reads, so that a repeated request is executed again."""
         return "R" in self.marks
 
 
 class Event(IntEnum):
-    """Events (protocol section 5): the ``command`` byte of an EVT frame."""
+    """Event codes (protocol section 5)."""
 
     TELEMETRY = 0x80
     SWEEP_DATA = 0x81
@@ -143,7 +138,7 @@ class Event(IntEnum):
 
 
 class Stream(IntEnum):
-    """Fixed stream ids of events; telemetry uses 2 … 1 + n_streams."""
+    """Fixed stream numbers of events. Monitor readings use 2 … 1 + n_streams."""
 
     FAULT = 0
     SWEEP = 1
@@ -193,7 +188,7 @@ class Status(_TableEnum):
 
 
 class Feature(_TableEnum):
-    """Bit numbers of ``features`` (protocol section 6.4); ``has_feature`` tests a mask.
+    """Bit numbers of ``features`` (protocol section 6.4).
 
     Attributes:
         meaning: Capability of a board with this feature.
@@ -218,11 +213,11 @@ class Feature(_TableEnum):
 
 
 class FaultSource(_TableEnum):
-    """Fault sources (protocol section 11.3): bit numbers of ``faults``, ``latched`` and ``fault_enable``.
+    """Fault sources (protocol section 11.3), as bit numbers.
 
     Attributes:
         unit: Unit of ``value`` and ``limit``.
-        feature: Feature that the source needs, besides its bit in ``fault_enable``; ``None`` if always enabled.
+        feature: Feature that the source needs; ``None`` for a source that is always enabled.
     """
 
     _value_: int
@@ -245,12 +240,12 @@ class FaultSource(_TableEnum):
 
     @property
     def mask(self) -> int:
-        """The bit of this fault source in a mask of fault sources."""
+        """Bit of this fault source in a mask."""
         return 1 << self
 
 
 class FaultState(IntEnum):
-    """State of a fault in a fault record (``fault_state``)."""
+    """State of a fault in a fault record."""
 
     CLEARED = 0
     LATCHED = 1
@@ -276,7 +271,7 @@ class ConfigOp(IntEnum):
 
 
 class CommitWhen(IntEnum):
-    """Time at which a COMMIT latches its staging bank (field ``when``, protocol section 8.3)."""
+    """Time at which the command COMMIT drives the prepared codes (protocol section 8.3)."""
 
     NEXT_TICK = 0
     AT_TICK = 1
@@ -284,32 +279,32 @@ class CommitWhen(IntEnum):
 
 
 class SparseBase(IntEnum):
-    """``base`` of STAGE_SPARSE (protocol section 8.2): initial content of a staging bank that the frame opens."""
+    """Initial codes for the command STAGE_SPARSE (protocol section 8.2)."""
 
     EMPTY = 0
     DRIVEN = 1
 
 
 class HelloFlag(IntFlag):
-    """Bits of ``hello_flags`` in HELLO."""
+    """Flags of the command HELLO."""
 
     TAKEOVER = 0x01
 
 
 class ApplyFlag(IntFlag):
-    """Bits of ``apply_flags`` in CONFIG APPLY."""
+    """Flags of the command CONFIG APPLY."""
 
     SAVE = 0x01
 
 
 class ReadbackFlag(IntFlag):
-    """Bits of ``rb_flags`` in READBACK."""
+    """Flags of the command READBACK."""
 
     CODES = 0x01
 
 
 class StatsCounter(IntEnum):
-    """Counters of GET_STATS in their order (protocol section 6.3); new counters are appended."""
+    """Counters of the command GET_STATS, in order (protocol section 6.3)."""
 
     RX_FRAMES = 0
     RX_BYTES = 1
@@ -338,12 +333,12 @@ class StatsCounter(IntEnum):
 
 
 def has_feature(features: int, feature: Feature) -> bool:
-    """Return whether the bit of ``feature`` is set in the ``features`` word of the HELLO reply."""
+    """Return whether the HELLO reply's ``features`` contain a feature."""
     return bool(features >> feature & 1)
 
 
 def fault_source_name(source: int) -> str:
-    """Return the name of a fault source; ``VENDOR_24`` or ``RESERVED_13`` for numbers without a name."""
+    """Return the name of a fault source, or ``VENDOR_24`` or ``RESERVED_13`` for a number without a name."""
     try:
         return FaultSource(source).name
     except ValueError:
@@ -351,7 +346,7 @@ def fault_source_name(source: int) -> str:
 
 
 def status_name(status: int) -> str:
-    """Return the name of a status code, or ``STATUS_n`` for a reserved or vendor code."""
+    """Return the name of a status code, or ``STATUS_n`` for an unknown code."""
     try:
         return Status(status).name
     except ValueError:

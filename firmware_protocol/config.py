@@ -1,4 +1,4 @@
-"""The five operations of CONFIG (section 7.1) and the error reply (section 5)."""
+"""Messages of the command CONFIG (section 7.1), and the error reply (section 5)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ConfigReply(Message):
 
 
 class GlobalBlock(Message):
-    """Settings of a configuration for the whole board: watchdog, power cap, optional faults."""
+    """Settings of a configuration for the whole board: watchdog, power limit, optional faults."""
 
     wd_policy: int = wire(1, "u8", "", "0,1,2", "0 OFF, 1 RAMP, 2 HOLD")
     wd_timeout_ms: int = wire(2, "u16", "ms", "100..60000", "host silence that trips the watchdog")
@@ -43,7 +43,7 @@ class GlobalBlock(Message):
 
 
 class LimitsBlock(Message):
-    """Limit records of neighbouring channels; ``limits`` is an array of ``LIMIT_DTYPE`` or rows of its three fields."""
+    """Limits of neighbouring channels, as an array of ``LIMIT_DTYPE`` or rows of its three fields."""
 
     _reserved_1 = wire(1, "u8")
     start: int = wire(2, "u16", "channel", "0..n_dac-1", "first channel")
@@ -53,7 +53,7 @@ class LimitsBlock(Message):
 
 
 class ConfigGlobalRequest(GlobalBlock):
-    """Open a new pending configuration: watchdog policy, power cap, optional faults."""
+    """Begin a new configuration: watchdog policy, power limit, optional faults."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
@@ -61,7 +61,7 @@ class ConfigGlobalRequest(GlobalBlock):
     _op = wire(0, "u8", "", "0", "GLOBAL opens a new pending configuration; READ_GLOBAL echoes it", const=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Check the fields as in every message, and ``wd_param_ms`` by the range of the watchdog policy."""
+        """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
         low, high = {0: (0, 0), 1: (1, 60_000), 2: (1, 3_600_000)}.get(self.wd_policy, (0, 0xFFFFFFFF))
         # The board reports the offset of the first wrong field, so an earlier wrong field comes before this one.
         found = super().out_of_range()
@@ -72,7 +72,7 @@ class ConfigGlobalRequest(GlobalBlock):
 
 
 class ConfigLimitsRequest(LimitsBlock):
-    """Send limit records for the pending configuration."""
+    """Send limits of channels for the new configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
@@ -81,7 +81,7 @@ class ConfigLimitsRequest(LimitsBlock):
 
 
 class ConfigApplyRequest(Message):
-    """Make the pending configuration the active configuration."""
+    """Activate the new configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
@@ -93,14 +93,14 @@ class ConfigApplyRequest(Message):
 
 
 class ConfigGlobalReply(GlobalBlock):
-    """The GLOBAL block of the active configuration."""
+    """Settings of the active configuration for the whole board."""
 
     op: ClassVar[ConfigOp] = ConfigOp.READ_GLOBAL
     _op = wire(0, "u8", "", "3", "GLOBAL opens a new pending configuration; READ_GLOBAL echoes it", const=3)
 
 
 class ConfigReadGlobalRequest(Message):
-    """Request the GLOBAL block of the active configuration."""
+    """Request the settings of the active configuration for the whole board."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigGlobalReply]] = ConfigGlobalReply
@@ -109,14 +109,14 @@ class ConfigReadGlobalRequest(Message):
 
 
 class ConfigLimitsReply(LimitsBlock):
-    """Limit records of the active configuration."""
+    """Limits of channels in the active configuration."""
 
     op: ClassVar[ConfigOp] = ConfigOp.READ_LIMITS
     _op = wire(0, "u8", "", "4", "LIMITS, or the echo of READ_LIMITS", const=4)
 
 
 class ConfigReadLimitsRequest(Message):
-    """Request limit records of the active configuration."""
+    """Request limits of channels in the active configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigLimitsReply]] = ConfigLimitsReply
@@ -139,25 +139,25 @@ ERROR_LAYOUT = Layout(
         PayloadField(13, "char[text_len]", "text", "", "", "hint, never parsed"),
     ),
 )
-"""Payload of every status except OK, represented by :class:`Refusal`."""
+"""Payload of an error reply; see :class:`Refusal`."""
 
 
 def signed32(value: int) -> int:
-    """Return the i32 with the bit pattern of a u32; i32 values are unchanged (protocol section 12)."""
+    """Convert a u32 to the i32 with the same bits; i32 values are unchanged (protocol section 12)."""
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reply with a status other than OK: returned as a value, not raised (protocol sections 5 and 12).
+    """An error reply of the board (protocol sections 5 and 12).
 
     Attributes:
-        status: Status code; reserved and vendor codes are kept as numbers.
-        channel: First wrong channel, or payload offset of the field (BAD_VALUE); ``None`` for none.
+        status: Status code; unknown codes are kept as numbers.
+        channel: First wrong channel, or payload offset of the wrong field (BAD_VALUE); ``None`` for none.
         index: Point number of a sweep; ``None`` for none.
-        value: Requested or found value, signed; a u32 is sent with the same bit pattern.
-        limit: Allowed value, signed in the same way.
-        text: Hint for a reader, never parsed; at most 32 bytes are sent.
+        value: Requested or found value, as an i32.
+        limit: Allowed value, as an i32.
+        text: Hint for a reader; at most 32 bytes are sent.
     """
 
     status: int
@@ -174,16 +174,16 @@ class Refusal:
 
     @property
     def value_u32(self) -> int:
-        """``value`` as the u32 with the same bit pattern (generations, CRCs, masks)."""
+        """``value`` as a u32."""
         return self.value & 0xFFFFFFFF
 
     @property
     def limit_u32(self) -> int:
-        """``limit`` as the u32 with the same bit pattern."""
+        """``limit`` as a u32."""
         return self.limit & 0xFFFFFFFF
 
     def encode(self) -> bytes:
-        """Return the payload of the error reply; ``value`` and ``limit`` can also be u32 values."""
+        """Return the payload of the error reply."""
         text = self.text.encode("ascii", errors="replace")[:MAX_TEXT]
         values = {
             "channel": self.channel,
@@ -197,7 +197,7 @@ class Refusal:
 
     @classmethod
     def decode(cls, status: int, payload: bytes) -> Refusal:
-        """Return the refusal of a reply. Raises ``PayloadError`` if the payload is too short."""
+        """Return the error reply in a payload. Raises ``PayloadError`` if the payload is too short."""
         values: Mapping[str, Any] = unpack_fixed(ERROR_LAYOUT, payload)
         text = need(ERROR_LAYOUT, ERROR_LAYOUT.fields[-1], payload, values["text_len"]).decode(
             "ascii", errors="replace"

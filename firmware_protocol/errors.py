@@ -1,4 +1,4 @@
-"""Exceptions for wrong payloads. Bad frames and refusals of a board are returned as values instead."""
+"""Exceptions for wrong payloads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class ProtocolError(Exception):
 
 
 class PayloadError(ProtocolError, ValueError):
-    """A payload is shorter than its layout or its counts require. A board replies BAD_LENGTH (protocol section 5).
+    """A payload is too short. A board replies BAD_LENGTH (protocol section 5).
 
     ``field`` is the first field that does not fit, and ``offset`` is its position in the payload. The received payload
     has ``length`` bytes, but needs ``minimum`` bytes.
@@ -26,9 +26,9 @@ class PayloadError(ProtocolError, ValueError):
 
 
 class FieldError(ProtocolError, ValueError):
-    """A field has a value that the protocol does not allow. A board replies BAD_VALUE with the offset (section 5).
+    """A field has a value that the protocol does not allow. A board replies BAD_VALUE (section 5).
 
-    ``offset`` is the position of the field in the payload in bytes, and ``value`` its value, if that is a number.
+    ``offset`` is the position of the field in the payload in bytes. ``value`` is its value if it is a number.
     """
 
     def __init__(self, layout: str, field: str, *, offset: int, value: int, reason: str) -> None:
@@ -40,7 +40,7 @@ class FieldError(ProtocolError, ValueError):
 
 
 class UnknownCommandError(ProtocolError, ValueError):
-    """No message is known for a command code. A board replies UNKNOWN_COMMAND (protocol section 12)."""
+    """A command or event code is unknown. A board replies UNKNOWN_COMMAND (protocol section 12)."""
 
     def __init__(self, command: int) -> None:
         super().__init__(f"no message for command 0x{command:02X}")
@@ -50,7 +50,7 @@ class UnknownCommandError(ProtocolError, ValueError):
 class ChannelError(ProtocolError, ValueError):
     """A channel does not exist on the board. A board replies BAD_CHANNEL (protocol section 12).
 
-    The board has ``channels`` channels. ``point`` is the point of a sweep image that names the channel, if any.
+    The board has ``channels`` channels. ``point`` is the number of the sweep point that names the channel, if any.
     """
 
     def __init__(self, channel: int, channels: int, point: int | None = None) -> None:
@@ -62,10 +62,10 @@ class ChannelError(ProtocolError, ValueError):
 
 
 class ImageError(ProtocolError, ValueError):
-    """A sweep image has a structure that the protocol does not allow. A board replies BAD_VALUE (section 10.2).
+    """An encoded sweep has a structure that the protocol does not allow. A board replies BAD_VALUE (section 10.2).
 
-    ``offset`` is the position in bytes of the field that is wrong or does not fit. ``point`` is the number of the sweep
-    point that contains the field; ``None`` before the first point.
+    ``offset`` is the position of the wrong field in bytes. ``point`` is the number of its sweep point; ``None`` before
+    the first point.
     """
 
     def __init__(self, offset: int, reason: str, point: int | None = None) -> None:
@@ -76,9 +76,9 @@ class ImageError(ProtocolError, ValueError):
 
 
 class FrameTooBigError(ProtocolError, ValueError):
-    """A frame of this length may exceed the MTU after byte stuffing (protocol section 2.4); nothing was encoded.
+    """A frame may exceed the largest size that the receiver accepts (protocol section 2.4); nothing was encoded.
 
-    ``bound`` is the largest wire size of the frame, ``mtu`` the largest allowed, both in bytes including delimiters.
+    ``bound`` is the largest encoded size of the frame, ``mtu`` the largest allowed size, both in bytes.
     """
 
     def __init__(self, bound: int, mtu: int) -> None:

@@ -1,7 +1,4 @@
-"""Definition of the fields of a payload and of the layout of a message.
-
-Each field is defined once, in its message class (:func:`wire`); documents, C header and schema come from there.
-"""
+"""Definition of the fields and layout of a message's payload."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from functools import cached_property
 from typing import Any
 
 SCALAR_SIZES = {"u8": 1, "u16": 2, "u32": 4, "i16": 2, "i32": 4}
-"""Bytes of each scalar type."""
+"""Size of each scalar type, in bytes."""
 
 _STRUCT = {"u8": "B", "u16": "H", "u32": "I", "i16": "h", "i32": "i"}
 
 ELEMENT_SIZES = {"char": 1, "u8": 1, "u16": 2, "u32": 4, "pair": 4, "limit": 8, "watch": 8, "fault": 20}
-"""Bytes of one element of an array, by its type."""
+"""Size of an array element by its type, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +23,15 @@ class PayloadField:
     """One field of a message's payload.
 
     Attributes:
-        offset: Bytes from the first payload byte.
-        type: Wire type: ``u8 u16 u32 i16 i32``, ``char[n]`` (NUL padded), ``T[count]`` (the array whose length travels
-            in ``count``), ``T[count,n_adc]`` (row by row); T can also be ``limit``, ``pair``, ``watch`` or ``fault``,
-            the records of protocol sections 7.1, 8.2, 9.3 and 11.3.
+        offset: Position in the payload, in bytes.
+        type: ``u8 u16 u32 i16 i32``; ``char[n]`` for text; ``T[count]`` for an array whose length is in the field
+            ``count``; ``T[count,n_adc]`` for an array of rows. T can also be a record: ``limit``, ``pair``, ``watch``
+            or ``fault`` (protocol sections 7.1, 8.2, 9.3 and 11.3).
         name: Field name; empty for a reserved field.
-        unit: Unit, empty for a pure number.
-        range: ``lo..hi`` or ``a,b,c``; anything else cannot be checked from the field alone.
+        unit: Unit; empty for a pure number.
+        range: ``lo..hi`` or ``a,b,c``.
         meaning: Description in one line.
-        none: Wire value that means "none"; it is ``None`` in the message.
+        none: Transmitted value that means ``None``.
         const: Value of a field that is the same in every message of this layout.
         view: Name of the enum (or ``bool``) to which the number in a reply is converted.
     """
@@ -51,7 +48,7 @@ class PayloadField:
 
     @cached_property
     def is_array(self) -> bool:
-        """Whether the field is the array of variable length after the fixed fields."""
+        """Whether the field is an array of variable length."""
         return "[" in self.type and not self.type.split("[")[1][:-1].isdigit()
 
     @cached_property
@@ -61,25 +58,25 @@ class PayloadField:
 
     @cached_property
     def counts(self) -> tuple[str, ...]:
-        """Names of the fields that hold the shape of an array field."""
+        """Names of the fields that contain the shape of an array field."""
         return tuple(self.type.split("[")[1][:-1].split(",")) if self.is_array else ()
 
     @cached_property
     def size(self) -> int:
-        """Bytes of a field of fixed size; 0 for an array."""
+        """Size of the field in bytes; 0 for an array."""
         if self.is_array:
             return 0
         return SCALAR_SIZES[self.type] if self.type in SCALAR_SIZES else int(self.type.split("[")[1][:-1])
 
     @cached_property
     def struct_code(self) -> str:
-        """Code of a field of fixed size for :mod:`struct`."""
+        """Type code of the field for :mod:`struct`."""
         if not self.name:
             return f"{self.size}x"
         return _STRUCT.get(self.type, f"{self.size}s")
 
     def allows(self, value: int) -> bool:
-        """Return whether a value is inside the range of the field, as far as the field alone defines this range."""
+        """Return whether ``range`` allows a value."""
         if self.none is not None and value == self.none:
             return True
         low, dots, high = self.range.partition("..")
@@ -92,12 +89,12 @@ class PayloadField:
 
 @dataclass(frozen=True)
 class Layout:
-    """The payload layout of one message.
+    """Layout of one message's payload.
 
     Attributes:
         name: Name of the message class.
-        code: Name of the command or event of the message; empty for a part shared by several messages.
-        fields: The fields, by offset; an array is the last one.
+        code: Name of the command or event; empty for a part that several messages share.
+        fields: Fields in the order of their offsets; an array is the last one.
     """
 
     name: str
@@ -106,13 +103,13 @@ class Layout:
 
     @cached_property
     def array(self) -> PayloadField | None:
-        """The array at the end of the payload; ``None`` if the message has no array."""
+        """Array at the end of the payload; ``None`` without an array."""
         last = self.fields[-1] if self.fields else None
         return last if last is not None and last.is_array else None
 
     @cached_property
     def fixed(self) -> tuple[PayloadField, ...]:
-        """The fields of fixed size, without the array at the end."""
+        """Fields of fixed size."""
         return tuple(field for field in self.fields if not field.is_array)
 
     @cached_property
@@ -122,12 +119,12 @@ class Layout:
 
     @cached_property
     def packer(self) -> struct.Struct:
-        """The fixed-size fields of the payload as a :class:`struct.Struct`."""
+        """Fields of fixed size as a :class:`struct.Struct`."""
         return struct.Struct("<" + "".join(field.struct_code for field in self.fixed))
 
     @cached_property
     def fixed_size(self) -> int:
-        """Bytes of all fixed-size fields: the shortest payload in version 1."""
+        """Size of all fixed-size fields together, in bytes."""
         return sum(field.size for field in self.fixed)
 
     def offset_of(self, name: str) -> int:
@@ -139,7 +136,7 @@ class Layout:
 
 
 WIRE = "wire"
-"""Key of the :class:`PayloadField` in the metadata of a message's dataclass field."""
+"""Key of the :class:`PayloadField` in the metadata of a dataclass field."""
 
 
 def wire(
@@ -154,28 +151,28 @@ def wire(
     view: str = "",
     default: Any = dataclasses.MISSING,
 ) -> Any:
-    """Define a field of a message class: one row in the table of its payload; see :class:`PayloadField`.
+    """Define a field of a message class; see :class:`PayloadField`.
 
-    An attribute whose name begins with ``_`` is on the wire but not in the class. It is a count (the length of an
-    array), a constant (its field has the name without ``_``), or reserved bytes (``_reserved_<offset>``).
+    A field whose name begins with ``_`` is transmitted but is no attribute: the length of an array, a constant, or
+    reserved bytes (``_reserved_<offset>``).
 
     Args:
-        offset: As in ``PayloadField``, like all arguments except ``default``.
-        type: Wire type.
+        offset: Position in the payload, in bytes.
+        type: Type in the payload.
         unit: Unit.
-        range: Range.
+        range: Allowed values.
         meaning: Description in one line.
-        none: Wire value that means ``None``.
+        none: Transmitted value that means ``None``.
         const: Value that is always the same.
         view: Enum (or ``bool``) to which the number in a reply is converted.
-        default: Default value in the class.
+        default: Default value.
     """
     field = PayloadField(offset, type, "", unit, range, meaning, none, const, view)
     return dataclasses.field(default=default, metadata={WIRE: field})
 
 
 def layout_of(name: str, attributes: Mapping[str, Any], base: Layout | None = None) -> Layout:
-    """Return the layout of a message class: the fields of its base class, then those of its own body."""
+    """Return the layout of a message class, beginning with the fields of its base class."""
     found = {field.offset: field for field in base.fields} if base is not None else {}
     for attribute, value in attributes.items():
         if isinstance(value, dataclasses.Field) and WIRE in value.metadata:

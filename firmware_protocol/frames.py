@@ -1,7 +1,4 @@
-"""Frames on the wire: ``00 | COBS(header | payload | CRC-32) | 00`` (sections 2, 3 and 13).
-
-The decoder gets bytes and returns frames. A bad frame is returned as a value that names the problem, never raised.
-"""
+"""Encodes and decodes frames: ``00 | COBS(header | payload | CRC-32) | 00`` (sections 2, 3 and 13)."""
 
 from __future__ import annotations
 
@@ -16,13 +13,13 @@ from firmware_protocol.errors import FieldError, FrameTooBigError
 from firmware_protocol.stuffing import DecodeFailure, cobs_encode, decode_raw
 
 HEADER_SIZE = 8
-"""Bytes of the header."""
+"""Size of the header in bytes."""
 
 CRC_SIZE = 4
-"""Bytes of the CRC after the body."""
+"""Size of the CRC-32 in bytes."""
 
 GOOD_RESIDUE = 0x2144DF1C
-"""Value of the CRC-32 over the whole content of any good frame, including the frame's own CRC (section 2.3)."""
+"""CRC-32 of a good frame's content together with its CRC (section 2.3)."""
 
 _HEADER = struct.Struct("<BBBBHH")
 _MIN_CONTENT = HEADER_SIZE + CRC_SIZE
@@ -36,16 +33,16 @@ _ZERO_RUN = re.compile(rb"\0{2,}")
 
 @dataclass(frozen=True)
 class Header:
-    """The eight bytes before every payload (protocol section 3).
+    """Header of a frame (protocol section 3).
 
     Attributes:
         kind: Request 0, reply 1, event 2; other received values are kept.
-        command: Command code, in an event the event code.
-        seq: Request: host counter; reply: number of the request; event: low 16 bits of the stream's event number.
+        command: Command code; in an event the event code.
+        seq: Sequence number of the request, also in its reply; in an event the low 16 bits of the event number.
         session: Session id, 0 for none.
         flags: Bits of ``HeaderFlag``.
-        status: Request: 0; reply: status code; event: stream id.
-        version: Protocol major, 0…15.
+        status: Request: 0; reply: status code; event: stream number.
+        version: Major version of the protocol, 0…15.
     """
 
     kind: int
@@ -68,13 +65,13 @@ class Header:
 
 @dataclass(frozen=True)
 class Frame(Header):
-    """One whole frame: header fields and payload."""
+    """One frame: header and payload."""
 
     payload: bytes = b""
 
 
 class BadCause(StrEnum):
-    """Reason why the bytes between two delimiters are not a frame (section 13, rows 2 to 5)."""
+    """Reason why received bytes are not a valid frame (section 13, rows 2 to 5)."""
 
     OVERSIZE = "oversize"
     COBS = "cobs"
@@ -84,11 +81,11 @@ class BadCause(StrEnum):
 
 @dataclass(frozen=True)
 class BadFrame:
-    """Bytes between two delimiters that are not a frame.
+    """Received bytes that are not a valid frame.
 
     Attributes:
-        cause: Problem of the bytes.
-        length: Number of bytes between the delimiters; for an oversize frame MTU − 1, where reading stopped.
+        cause: Reason.
+        length: Number of bytes between the delimiters (zero bytes); MTU − 1 for a frame that is too long.
     """
 
     cause: BadCause
@@ -96,7 +93,7 @@ class BadFrame:
 
 
 def wire_bound(payload_len: int) -> int:
-    """Return the largest wire size in bytes of a frame with ``payload_len`` bytes, delimiters included (2.4)."""
+    """Return the largest encoded size in bytes of a frame with ``payload_len`` bytes of payload (section 2.4)."""
     # One code byte per started group, and two delimiters. The bound decides what fits, not
     # the encoded size, so the result does not depend on the data.
     content = payload_len + HEADER_SIZE + CRC_SIZE
@@ -104,7 +101,7 @@ def wire_bound(payload_len: int) -> int:
 
 
 def max_payload(mtu: int) -> int:
-    """Return the largest payload in bytes whose :func:`wire_bound` fits ``mtu``; negative if no header fits."""
+    """Return the largest payload in bytes that always fits ``mtu``; negative if no header fits."""
     room = mtu - 2
     # The inverse of the bound: one of every 255 bytes of a block is a code byte.
     content = room - -(-room // (_GROUP + 1))
@@ -112,14 +109,14 @@ def max_payload(mtu: int) -> int:
 
 
 def encode_frame(frame: Frame, mtu: int | None = None) -> bytes:
-    """Return the wire bytes of a frame, both delimiters included.
+    """Encode a frame for transmission.
 
     Args:
-        frame: The frame.
-        mtu: Largest frame the receiver accepts, in bytes on the wire; ``None`` for no check.
+        frame: Frame to encode.
+        mtu: Largest frame that the receiver accepts, in bytes; ``None`` for no check.
 
     Raises:
-        FrameTooBigError: The largest wire size of a frame with this payload length exceeds ``mtu``.
+        FrameTooBigError: The frame may exceed ``mtu``.
         FieldError: A header value does not fit its field.
     """
     bound = wire_bound(len(frame.payload))
@@ -129,20 +126,14 @@ def encode_frame(frame: Frame, mtu: int | None = None) -> bytes:
 
 
 def encode_body(body: bytes) -> bytes:
-    """Return the wire bytes of a body (header and payload), both delimiters included. Fast path of a sender.
-
-    Nothing is checked: the caller must know that header and MTU are right.
-    """
+    """Encode header and payload for transmission, without any checks."""
     # Also send a delimiter before the frame. With only one delimiter between two
     # frames, a damaged delimiter would join them and both would be lost (section 2.1).
     return b"\0%b\0" % cobs_encode(body + _pack_crc(crc32(body)))
 
 
 def decode_wire(wire: bytes) -> bytes | BadFrame:
-    """Return the body of one whole frame, with or without delimiters around it. Fast path of a receiver.
-
-    The caller has already split the stream. For a stream in arbitrary pieces use :class:`Decoder`.
-    """
+    """Decode one whole frame to header and payload. Use :class:`Decoder` for a stream."""
     # Check in the order of section 13, so board and host count the same damage under the same name.
     block = wire.strip(b"\0")
     try:
@@ -159,7 +150,7 @@ def decode_wire(wire: bytes) -> bytes | BadFrame:
 
 
 def decode_block(block: bytes) -> Frame | BadFrame:
-    """Decode the bytes between two delimiters (section 13, steps 3 to 5)."""
+    """Decode the bytes between two delimiters (zero bytes)."""
     body = decode_wire(block)
     if isinstance(body, BadFrame):
         return body
@@ -187,13 +178,10 @@ def _bad(cause: BadCause, block: bytes) -> BadFrame:
 
 
 class Decoder:
-    """Stream decoder: accepts bytes and returns frames and bad frames, in the order of the wire.
-
-    It stores at most ``mtu − 2`` bytes and never raises. After damaged bytes it continues at the next delimiter; no
-    reset is needed.
+    """Decodes a byte stream to frames and bad frames, in order. Never raises.
 
     Args:
-        mtu: Largest accepted frame in bytes on the wire, both delimiters included.
+        mtu: Largest accepted frame in bytes, including delimiters.
     """
 
     def __init__(self, mtu: int) -> None:
@@ -203,7 +191,7 @@ class Decoder:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
-        """Add received bytes and return the frames completed by these bytes."""
+        """Add received bytes and return the frames that are now complete."""
         found: list[Frame | BadFrame] = []
         # A stream of zeros (a broken cable, a UART at the wrong speed) must not cost a list entry
         # per byte, so a run of delimiters is reduced to one.
@@ -232,7 +220,6 @@ class Decoder:
         self._skipping = False
 
     def _append(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        """Keep a piece of an unfinished frame. A frame that gets larger than the MTU is dropped and reported once."""
         if self._skipping:
             return
         # Dropped and counted once, even if the noise continues, so

@@ -1,4 +1,4 @@
-"""Writes the files generated from the schema and the locked test vectors, or lists the outdated ones.
+"""Writes the files generated from the protocol definition, or lists the outdated ones.
 
 Run in a checkout: ``python -m firmware_protocol.generate [--check]``. Exit code 0: files written, or nothing outdated;
 1: some files are outdated.
@@ -19,10 +19,10 @@ from firmware_protocol.schema import schema_text
 
 _PACKAGE = Path(__file__).parent
 CHECKOUT = _PACKAGE.parent
-"""Folder of the checkout, which contains this package and ``docs``."""
+"""Folder of the checkout."""
 
 DOCUMENT = "docs/protocol-tables.md"
-"""The tables of the specification ``docs/protocol.md``."""
+"""Path of the generated tables of ``docs/protocol.md``."""
 
 
 def vectors() -> dict[str, Any]:

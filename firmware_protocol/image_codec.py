@@ -1,4 +1,4 @@
-"""Encodes and decodes sweep images, the sweeps loaded into a controller: header and points (sections 10.1, 10.2)."""
+"""Encodes and decodes sweeps for the controller (sweep images, sections 10.1 and 10.2)."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ IMAGE_LAYOUT = Layout(
         PayloadField(20, "u8[mask_len]", "mask", "bits", "", "bit i of byte j selects channel 8 j + i"),
     ),
 )
-"""Header and mask of a sweep image (section 10.1)."""
+"""Header of an encoded sweep (section 10.1)."""
 _CHANGES = PayloadField(2, "pair[head]", "changes")
 _CODES = PayloadField(2, "u16[n_dac]", "codes")
 _HEAD = struct.Struct("<H")
 _TIMES = struct.Struct("<II")
 
 IMAGE_HEADER_SIZE = IMAGE_LAYOUT.fixed_size
-"""Number of bytes of a sweep image before its channel mask."""
+"""Size of the header of an encoded sweep before its channel mask, in bytes."""
 
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """Header of a sweep image (a sweep encoded for the controller), with the fields of ``SweepImageHeader``."""
+    """Header of an encoded sweep."""
 
     img_flags: int
     n_avg: int
@@ -57,7 +57,7 @@ class ImageHeader:
     version: int = IMAGE_VERSION
 
     def check(self) -> None:
-        """Check all header fields. Raises ``ImageError`` for the first field outside its range."""
+        """Raise ``ImageError`` for the first field outside its range."""
         for field in IMAGE_LAYOUT.fixed:
             value = getattr(self, field.name)
             odd = field.name == "mask_len" and value % 2
@@ -66,17 +66,17 @@ class ImageHeader:
 
 
 def changes_array(changes: object) -> NDArray[Any]:
-    """Return a point's changes as read-only ``PAIR_DTYPE``. Raises ``FieldError`` for a value that does not fit."""
+    """Return a point's changes as a read-only array. Raises ``FieldError`` for a value that does not fit."""
     return wire_array(IMAGE_LAYOUT, _CHANGES, changes)
 
 
 def codes_array(codes: object) -> NDArray[np.uint16]:
-    """Return a table as a read-only array of codes. Raises ``FieldError`` for a value that does not fit."""
+    """Return DAC codes as a read-only array. Raises ``FieldError`` for a value that does not fit."""
     return cast(NDArray[np.uint16], wire_array(IMAGE_LAYOUT, _CODES, codes))
 
 
 def pack_header(header: ImageHeader) -> bytes:
-    """Return the bytes of an image header. Raises ``ImageError`` for a value that its field does not allow."""
+    """Encode the header of a sweep. Raises ``ImageError`` for a value outside its range."""
     header.check()
     try:
         return pack_fixed(IMAGE_LAYOUT, asdict(header))
@@ -85,12 +85,13 @@ def pack_header(header: ImageHeader) -> bytes:
 
 
 def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool) -> bytes:
-    """Return the bytes of the record of one sweep point; ``times`` is its ``(settle_us, dwell_us)``, or ``None``.
+    """Encode one sweep point.
 
-    ``body`` contains the changes, or a whole table of codes if ``whole`` is set.
+    ``body`` contains the changes, or the codes of all channels if ``whole`` is set. ``times`` is ``(settle_us,
+    dwell_us)``, or ``None`` for the default times.
 
     Raises:
-        ImageError: Too many changes, or a time that does not fit 32 bits; its offset is relative to the record.
+        ImageError: There are too many changes, or a time does not fit 32 bits.
     """
     if not whole and len(body) > MAX_CHANGES:
         raise ImageError(0, f"{len(body)} changes in one point, but at most {MAX_CHANGES} are allowed")
@@ -103,7 +104,7 @@ def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool
 
 
 class ImageReader:
-    """Reads a sweep image for a board with ``n_dac`` drive channels. Errors give the offset where reading stopped."""
+    """Reads an encoded sweep for a board with ``n_dac`` heater channels."""
 
     def __init__(self, data: bytes, n_dac: int) -> None:
         self._data = bytes(data)
@@ -122,7 +123,7 @@ class ImageReader:
         return piece
 
     def header(self) -> ImageHeader:
-        """Return the image header, with every field inside its range."""
+        """Read the header. Raises ``ImageError`` for a field outside its range."""
         header = ImageHeader(
             **cast("dict[str, int]", unpack_fixed(IMAGE_LAYOUT, self.read(IMAGE_HEADER_SIZE, "the header")))
         )
@@ -130,12 +131,12 @@ class ImageReader:
         return header
 
     def table(self, point: int | None = None) -> NDArray[np.uint16]:
-        """Return a whole table of n_dac codes, read at the present offset."""
+        """Read the codes of all channels."""
         raw = self.read(CODE_DTYPE.itemsize * self._n_dac, "a table", point)
         return np.frombuffer(raw, dtype=CODE_DTYPE)
 
     def point(self, number: int) -> tuple[NDArray[Any], NDArray[np.uint16] | None, tuple[int, int] | None]:
-        """Return ``(changes, table, times)`` of the next point record."""
+        """Read the next point and return ``(changes, table, times)``."""
         (head,) = _HEAD.unpack(self.read(_HEAD.size, "a point", number))
         count, changes, table = head & FULL_TABLE, np.empty(0, dtype=PAIR_DTYPE), None
         # The largest count that fits the field is not a number of changes; it means a whole table.
@@ -151,7 +152,7 @@ class ImageReader:
         return changes, table, times
 
     def end(self) -> None:
-        """Check that the image ends at the present offset. Raises ``ImageError`` if it does not."""
+        """Raise ``ImageError`` if bytes are left."""
         if self._offset != len(self._data):
             # More bytes mean another version or a damaged count; such an image must not drive heaters.
             raise ImageError(self._offset, f"there are {len(self._data) - self._offset} bytes after the last point")

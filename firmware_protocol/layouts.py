@@ -1,8 +1,4 @@
-"""Every payload layout by name, in the order of the document and of the C header.
-
-The fields of a message are in its class (``messages``, ``config``, ``stream_messages``). The fields of the error reply
-and of the image header are next to the classes that use them. Layouts of parts without a class are here.
-"""
+"""All payload layouts by name, in the order of the document."""
 
 from __future__ import annotations
 
@@ -57,7 +53,7 @@ _RECORDS = (
         ),
     ),
 )
-"""Parts of messages: the frame header and three records."""
+"""Layouts of the frame header and of records."""
 
 
 def _layouts(code: str, *messages: type[Message]) -> Iterator[Layout]:
@@ -108,4 +104,4 @@ _ALL = (
 )
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in _ALL}
-"""Every layout by name: of a message class, or of a part shared by several messages (empty ``code``)."""
+"""All payload layouts by name."""

@@ -1,4 +1,7 @@
-"""Channel masks: bit i of byte j selects channel 8 j + i, an empty mask selects all (sections 9.1 and 10.1)."""
+"""Channel masks: bit i of byte j selects channel 8 j + i.
+
+An empty mask selects all channels (sections 9.1 and 10.1).
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,11 @@ from firmware_protocol.errors import ChannelError
 
 
 def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) -> bytes:
-    """Return the shortest mask that selects ``channels``: it has no bytes after the highest channel.
-
-    Order and repetition do not matter: values are always sent in ascending channel order. The board has ``n_channels``.
+    """Return the shortest mask that selects ``channels``.
 
     Raises:
         ChannelError: A channel is not in 0 … n_channels − 1.
-        ValueError: No channel is given: an empty mask would select all channels.
+        ValueError: No channel is given.
     """
     chosen = sorted({int(channel) for channel in channels})
     if not chosen:
@@ -33,15 +34,14 @@ def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) 
 
 
 def channels_from_mask(mask: bytes, n_channels: int) -> NDArray[np.intp]:
-    """Return the selected channels in ascending order; all channels for an empty mask.
+    """Return the selected channels in ascending order. An empty mask selects all.
 
     Args:
-        mask: The received mask. It can be shorter than the board needs (missing bits are not selected) or longer, as
-            long as no bit after the last channel is set.
-        n_channels: Number of channels the board has.
+        mask: Received mask. Missing bits are not selected.
+        n_channels: Number of channels of the board.
 
     Raises:
-        ChannelError: A bit of a channel that does not exist is set (BAD_CHANNEL); names the first such channel.
+        ChannelError: The mask selects a channel that does not exist; the message names the first one.
     """
     if not mask:
         return np.arange(n_channels, dtype=np.intp)

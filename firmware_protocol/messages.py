@@ -1,8 +1,4 @@
-"""One frozen class per message; each request names its reply class. :mod:`~firmware_protocol.config` has CONFIG.
-
-Every class encodes itself with the layout of the same name (:mod:`firmware_protocol.layouts`), which defines units,
-ranges and meanings of the fields. Special wire values for "none" are ``None`` here; counts are array lengths.
-"""
+"""Message classes, one per message. :mod:`~firmware_protocol.config` has those of CONFIG."""
 
 from __future__ import annotations
 
@@ -29,7 +25,7 @@ from firmware_protocol.errors import PayloadError
 from firmware_protocol.fields import wire
 
 Codes = NDArray[np.uint16]
-"""Drive or monitor codes, one per channel."""
+"""Heater or monitor codes, one per channel."""
 
 Records = NDArray[Any]
 """Array of limit records (``LIMIT_DTYPE``), channel-code pairs (``PAIR_DTYPE``) or monitors (``WATCH_DTYPE``)."""
@@ -38,7 +34,7 @@ ReplyT_co = TypeVar("ReplyT_co", bound=Message, covariant=True)
 
 
 class Request(Protocol[ReplyT_co]):
-    """Common interface of all request classes: command, class of the reply, and payload."""
+    """Common interface of all request classes."""
 
     @property
     def command(self) -> Command:
@@ -52,7 +48,7 @@ class Request(Protocol[ReplyT_co]):
         """Return the payload bytes of the request."""
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Return ``(payload offset, value)`` of the first field outside the range of the field, or ``None``."""
+        """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
 
 
 class HelloReply(Message):
@@ -92,7 +88,7 @@ class HelloReply(Message):
 
 
 class HelloRequest(Message):
-    """Open a session (protocol section 6.1); the session id is in the header."""
+    """Open a session (protocol section 6.1)."""
 
     command: ClassVar[Command] = Command.HELLO
     reply: ClassVar[type[HelloReply]] = HelloReply
@@ -117,7 +113,7 @@ class PingReply(Message):
 
 
 class PingRequest(Message):
-    """Check the connection; inside a session a PING also resets the watchdog (protocol section 6.2)."""
+    """Check the connection, and reset the watchdog if a session is open (protocol section 6.2)."""
 
     command: ClassVar[Command] = Command.PING
     reply: ClassVar[type[PingReply]] = PingReply
@@ -135,7 +131,7 @@ class EstopReply(Message):
 
 
 class EstopRequest(Message):
-    """Emergency stop, accepted without a session and with any sequence number (protocol section 11.4)."""
+    """Emergency stop, accepted even without a session (protocol section 11.4)."""
 
     command: ClassVar[Command] = Command.ESTOP
     reply: ClassVar[type[EstopReply]] = EstopReply
@@ -143,7 +139,7 @@ class EstopRequest(Message):
 
 
 class GetStatsReply(Message):
-    """Counters since power-up (protocol section 6.3), in the order of :class:`StatsCounter`."""
+    """Counters since power-up (protocol section 6.3)."""
 
     uptime_ms: int = wire(0, "u32", "ms", "", "wraps")
     tick: int = wire(4, "u32", "ticks", "", "wraps")
@@ -169,7 +165,7 @@ class GetStatsRequest(Message):
 
 
 class StageReply(Message):
-    """Number of channels staged so far in a staging bank (protocol section 8.2)."""
+    """Number of channels prepared so far (protocol section 8.2)."""
 
     bank_generation: int = wire(0, "u32", "", "", "echo")
     staged: int = wire(4, "u16", "channels", "", "distinct channels staged so far in this bank generation")
@@ -177,7 +173,7 @@ class StageReply(Message):
 
 
 class StageRequest(Message):
-    """Store codes of neighbouring channels in a staging bank, without driving them (protocol section 8.1)."""
+    """Prepare codes of neighbouring channels without driving them (protocol section 8.1)."""
 
     command: ClassVar[Command] = Command.STAGE
     reply: ClassVar[type[StageReply]] = StageReply
@@ -190,7 +186,7 @@ class StageRequest(Message):
 
 
 class StageSparseRequest(Message):
-    """Stage codes of single channels (8.2); ``pairs`` is an array of ``PAIR_DTYPE`` or rows of (channel, code)."""
+    """Prepare codes of single channels (section 8.2), as an array of ``PAIR_DTYPE`` or rows of (channel, code)."""
 
     command: ClassVar[Command] = Command.STAGE_SPARSE
     reply: ClassVar[type[StageReply]] = StageReply
@@ -202,7 +198,7 @@ class StageSparseRequest(Message):
 
 
 class CommitReply(Message):
-    """Confirmation that staged codes are driven (latched) or will be later (armed) (protocol section 8.3)."""
+    """Confirmation that prepared codes are driven, or will be later (protocol section 8.3)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     tick: int = wire(4, "u32", "ticks", "", "edge of the latch, or planned edge (0 for a trigger)")
@@ -213,7 +209,7 @@ class CommitReply(Message):
 
 
 class CommitRequest(Message):
-    """Latch the codes of a staging bank at the outputs (protocol section 8.3)."""
+    """Drive the prepared codes (protocol section 8.3)."""
 
     command: ClassVar[Command] = Command.COMMIT
     reply: ClassVar[type[CommitReply]] = CommitReply
@@ -227,11 +223,11 @@ class CommitRequest(Message):
 
 
 class SetReply(CommitReply):
-    """Confirmation of a SET, with the same fields as for a COMMIT (protocol section 8.4)."""
+    """Confirmation of the command SET (protocol section 8.4)."""
 
 
 class SetRequest(Message):
-    """Stage and commit a whole table in one frame (protocol section 8.4)."""
+    """Drive codes for all channels in one frame (protocol section 8.4)."""
 
     command: ClassVar[Command] = Command.SET
     reply: ClassVar[type[SetReply]] = SetReply
@@ -242,7 +238,7 @@ class SetRequest(Message):
 
 
 class ReadbackReply(Message):
-    """Generation, CRC and, on request, codes of a table (protocol section 8.5)."""
+    """Number, CRC-32 and, on request, codes of a table with the codes of all channels (protocol section 8.5)."""
 
     generation: int = wire(0, "u32", "", "", "active generation, or the bank generation")
     crc32: int = wire(4, "u32", "", "", "of the whole table; unstaged channels of a bank count as 0")
@@ -256,7 +252,7 @@ class ReadbackReply(Message):
 
 
 class ReadbackRequest(Message):
-    """Read back the driven codes (bank ``DRIVEN_TABLE``) or a staging bank (protocol section 8.5)."""
+    """Read back the driven codes (bank ``DRIVEN_TABLE``) or prepared codes (protocol section 8.5)."""
 
     command: ClassVar[Command] = Command.READBACK
     reply: ClassVar[type[ReadbackReply]] = ReadbackReply
@@ -275,7 +271,7 @@ class ReadbackRequest(Message):
     count: int = wire(4, "u16", "codes", "1..n_dac-start", "codes wanted", default=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Check the fields as in every message; without the flag CODES, ``start`` and ``count`` are ignored."""
+        """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
         return super().out_of_range() if self.rb_flags & ReadbackFlag.CODES else None
 
 
@@ -290,7 +286,7 @@ class ReadAdcReply(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Mask of saturated readings (above full scale), whose codes are no measurements; same shape as ``adc``."""
+        """Mask of the readings above full scale; same shape as ``adc``."""
         return cast(NDArray[np.bool_], self.adc == SATURATED)
 
 
@@ -306,7 +302,7 @@ class ReadAdcRequest(Message):
 
 
 class FaultRecord(Message):
-    """One fault: payload of the FAULT event and record of FAULT_LIST (protocol section 11.3)."""
+    """One fault (protocol section 11.3)."""
 
     event: ClassVar[Event] = Event.FAULT
     fault_id: int = wire(0, "u32", "", "1..", "counts up from 1 in one boot")
@@ -321,11 +317,11 @@ class FaultRecord(Message):
 
 
 FaultEvent = FaultRecord
-"""The FAULT event contains one fault record."""
+"""Payload of the FAULT event."""
 
 
 class FaultListReply(Message):
-    """The faults stored by the board, ascending by id (protocol section 11.3)."""
+    """Faults stored by the board, ascending by id (protocol section 11.3)."""
 
     latched: int = wire(0, "u32", "bits", "", "latched sources")
     newest_id: int = wire(4, "u32", "", "", "0 = no fault since power-up")
@@ -335,16 +331,16 @@ class FaultListReply(Message):
     records: tuple[FaultRecord, ...] = wire(12, "fault[count]", "", "", "fault records, ascending id", default=())
 
     def encode(self) -> bytes:
-        """Return the payload, with fault records in the format of protocol version 1."""
+        """Return the payload bytes."""
         values = dict(vars(self), count=len(self.records), record_size=FaultRecord.layout.fixed_size)
         return pack_fixed(self.layout, values) + b"".join(record.encode() for record in self.records)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Decode the fault list. Records may be longer than in version 1; the payload states their size.
+        """Decode the fault list.
 
         Raises:
-            PayloadError: The payload or its records are too short.
+            PayloadError: The payload is too short.
         """
         values = unpack_fixed(cls.layout, payload)
         count, stride = int(str(values.pop("count"))), int(str(values.pop("record_size")))
@@ -384,7 +380,7 @@ class FaultClearReply(Message):
 
 
 class FaultClearRequest(Message):
-    """Clear one latched fault (protocol section 11.3); old firmware also clears all faults with lower ids."""
+    """Clear one latched fault (protocol section 11.3). Early firmware also clears all faults with lower ids."""
 
     command: ClassVar[Command] = Command.FAULT_CLEAR
     reply: ClassVar[type[FaultClearReply]] = FaultClearReply

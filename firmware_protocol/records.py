@@ -1,7 +1,7 @@
-"""Bookkeeping of a sweep's record indexes on both sides, without record contents (sections 10.3 and 10.4).
+"""Tracks which sweep records (one per point) exist, have arrived or are missing (sections 10.3 and 10.4).
 
-A record's index is ``pass × n_points + point``. The board keeps the newest records in a ring, sends ("pushes") records
-below an absolute index limit, and releases acknowledged records. The host requests missing records by index.
+The index of a record is ``pass × n_points + point``. The board stores the latest records in a ring and releases those
+that the host acknowledged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from firmware_protocol.streams import later_limit
 
 
 def run_records(n_points: int, repeat: int) -> int:
-    """Return the number of records of a sweep run. Raises ``ValueError`` for 2³¹ or more (BAD_VALUE of ``repeat``)."""
+    """Return the number of records of a sweep. Raises ``ValueError`` for 2³¹ or more."""
     records = n_points * repeat
     if not 1 <= records <= MAX_RECORDS:
         raise ValueError(f"{n_points} points x {repeat} passes are {records} records; allowed: 1..{MAX_RECORDS}")
@@ -23,21 +23,21 @@ def run_records(n_points: int, repeat: int) -> int:
 
 
 def record_index(pass_: int, point: int, n_points: int) -> int:
-    """Return the index of the record of ``point`` in pass ``pass_``, both counted from 0."""
+    """Return the index of a record; pass and point are counted from 0."""
     return pass_ * n_points + point
 
 
 def record_position(index: int, n_points: int) -> tuple[int, int]:
-    """Return ``(pass, point)`` of a record, both counted from 0."""
+    """Return pass and point of a record, both counted from 0."""
     return divmod(index, n_points)
 
 
 def ring_capacity(sweep_ring: int, n_selected: int) -> int:
-    """Return the number of records in the result memory: ``sweep_ring // n_selected`` (protocol section 6.1).
+    """Return the number of records that fit into the controller's result memory (protocol section 6.1).
 
     Args:
-        sweep_ring: Result memory in u16 values, from HELLO.
-        n_selected: Values per record, at least 1.
+        sweep_ring: Result memory in u16 values, from the HELLO reply.
+        n_selected: Number of values per record, at least 1.
     """
     if n_selected < 1:
         raise ValueError("a record needs at least one value: select a monitor")
@@ -45,12 +45,12 @@ def ring_capacity(sweep_ring: int, n_selected: int) -> int:
 
 
 def max_elements(message: type[Message], mtu: int, row: int = 1) -> int:
-    """Return how many array elements a message can hold under an MTU, whatever their values (section 2.4).
+    """Return how many array elements always fit into a message (section 2.4).
 
     Args:
         message: Class of the message, with an array.
-        mtu: Largest frame in bytes on the wire.
-        row: Elements that belong together: values per record for SWEEP_DATA and SWEEP_READ.
+        mtu: Largest frame in bytes.
+        row: Number of elements that belong together.
 
     Raises:
         ValueError: The message has no array.
@@ -63,18 +63,18 @@ def max_elements(message: type[Message], mtu: int, row: int = 1) -> int:
 
 
 class RecordRing:
-    """The board's side of a sweep run: which records are stored, pushed to the host and released.
+    """The board's side of a sweep: which records are stored, sent and released.
 
     Args:
         capacity: Capacity of the result memory in records, at least 1.
-        credit_limit: First index that must not be pushed yet, from SWEEP_START.
-        overwrite: If the ring is full, discard the oldest record instead of pausing (OVERWRITE).
+        credit_limit: First index that must not be sent yet.
+        overwrite: Whether to discard the oldest record instead of pausing if the memory is full.
 
     Attributes:
-        produced: Number of records produced; also the index of the next record.
-        oldest: Index of the oldest record still stored.
+        produced: Number of records produced so far.
+        oldest: Index of the oldest stored record.
         dropped: Number of records overwritten before the host acknowledged them.
-        next_push: Index of the next record to push, unless it is no longer in the ring.
+        next_push: Index of the next record to send.
     """
 
     def __init__(self, capacity: int, credit_limit: int, *, overwrite: bool = False) -> None:
@@ -90,7 +90,7 @@ class RecordRing:
 
     @property
     def full(self) -> bool:
-        """Whether the ring has no space for another record."""
+        """Whether the memory has no space for another record."""
         return self.produced - self.oldest >= self.capacity
 
     @property
@@ -113,10 +113,10 @@ class RecordRing:
         return self.produced - 1
 
     def acknowledge(self, up_to: int, credit_limit: int) -> None:
-        """Release the records below ``up_to`` and raise the push limit; smaller values than before have no effect.
+        """Release the records below ``up_to`` and raise the limit of records to send. Smaller values have no effect.
 
         Raises:
-            ValueError: ``up_to`` is above the number of produced records (BAD_VALUE of ``up_to``); nothing changes.
+            ValueError: ``up_to`` is above the number of produced records; nothing changes.
         """
         if is_newer(up_to, self.produced):
             raise ValueError(f"up_to {up_to} is above the number of produced records, {self.produced}")
@@ -124,7 +124,7 @@ class RecordRing:
         self.credit_limit = later_limit(self.credit_limit, credit_limit)
 
     def pushable(self) -> range:
-        """Return the indexes of the records that can be pushed now: stored, not yet pushed, and below the limit."""
+        """Return the indexes of the records that can be sent now."""
         # Records that are no longer in the ring are not pushed, and events are
         # not sent again: the host requests missing records by index.
         first = max(self.next_push, self.oldest)
@@ -132,14 +132,13 @@ class RecordRing:
         return range(first, min(self.produced, first + room))
 
     def pushed(self, records: range) -> None:
-        """Remember that the records with these indexes were put into a SWEEP_DATA event."""
+        """Record that these records were sent."""
         self.next_push = max(self.next_push, records.stop)
 
     def readable(self, first: int, count: int) -> range | None:
-        """Return the indexes for SWEEP_READ: ``min(count, produced − first)`` from ``first``.
+        """Return the indexes of at most ``count`` stored records from ``first`` on.
 
-        Return ``None`` if the first record is no longer stored; the reply is then OVERFLOW with ``value`` = ``oldest``.
-        A ``count`` of 0 requests only the state and always gets a reply.
+        Returns ``None`` if the first record is no longer stored. A ``count`` of 0 gives an empty range.
         """
         # Refused, not answered from the oldest record on: the caller would get other records than it requested.
         if count and first < self.oldest:
@@ -148,10 +147,9 @@ class RecordRing:
 
 
 class RecordTrack:
-    """The host's side of a sweep run: which records arrived, which are missing, and which can be acknowledged.
+    """The host's side of a sweep: which records have arrived, are missing, or can be acknowledged.
 
-    The board may send ``window`` records beyond ``contiguous_end``. Every record below this index was received or given
-    up.
+    The board may send ``window`` records beyond ``contiguous_end``, the index below which no record is missing.
     """
 
     def __init__(self, window: int) -> None:
@@ -162,7 +160,7 @@ class RecordTrack:
         self._later: list[range] = []
 
     def receive(self, first: int, count: int) -> list[range]:
-        """Add the record indexes of a SWEEP_DATA or SWEEP_READ message; return those not received before, ascending."""
+        """Add received record indexes; return those that had not arrived before, ascending."""
         # Pushed and read records overlap, and frames can arrive twice: only records missing until now are new.
         fresh = [gap for gap in self.missing(first + count) if gap.stop > first]
         fresh = [range(max(gap.start, first), gap.stop) for gap in fresh]
@@ -170,7 +168,7 @@ class RecordTrack:
         return fresh
 
     def missing(self, produced: int) -> list[range]:
-        """Return the indexes below ``produced`` that have not arrived, ascending. SWEEP_READ requests such records."""
+        """Return the indexes below ``produced`` that have not arrived, ascending."""
         holes, start = [], self.contiguous_end
         for island in self._later:
             if start < min(island.start, produced):
@@ -181,14 +179,14 @@ class RecordTrack:
         return holes
 
     def give_up(self, oldest: int) -> list[range]:
-        """Give up all records below ``oldest``, which the board no longer has; return the indexes of lost records."""
+        """Stop waiting for records below ``oldest``, which the board no longer has; return the lost indexes."""
         lost = self.missing(oldest)
         if oldest > self.contiguous_end:
             self._add(range(self.contiguous_end, oldest))
         return lost
 
     def acknowledgement(self) -> tuple[int, int]:
-        """Return the fields ``(up_to, credit_limit)`` of the next SWEEP_ACK request."""
+        """Return the fields ``(up_to, credit_limit)`` of the next acknowledgement."""
         return self.contiguous_end, (self.contiguous_end + self.window) % (1 << 32)
 
     def _add(self, records: range) -> None:

@@ -1,4 +1,4 @@
-"""Finds message classes: for a board the request of a command byte, for a host the event of an event code."""
+"""Finds the message class of a command code or event code."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ _EVENTS: dict[int, Any] = {kind.event: kind for kind in AnyEvent.__args__}
 
 
 def decode_request(command: int, payload: bytes) -> AnyRequest:
-    """Return the request of a command code and payload, as the board reads it.
+    """Return the request with a command code and payload.
 
     Raises:
-        UnknownCommandError: No message for this code (UNKNOWN_COMMAND).
-        PayloadError: The payload is too short (BAD_LENGTH).
-        FieldError: CONFIG with an unknown op (BAD_VALUE, offset 0).
+        UnknownCommandError: The code is unknown.
+        PayloadError: The payload is too short.
+        FieldError: The operation of a CONFIG request is unknown.
     """
     # Only CONFIG has several requests under one code; byte 0 selects one.
     kind = _REQUESTS.get(command)
@@ -114,12 +114,12 @@ def decode_request(command: int, payload: bytes) -> AnyRequest:
 
 
 def decode_event(event: int, payload: bytes) -> AnyEvent:
-    """Return the event of an event code and payload, as the host reads it.
+    """Return the event with an event code and payload.
 
     Raises:
-        UnknownCommandError: No message for this code: count ``unknown_event`` and drop it (section 13, row 12).
-        PayloadError: The payload is too short: count ``bad_payload`` and drop it (row 13).
-        FieldError: A state or reason of the event is unknown.
+        UnknownCommandError: The code is unknown.
+        PayloadError: The payload is too short.
+        FieldError: A state or reason in the event is unknown.
     """
     kind = _EVENTS.get(event)
     if kind is None:
@@ -129,12 +129,12 @@ def decode_event(event: int, payload: bytes) -> AnyEvent:
 
 
 def is_read(request: Request[Any]) -> bool:
-    """Return whether a repeat executes the request again instead of replaying a stored reply (mark R, section 5)."""
+    """Return whether a request only reads, so that a repeat is executed again (mark R, section 5)."""
     return request.command.reads_only or isinstance(request, ConfigReadGlobalRequest | ConfigReadLimitsRequest)
 
 
 def accepts_no_reply(request: Request[Any]) -> bool:
-    """Return whether the flag NO_REPLY is accepted (mark N, section 5); for SUBSCRIBE only with RENEW."""
+    """Return whether a request accepts the flag NO_REPLY (mark N, section 5)."""
     if isinstance(request, SubscribeRequest):
         return bool(request.sub_flags & SubscribeFlag.RENEW)
     return request.command.accepts_no_reply

@@ -1,8 +1,4 @@
-"""Calculations of the protocol that both sides share.
-
-Codes and currents (6.1), computed power (7.3), the CRCs of tables and configurations (7.2, 8.3), and the order of
-numbers that wrap around (conventions).
-"""
+"""Calculations that host and board share: currents, power, checksums, and numbers that wrap around."""
 
 from __future__ import annotations
 
@@ -20,38 +16,38 @@ from firmware_protocol.frames import Frame, encode_frame
 from firmware_protocol.messages import EstopRequest
 
 ESTOP_WIRE = encode_frame(Frame(Kind.REQ, Command.ESTOP, payload=EstopRequest().encode()))
-"""The emergency-stop frame: the same 19 bytes from every host to every board (section 11.4)."""
+"""Emergency-stop frame: the same 19 bytes for every board (section 11.4)."""
 
 
 def is_newer(a: int, b: int) -> bool:
-    """Return whether u32 ``a`` is newer than ``b``: ``(a − b) mod 2³²`` is in 1 … 2³¹ − 1."""
+    """Return whether u32 ``a`` is newer than ``b``, that is, ``(a − b) mod 2³²`` is in 1 … 2³¹ − 1."""
     return 1 <= (a - b) % (1 << 32) <= (1 << 31) - 1
 
 
 def next_generation(generation: int) -> int:
-    """Return the number of the table generation that follows, skipping 0 (protocol section 6.1)."""
+    """Return the next table number; 0 is skipped (protocol section 6.1)."""
     # A board that has latched nothing since power-up replies 0, so 0 is never the generation of a table.
     return (generation + 1) % (1 << 32) or 1
 
 
 def table_crc32(codes: NDArray[Any] | Iterable[int]) -> int:
-    """Return the CRC-32 of a table of codes, u16 little endian, in channel order (protocol section 8.3)."""
+    """Return the CRC-32 of codes as u16 little endian, in channel order (protocol section 8.3)."""
     array = codes if isinstance(codes, np.ndarray) else np.fromiter(codes, dtype=np.int64)
     return zlib.crc32(np.ascontiguousarray(array, dtype=CODE_DTYPE).tobytes())
 
 
 def config_crc32(global_block: ConfigGlobalRequest, limits: NDArray[Any]) -> int:
-    """Return the CRC-32 of a configuration: the 20 GLOBAL bytes, then the limit records by channel (section 7.2)."""
+    """Return the CRC-32 of a configuration (section 7.2)."""
     return zlib.crc32(np.ascontiguousarray(limits, dtype=LIMIT_DTYPE).tobytes(), zlib.crc32(global_block.encode()))
 
 
 def channel_power_uw(
     codes: NDArray[Any], load_ohm: NDArray[Any], dac_full_scale: int, drive: Drive
 ) -> NDArray[np.uint64]:
-    """Return the computed heater power per channel in µW, in the integer arithmetic of protocol section 7.3.
+    """Return the heater power per channel in µW, in integer arithmetic (protocol section 7.3).
 
     Args:
-        codes: Codes, shape ``(n,)``.
+        codes: DAC codes, shape ``(n,)``.
         load_ohm: Heater resistances in Ω, shape ``(n,)``; 0 contributes nothing.
         dac_full_scale: Output at code 65535 in µV (voltage drive) or µA (current drive).
         drive: Whether the outputs drive a voltage or a current.
@@ -72,12 +68,12 @@ def channel_power_uw(
 
 
 def computed_power_uw(codes: NDArray[Any], load_ohm: NDArray[Any], dac_full_scale: int, drive: Drive) -> int:
-    """Return the computed power of all heaters together in µW, from their codes; see :func:`channel_power_uw`."""
+    """Return the power of all heaters together in µW; see :func:`channel_power_uw`."""
     return int(channel_power_uw(codes, load_ohm, dac_full_scale, drive).sum())
 
 
 def code_from_output(output: NDArray[np.float64], full_scale: float) -> NDArray[np.uint16]:
-    """Return the nearest codes for outputs in the unit of ``full_scale`` (section 6.1: code / 65535 × full scale).
+    """Return the nearest codes for outputs in the unit of ``full_scale`` (section 6.1).
 
     Raises:
         ValueError: An output is not a number, negative, or above full scale; the message names the channel.
@@ -96,17 +92,17 @@ def output_from_code(codes: NDArray[Any], full_scale: float) -> NDArray[np.float
 
 
 def monitor_from_code(adc: NDArray[Any], full_scale: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return ``(values, saturated)`` of monitor codes; a saturated value is unknown and returned as NaN (6.1)."""
+    """Return ``(values, saturated)`` for monitor codes; saturated values are NaN (section 6.1)."""
     saturated = np.asarray(adc) == SATURATED
     return np.where(saturated, np.nan, output_from_code(adc, full_scale)), saturated
 
 
 def native_code(code: NDArray[Any], bits: int) -> NDArray[np.uint16]:
-    """Return the codes that a converter of ``bits`` drives: ``code >> (16 − bits)`` (protocol section 6.1)."""
+    """Return the codes of a converter with ``bits`` bits: ``code >> (16 − bits)`` (protocol section 6.1)."""
     return np.asarray(code, dtype=np.uint16) >> np.uint16(16 - bits)
 
 
 def monitor_code(native: NDArray[Any], bits: int) -> NDArray[np.uint16]:
-    """Return the 16-bit monitor code of a native conversion: ``native × 65535 // (2^bits − 1)`` (section 6.1)."""
+    """Return the 16-bit monitor codes for a converter's codes: ``native × 65535 // (2^bits − 1)`` (section 6.1)."""
     wide = np.asarray(native, dtype=np.uint64) * np.uint64(FULL_SCALE_CODE) // np.uint64((1 << bits) - 1)
     return wide.astype(np.uint16)

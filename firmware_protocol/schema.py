@@ -1,8 +1,4 @@
-"""The whole protocol as one document, from which the documentation, the C header and the schema CRC are generated.
-
-The tables themselves are in :mod:`firmware_protocol.codes` (commands, status, bits, states) and
-:mod:`firmware_protocol.layouts` (fields); this module collects them.
-"""
+"""The whole protocol as one document, for the documentation and the C header."""
 
 from __future__ import annotations
 
@@ -45,7 +41,7 @@ TABLES: tuple[type[Enum], ...] = (
     stream_codes.RunState,
     stream_codes.EndReason,
 )
-"""Every table of codes, bits and states, in the order of the document."""
+"""All tables of codes, bits and states, in the order of the document."""
 
 
 def _row(member: Enum) -> dict[str, Any]:
@@ -55,7 +51,7 @@ def _row(member: Enum) -> dict[str, Any]:
 
 
 def schema_document() -> dict[str, Any]:
-    """Return the protocol as plain data: every table by name, every layout with its fields."""
+    """Return the protocol as plain data: all tables and layouts."""
     tables = {table.__name__: [_row(member) for member in table] for table in TABLES}
     layouts = {
         name: {"code": layout.code, "fields": [asdict(field) for field in layout.fields]}
@@ -65,11 +61,11 @@ def schema_document() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the canonical schema text (protocol section 6.4): JSON, keys sorted, no blanks, no final newline."""
+    """Return the protocol as JSON text with sorted keys and without blanks (protocol section 6.4)."""
     return json.dumps(schema_document(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 @cache
 def schema_crc32() -> int:
-    """Return the CRC-32 of the canonical schema text (UTF-8), which the HELLO reply contains."""
+    """Return the CRC-32 of :func:`schema_text`, which the HELLO reply contains."""
     return zlib.crc32(schema_text().encode())

@@ -1,4 +1,4 @@
-"""Sequence rules as small state machines without I/O: the board's reply ring (4.2) and the host's window (4.3)."""
+"""Rules for sequence numbers on board (section 4.2) and host (section 4.3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from firmware_protocol.codes import MAX_STORED_REPLY
 
 WINDOWS = (1, 2, 4, 8, 16)
-"""Allowed depths of a reply ring, W in section 4.2."""
+"""Allowed numbers of stored replies (W in section 4.2)."""
 
 _SEQ = 1 << 16
 
@@ -30,7 +30,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class StoredReply:
-    """The final reply to one request, stored for repeats of the request; its payload has at most 64 bytes."""
+    """Reply stored for repeats of its request; at most 64 bytes of payload."""
 
     command: int
     status: int
@@ -39,12 +39,12 @@ class StoredReply:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Decision of a board on a request.
+    """Decision of a board about a request.
 
     Attributes:
-        verdict: EXECUTE the request; REPLAY ``stored`` with the flag RETRY; DROP the request silently; or reply STALE.
-        stored: The reply to send again.
-        gap: Number of skipped sequence numbers, to be added to the counter ``seq_gaps``.
+        verdict: What to do with the request.
+        stored: Reply to send again.
+        gap: Number of skipped sequence numbers.
         repeat: Whether the same number was executed before.
     """
 
@@ -62,10 +62,10 @@ class _Slot:
 
 
 class ReplyRing:
-    """The board's side of a session: decides which requests are executed, and keeps the last replies (section 4.2).
+    """The board's side: decides which requests are executed, and stores the last replies (section 4.2).
 
     Call ``judge`` for every request; after an EXECUTE, also ``store``, ``store_read`` or ``store_silent``. ``window``
-    is the depth W of the ring: 1, 2, 4, 8 or 16.
+    is the number of stored replies: 1, 2, 4, 8 or 16.
     """
 
     def __init__(self, window: int) -> None:
@@ -74,12 +74,12 @@ class ReplyRing:
         self._slots: list[_Slot | None] = [None] * window
 
     def open(self, seq: int) -> None:
-        """Start a session: clear the ring; the HELLO's sequence number becomes that of the last executed request."""
+        """Start a session with the sequence number of its HELLO."""
         self._slots = [None] * self.window
         self._last = seq
 
     def judge(self, seq: int) -> Judgement:
-        """Decide how to treat a request. On EXECUTE its sequence number becomes the newest immediately."""
+        """Decide what to do with a request."""
         slot = self._slots[seq & (self.window - 1)]
         if slot is not None and slot.seq == seq:
             # The host does not wait for a reply to this request, so none is sent now.
@@ -101,29 +101,28 @@ class ReplyRing:
         return Judgement(Verdict.STALE)
 
     def store(self, seq: int, reply: StoredReply) -> None:
-        """Store the final reply. Raises ``ValueError`` for a payload above 64 bytes, which only reads may return."""
+        """Store the reply to a request. Raises ``ValueError`` for a payload above 64 bytes."""
         if len(reply.payload) > MAX_STORED_REPLY:
             raise ValueError(f"a stored reply has at most {MAX_STORED_REPLY} bytes, not {len(reply.payload)}")
         self._slots[seq & (self.window - 1)] = _Slot(seq, reply, silent=False)
 
     def store_read(self, seq: int) -> None:
-        """Remember that a request with mark R was executed, so that a repeat executes the request again."""
+        """Record that a request that only reads was executed."""
         self._slots[seq & (self.window - 1)] = _Slot(seq, None, silent=False)
 
     def store_silent(self, seq: int) -> None:
-        """Record that a NO_REPLY request was executed, so that a repeat of the request is dropped."""
+        """Record that a request without reply was executed."""
         self._slots[seq & (self.window - 1)] = _Slot(seq, None, silent=True)
 
 
 class SendWindow:
-    """The host's side of a session: which sequence numbers can be in flight (protocol section 4.3).
+    """The host's side: which sequence numbers can be sent (protocol section 4.3).
 
-    A new number is available only while its distance to the oldest unanswered number is below W. The limit is on this
-    distance, not on the count of unanswered requests.
+    A number can be sent if it is less than ``window`` above the oldest unanswered number.
 
     Args:
-        window: Window size W, as the board reported it.
-        last: Sequence number of the HELLO that opened the session.
+        window: Window size, as the board reported it.
+        last: Sequence number of the HELLO.
     """
 
     def __init__(self, window: int, last: int) -> None:
@@ -133,17 +132,17 @@ class SendWindow:
 
     @property
     def outstanding(self) -> tuple[int, ...]:
-        """Sequence numbers that were sent but not answered, oldest first."""
+        """Sequence numbers without reply, oldest first."""
         return tuple(self._unanswered)
 
     def can_send(self) -> bool:
-        """Return whether a new sequence number can be used now."""
+        """Return whether a new sequence number can be sent now."""
         # Measure from the oldest unanswered number. If we counted unanswered numbers instead,
         # boards would refuse correct repeats for every W above 1 (section 4.3).
         return not self._unanswered or (self._next - self._unanswered[0]) % _SEQ < self.window
 
     def next_seq(self, *, awaits_reply: bool = True) -> int:
-        """Return the next sequence number. A NO_REPLY request counts as answered immediately.
+        """Return the next sequence number.
 
         Raises:
             ValueError: The window is full; wait for the oldest reply first.
@@ -159,7 +158,7 @@ class SendWindow:
         return seq
 
     def abandon(self) -> None:
-        """Abandon all unanswered requests: once a later number is executed, the board refuses them as STALE."""
+        """Give up all unanswered requests."""
         if self._unanswered:
             # The next executed number is then at least W ahead of every abandoned one, so the board refuses
             # late copies as STALE (section 4.2): what was reported as not executed is not executed later.

@@ -1,58 +1,58 @@
-"""Enums of the bits and states of streams and sweeps (sections 9 and 10)."""
+"""Codes and bits of streams and sweeps (sections 9 and 10)."""
 
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 
 FIRST_TELEMETRY_STREAM = 2
-"""Lowest id of a telemetry stream; 0 is FAULT, 1 is the sweep (section 5)."""
+"""Lowest stream number of monitor readings (section 5)."""
 
 IMAGE_VERSION = 1
-"""``version`` of the sweep image described here (section 10.1)."""
+"""Version of the encoding of sweeps (section 10.1)."""
 
 MAX_CHANGES = 32766
-"""Largest number of changes of one point (bits 0 to 14 of ``head``, section 10.1)."""
+"""Largest number of changes of one sweep point (section 10.1)."""
 
 FULL_TABLE = 32767
-"""Value of bits 0 to 14 of ``head`` for a full table instead of changes."""
+"""Number of changes that marks a point with codes for all channels."""
 
 POINT_TIMING = 0x8000
-"""Bit 15 of ``head``: the point has its own times."""
+"""Bit that marks a point with its own times."""
 
 MAX_RECORDS = (1 << 31) - 1
-"""Largest number of records of one run: ``n_points × repeat`` is below 2³¹ (section 10.3)."""
+"""Largest number of records of one sweep (section 10.3)."""
 
 SWEEP_PUSH_MS = 20
-"""Maximum time in ms between the first record of a SWEEP_DATA event and its sending (section 10.4)."""
+"""Longest time in ms between a record and its transmission (section 10.4)."""
 
 
 class SubscribeFlag(IntFlag):
-    """Bits of ``sub_flags``; with RENEW only ``stream`` and ``credit_limit`` count."""
+    """Flags of the command SUBSCRIBE."""
 
     RENEW = 0x01
 
 
 class WatchFlag(IntFlag):
-    """Bits of ``watch_flags`` in WATCH."""
+    """Flags of the command WATCH."""
 
     CLEAR = 0x01
 
 
 class ImageFlag(IntFlag):
-    """Bits of ``img_flags`` in a sweep image."""
+    """Flags of an encoded sweep."""
 
     START_TABLE = 0x01
 
 
 class RunFlag(IntFlag):
-    """Bits of ``run_flags``: handling of a full ring, and whether the base table is compared."""
+    """Flags of the start of a sweep."""
 
     OVERWRITE = 0x01
     NO_BASE_CHECK = 0x02
 
 
 class EndAction(IntEnum):
-    """Table that is driven after the end of a sweep."""
+    """Heater codes after the end of a sweep."""
 
     BASE = 0
     KEEP = 1
@@ -66,7 +66,7 @@ class SweepTrigger(IntEnum):
 
 
 class RunState(IntEnum):
-    """State of the last run, in the reply of SWEEP_READ."""
+    """State of the last sweep."""
 
     NONE = 0
     RUNNING = 1

@@ -1,7 +1,4 @@
-"""Messages of telemetry and sweeps (sections 9 and 10), one frozen class each; the layouts define units and ranges.
-
-Masks and pieces of an image are ``bytes``; records are arrays of shape (records, values per record).
-"""
+"""Messages of monitor streams and sweeps (sections 9 and 10)."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ def _saturated(codes: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 class SubscribeReply(Message):
-    """State of a stream (protocol section 9.1). All events below number ``next_event`` were sent before this reply."""
+    """State of a stream (protocol section 9.1). All events before number ``next_event`` have been sent."""
 
     stream: int = wire(0, "u8", "", "", "echo")
     _reserved_1 = wire(1, "u8")
@@ -32,7 +29,7 @@ class SubscribeReply(Message):
 
 
 class SubscribeRequest(Message):
-    """Start, stop or renew a telemetry stream (protocol section 9.1); an empty mask selects every monitor."""
+    """Start, stop or renew a stream of monitor readings (protocol section 9.1). An empty mask selects all monitors."""
 
     command: ClassVar[Command] = Command.SUBSCRIBE
     reply: ClassVar[type[SubscribeReply]] = SubscribeReply
@@ -46,14 +43,14 @@ class SubscribeRequest(Message):
     _reserved_14 = wire(14, "u16")
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Check the fields as in every message; a renewal uses only ``stream`` and ``credit_limit``."""
+        """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
         found = super().out_of_range()
         renewal = bool(self.sub_flags & SubscribeFlag.RENEW)
         return None if renewal and found is not None and found[0] != 0 else found
 
 
 class TelemetryEvent(Message):
-    """One averaged scan of the monitors of a stream (protocol section 9.2)."""
+    """One averaged monitor reading of a stream (protocol section 9.2)."""
 
     event: ClassVar[Event] = Event.TELEMETRY
     tick: int = wire(0, "u32", "ticks", "", "start of the scan")
@@ -65,12 +62,15 @@ class TelemetryEvent(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Mask of the readings above full scale, whose codes are not values; same shape as ``adc``."""
+        """Mask of the readings above full scale; same shape as ``adc``."""
         return _saturated(self.adc)
 
 
 class WatchReply(Message):
-    """Reply to WATCH (protocol section 9.3); the LIGHT event number ``next_event`` gives the monitors' state."""
+    """Reply to the command WATCH (protocol section 9.3).
+
+    Event number ``next_event`` will report the monitors' state.
+    """
 
     next_event: int = wire(0, "u32", "", "", "number of the next LIGHT event")
     n_watched: int = wire(4, "u16", "channels", "", "monitors watched")
@@ -78,7 +78,7 @@ class WatchReply(Message):
 
 
 class WatchRequest(Message):
-    """Watch the light at monitors, or ask which are dark (9.3); ``monitors`` is an array of ``WATCH_DTYPE`` or rows."""
+    """Watch the light at monitors (section 9.3); ``monitors`` is an array of ``WATCH_DTYPE`` or rows."""
 
     command: ClassVar[Command] = Command.WATCH
     reply: ClassVar[type[WatchReply]] = WatchReply
@@ -105,14 +105,14 @@ class LightEvent(Message):
 
 
 class SweepLoadReply(Message):
-    """Number of bytes of a sweep image that the board has received (protocol section 10.2)."""
+    """Number of bytes of an encoded sweep that the board has received (protocol section 10.2)."""
 
     sweep_id: int = wire(0, "u32", "", "", "echo")
     received: int = wire(4, "u32", "B", "", "contiguous bytes from 0 held now")
 
 
 class SweepLoadRequest(Message):
-    """One piece of a sweep image (protocol section 10.2)."""
+    """One piece of an encoded sweep (protocol section 10.2)."""
 
     command: ClassVar[Command] = Command.SWEEP_LOAD
     reply: ClassVar[type[SweepLoadReply]] = SweepLoadReply
@@ -125,7 +125,7 @@ class SweepLoadRequest(Message):
     data: bytes = wire(20, "u8[len]", "", "", "bytes of the image")
 
     def out_of_range(self) -> tuple[int, int] | None:
-        """Check the fields as in every message, and that the piece is inside the image."""
+        """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
         found = super().out_of_range()
         if found is None and self.offset >= self.total:
             found = self.layout.offset_of("offset"), self.offset
@@ -135,7 +135,7 @@ class SweepLoadRequest(Message):
 
 
 class SweepStartReply(Message):
-    """Confirmation of a started run (protocol section 10.3)."""
+    """Confirmation that a sweep has started (protocol section 10.3)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     tick: int = wire(4, "u32", "ticks", "", "edge of the first point")
@@ -146,7 +146,7 @@ class SweepStartReply(Message):
 
 
 class SweepStartRequest(Message):
-    """Run the loaded image (protocol section 10.3)."""
+    """Run the loaded sweep (protocol section 10.3)."""
 
     command: ClassVar[Command] = Command.SWEEP_START
     reply: ClassVar[type[SweepStartReply]] = SweepStartReply
@@ -161,7 +161,7 @@ class SweepStartRequest(Message):
 
 
 class SweepDataEvent(Message):
-    """Neighbouring records of a run (protocol section 10.4); ``values`` has shape (records, values per record)."""
+    """Consecutive records of a sweep (protocol section 10.4); ``values`` has shape (records, values per record)."""
 
     event: ClassVar[Event] = Event.SWEEP_DATA
     generation: int = wire(0, "u32", "", "", "run")
@@ -173,7 +173,7 @@ class SweepDataEvent(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Mask of the readings above full scale, whose codes are not values; same shape as ``values``."""
+        """Mask of the readings above full scale; same shape as ``values``."""
         return _saturated(self.values)
 
 
@@ -212,12 +212,12 @@ class SweepReadReply(Message):
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
-        """Mask of the readings above full scale, whose codes are not values; same shape as ``values``."""
+        """Mask of the readings above full scale; same shape as ``values``."""
         return _saturated(self.values)
 
 
 class SweepReadRequest(Message):
-    """Request records by index, or with ``count`` 0 only the state (protocol section 10.4)."""
+    """Request records by index, or only the state with ``count`` 0 (protocol section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_READ
     reply: ClassVar[type[SweepReadReply]] = SweepReadReply
@@ -236,7 +236,7 @@ class SweepAckReply(Message):
 
 
 class SweepAckRequest(Message):
-    """Release records and raise the limit up to which records are pushed (protocol section 10.4)."""
+    """Acknowledge records, and set the limit of records to send (protocol section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_ACK
     reply: ClassVar[type[SweepAckReply]] = SweepAckReply
@@ -246,7 +246,7 @@ class SweepAckRequest(Message):
 
 
 class SweepAbortReply(Message):
-    """Reason and time of the end of a run (protocol section 10.4)."""
+    """Reason and time of the end of a sweep (protocol section 10.4)."""
 
     generation: int = wire(0, "u32", "", "", "echo")
     records: int = wire(4, "u32", "", "", "records produced")
@@ -257,7 +257,7 @@ class SweepAbortReply(Message):
 
 
 class SweepAbortRequest(Message):
-    """End a run and drive the base table again (protocol section 10.4)."""
+    """End a sweep and restore the heater codes before it (protocol section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_ABORT
     reply: ClassVar[type[SweepAbortReply]] = SweepAbortReply

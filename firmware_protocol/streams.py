@@ -1,7 +1,6 @@
-"""Rules for the credit of a telemetry stream, for board and host (section 9); no clock, no queue.
+"""Flow control of a stream of monitor readings, for board and host (section 9).
 
-A credit limit is an absolute event number: event k is sent only if the limit is newer than k. A lost or repeated
-renewal is therefore harmless. The board numbers events and counts discarded records; the host counts lost events.
+The host grants a credit limit: the board sends event k only if the limit is above k.
 """
 
 from __future__ import annotations
@@ -13,15 +12,12 @@ _SEQ = 1 << 16
 
 
 def later_limit(present: int, offered: int) -> int:
-    """Return the newer of two absolute limits; a limit never decreases (protocol sections 9.1 and 10.4)."""
+    """Return the newer of two limits (protocol sections 9.1 and 10.4)."""
     return offered if is_newer(offered, present) else present
 
 
 class EventCredit:
-    """The board's side of one telemetry stream: numbers of events sent, discarded records, and the credit limit.
-
-    The first ``credit_limit`` is that of the SUBSCRIBE that opened the stream.
-    """
+    """The board's side of one stream: events sent, records discarded, and the credit limit."""
 
     def __init__(self, credit_limit: int) -> None:
         self.credit_limit = credit_limit
@@ -29,7 +25,7 @@ class EventCredit:
         self.dropped = 0
 
     def renew(self, credit_limit: int) -> None:
-        """Set the credit limit to that of a renewal; an older limit is ignored."""
+        """Set a newer credit limit; older limits are ignored."""
         self.credit_limit = later_limit(self.credit_limit, credit_limit)
 
     def can_send(self) -> bool:
@@ -37,10 +33,10 @@ class EventCredit:
         return is_newer(self.credit_limit, self.next_event)
 
     def send(self) -> int:
-        """Count one event as sent and return its number, whose low 16 bits are the ``seq`` of the frame.
+        """Count one event as sent and return its number.
 
         Raises:
-            ValueError: There is no credit; discard the oldest record instead.
+            ValueError: The credit limit is reached; discard the oldest record instead.
         """
         if not self.can_send():
             raise ValueError(f"no credit for event {self.next_event}: the host's limit is {self.credit_limit}")
@@ -49,21 +45,21 @@ class EventCredit:
         return number
 
     def discard(self, records: int = 1) -> None:
-        """Count records discarded for lack of credit or space; they get no event number."""
+        """Count discarded records, which get no event number."""
         self.dropped = (self.dropped + records) % _U32
 
 
 class EventTrack:
-    """The host's side of one telemetry stream: received and lost events, and when to renew the credit.
+    """The host's side of one stream: events received and lost, and the credit limit.
 
     Args:
-        window: Number of events that the board may send without a renewal. The host renews after half of them.
+        window: Number of events that the board may send without a new limit.
 
     Attributes:
         next_event: Next expected number.
         received: Events received.
-        lost: Events that were sent and did not arrive.
-        repeated: Copies of events that had arrived before; they are ignored.
+        lost: Events that did not arrive.
+        repeated: Events that arrived twice; the second copy is ignored.
         dropped: Records discarded by the board, according to its last report.
         credit_limit: Last granted limit.
     """
@@ -80,7 +76,7 @@ class EventTrack:
         self.credit_limit = window
 
     def receive(self, seq: int, dropped: int) -> int | None:
-        """Count an event by the ``seq`` of its frame and return its number; ``None`` for a copy, to be ignored."""
+        """Count an event and return its number, or ``None`` for a second copy, which must be ignored."""
         # A frame has only 16 bits of the event number. A number in the half before the expected one is a copy.
         ahead = (seq - self.next_event) % _SEQ
         if ahead >= _SEQ // 2:
@@ -94,7 +90,7 @@ class EventTrack:
         return number
 
     def count_final_losses(self, next_event: int, dropped: int) -> int:
-        """Count the events that a SUBSCRIBE reply shows as sent but that did not arrive; return their number."""
+        """Count the sent events that did not arrive, and return their number."""
         # At the end of a stream, no later event shows the gap.
         missing = (next_event - self.next_event) % _U32 if is_newer(next_event, self.next_event) else 0
         self.lost += missing
@@ -103,7 +99,7 @@ class EventTrack:
         return missing
 
     def renewal(self) -> int | None:
-        """Return a new limit once half of the credit is used, else ``None``. Call :meth:`grant` after sending it."""
+        """Return a new limit if half of the credit is used, otherwise ``None``. Call :meth:`grant` after sending it."""
         # At half of the credit, so the renewal arrives before the board must stop sending.
         left = (self.credit_limit - self.next_event) % _U32
         if is_newer(self.credit_limit, self.next_event) and 2 * left > self.window:
@@ -111,5 +107,5 @@ class EventTrack:
         return (self.next_event + self.window) % _U32
 
     def grant(self, credit_limit: int) -> None:
-        """Record that a renewal with this limit was sent."""
+        """Record that this limit was sent."""
         self.credit_limit = later_limit(self.credit_limit, credit_limit)

@@ -1,8 +1,4 @@
-"""Canonical COBS byte stuffing (section 2.2): encodes the shorter of two valid forms and decodes both.
-
-Plain Python with a fast path for runs of zeros (the table with all heaters off). If the C extension of the ``cobs``
-package is installed, it is used and gives the same bytes.
-"""
+"""COBS byte stuffing (section 2.2), with the C extension of the package ``cobs`` if installed."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ _CODES = [bytes([length + 1]) for length in range(_GROUP + 1)]
 
 
 class StuffingError(ValueError):
-    """The bytes are not a COBS block: a code byte is zero or points beyond the end."""
+    """The bytes are not a valid COBS block."""
 
 
 def _long_run(run: bytes, *, last: bool) -> bytes:
@@ -32,7 +28,7 @@ def _long_run(run: bytes, *, last: bool) -> bytes:
 
 
 def encode_plain(content: bytes) -> bytes:
-    """Return the canonical COBS form of ``content``, in plain Python."""
+    """Return the COBS form of ``content``, in plain Python."""
     out: list[bytes] = []
     # Without this, a table of zeros (mesh off) would be the slowest to encode.
     parts = _ZEROS.split(content) if b"\0\0\0\0" in content else [content]  # zeros are at the odd places
@@ -53,7 +49,7 @@ def decode_plain(block: bytes) -> bytes:
     """Return the content of a COBS block without delimiters, in plain Python.
 
     Raises:
-        StuffingError: A code byte is zero or points beyond the end.
+        StuffingError: The block is not valid.
     """
     if b"\0" in block:
         raise StuffingError(f"there is a zero at byte {block.index(0)} inside a block of {len(block)} bytes")
@@ -82,7 +78,6 @@ _Codec = tuple[Callable[[bytes], bytes], Callable[[bytes], bytes], type[Exceptio
 
 
 def _native() -> _Codec | None:
-    """Return the functions of the C extension; ``None`` if only its Python version is available, which is slower."""
     try:
         package = importlib.import_module("cobs.cobs")
     except ImportError:
@@ -93,7 +88,4 @@ def _native() -> _Codec | None:
 
 
 cobs_encode, decode_raw, DecodeFailure = _native() or (encode_plain, decode_plain, StuffingError)
-"""Encoder, decoder and the decoder's exception, chosen once so that no frame needs an extra Python call.
-
-``cobs_encode(content)`` returns the canonical COBS form of ``content``, without delimiters.
-"""
+"""Encoder, decoder and exception. ``cobs_encode(content)`` returns the COBS form of ``content``, without delimiters."""

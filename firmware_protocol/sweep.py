@@ -1,8 +1,4 @@
-"""The sweep image: a series of points that a controller runs by itself, one after the other (section 10.1).
-
-A host builds a :class:`SweepImage` and sends its bytes in pieces. A board decodes the bytes with its own numbers of
-channels; decoding is the check of the structure that section 10.2 requires.
-"""
+"""Sweeps that a controller runs by itself, and their encoding (section 10.1)."""
 
 from __future__ import annotations
 
@@ -36,11 +32,11 @@ from firmware_protocol.stream_messages import SweepLoadRequest
 
 @dataclass(frozen=True)
 class PointTiming:
-    """Settling and dwell time of one sweep point.
+    """Times of one sweep point.
 
     Attributes:
-        settle_us: Wait between the latch of the point and its first scan, in µs.
-        dwell_us: Minimum time from this latch to the next one, in µs.
+        settle_us: Wait between setting the point and its first scan, in µs.
+        dwell_us: Minimum time until the next point is set, in µs.
     """
 
     settle_us: int
@@ -49,13 +45,12 @@ class PointTiming:
 
 @dataclass(frozen=True, eq=False)
 class SweepPoint:
-    """One sweep point: the changes from the previous point, or a whole table.
+    """One sweep point.
 
     Attributes:
-        changes: Array of ``PAIR_DTYPE`` or rows of (channel, code); unused if ``table`` is set. If a channel occurs
-            twice, the last pair counts.
-        table: Whole table of n_dac codes instead of changes; ``None`` for changes.
-        timing: Times of this point; ``None`` for the default times of the image.
+        changes: Array of ``PAIR_DTYPE`` or rows of (channel, code). If a channel occurs twice, the last pair counts.
+        table: Codes of all channels instead of ``changes``; ``None`` for changes.
+        timing: Times of this point; ``None`` for the default times of the sweep.
     """
 
     changes: Records = field(default_factory=lambda: np.empty(0, dtype=PAIR_DTYPE))
@@ -68,7 +63,7 @@ class SweepPoint:
             object.__setattr__(self, "table", codes_array(self.table))
 
     def apply(self, table: NDArray[Any]) -> NDArray[np.uint16]:
-        """Return a new table: ``table`` with the changes of this point applied, or the point's own table."""
+        """Return the codes of all channels after this point; ``table`` contains those before."""
         if self.table is not None:
             return np.array(self.table, dtype=CODE_DTYPE)
         result = np.array(table, dtype=CODE_DTYPE)
@@ -77,7 +72,7 @@ class SweepPoint:
         return result
 
     def encode(self) -> bytes:
-        """Return the bytes of the record of this sweep point."""
+        """Return this sweep point as bytes."""
         body = self.changes if self.table is None else self.table
         times = None if self.timing is None else (self.timing.settle_us, self.timing.dwell_us)
         return pack_point(body, times, whole=self.table is not None)
@@ -85,20 +80,19 @@ class SweepPoint:
 
 @dataclass(frozen=True, eq=False)
 class SweepImage:
-    """A sweep in the form in which the board stores it.
+    """A sweep as the board stores it.
 
-    Two images are equal if they have the same bytes.
+    Two objects are equal if they have the same bytes.
 
     Attributes:
-        points: Sweep points, at least one. Each point changes codes of the table before it, the first those of the
-            start table.
-        n_avg: Scans averaged per point, 1…4096.
-        settle_us: Default wait between the latch of a point and its first scan, in µs.
-        dwell_us: Default minimum time from the latch of a point to the next one, in µs.
-        end_action: Which table is driven after the last pass.
+        points: Sweep points, at least one. Each point changes the codes of the previous point.
+        n_avg: Number of scans averaged per point, 1…4096.
+        settle_us: Default wait between setting a point and its first scan, in µs.
+        dwell_us: Default minimum time from one point to the next, in µs.
+        end_action: Heater codes after the sweep.
         trigger: Start condition of each point; ``EXTERNAL`` needs the feature SWEEP_TRIGGER.
-        mask: Channel mask of the monitors to record; empty for all. Padded to an even number of bytes.
-        start_table: Table before the first point; ``None`` for the table driven at SWEEP_START.
+        mask: Channel mask of the monitors to record; empty for all.
+        start_table: Codes before the first point; ``None`` for the codes driven at the start of the sweep.
     """
 
     points: tuple[SweepPoint, ...]
@@ -117,10 +111,10 @@ class SweepImage:
             object.__setattr__(self, "start_table", codes_array(self.start_table))
 
     def encode(self) -> bytes:
-        """Return the bytes of the sweep image.
+        """Return the sweep as bytes.
 
         Raises:
-            ImageError: A field does not allow its value, or tables have different lengths.
+            ImageError: A value is outside its range, or codes of different length are mixed.
         """
         header = ImageHeader(
             img_flags=0 if self.start_table is None else ImageFlag.START_TABLE,
@@ -149,13 +143,13 @@ class SweepImage:
 
     @classmethod
     def decode(cls, data: bytes, n_dac: int, n_adc: int) -> SweepImage:
-        """Decode the image in ``data``; check it in the order of its bytes (protocol section 10.2).
+        """Decode an encoded sweep and check it (protocol section 10.2).
 
-        ``n_dac`` and ``n_adc`` are the numbers of drive and monitor channels of the board.
+        ``n_dac`` and ``n_adc`` are the numbers of heater and monitor channels of the board.
 
         Raises:
-            ImageError: BAD_VALUE; with the offset of the first field that is wrong or does not fit.
-            ChannelError: BAD_CHANNEL; a bit of the mask or a change names a channel that the board does not have.
+            ImageError: A field is wrong or missing; the error gives its offset.
+            ChannelError: A channel does not exist on the board.
         """
         reader = ImageReader(data, n_dac)
         header = reader.header()
@@ -181,22 +175,22 @@ class SweepImage:
         )
 
     def crc32(self) -> int:
-        """Return ``image_crc32``, the CRC-32 of the whole image."""
+        """Return the CRC-32 of the encoded sweep."""
         return zlib.crc32(self.encode())
 
     def monitors(self, n_adc: int) -> NDArray[np.intp]:
-        """Return the recorded monitors, ascending; a record has one value for each. Raises ``ChannelError``."""
+        """Return the recorded monitors, ascending. Raises ``ChannelError``."""
         return channels_from_mask(self.mask, n_adc)
 
     def timing(self, point: int) -> PointTiming:
-        """Return the times of a point: its own times, or the default times of the image."""
+        """Return the times of a point."""
         return self.points[point].timing or PointTiming(self.settle_us, self.dwell_us)
 
     def tables(self, base: NDArray[Any]) -> Iterator[NDArray[np.uint16]]:
-        """Yield the whole table of every point of a pass, each as a new array.
+        """Yield the codes of all channels at every point, each as a new array.
 
         Args:
-            base: Table driven at SWEEP_START, shape ``(n_dac,)``; the start table replaces it if there is one.
+            base: Codes driven at the start of the sweep, shape ``(n_dac,)``; ignored if there is a ``start_table``.
         """
         table = np.asarray(base if self.start_table is None else self.start_table, dtype=CODE_DTYPE)
         for point in self.points:
@@ -211,7 +205,7 @@ class SweepImage:
 
 
 def image_refusal(error: ImageError | ChannelError) -> Refusal:
-    """Return the board's reply to the last piece of an image that is wrong (protocol section 10.2)."""
+    """Return the board's error reply for a wrong sweep (protocol section 10.2)."""
     if isinstance(error, ChannelError):
         return Refusal(Status.BAD_CHANNEL, error.channel, error.point, limit=error.channels)
     return Refusal(Status.BAD_VALUE, index=error.point, value=error.offset)
@@ -220,12 +214,12 @@ def image_refusal(error: ImageError | ChannelError) -> Refusal:
 def delta_points(
     tables: Iterable[NDArray[Any]], base: NDArray[Any], timings: Sequence[PointTiming | None] | None = None
 ) -> tuple[SweepPoint, ...]:
-    """Return points that drive ``tables`` one after the other, each in the form that needs fewer bytes.
+    """Return sweep points for these codes, each encoded with the smaller number of bytes.
 
     Args:
-        tables: Whole tables of codes, each of the shape of ``base``.
-        base: Table of codes before the first point.
-        timings: Times per point; ``None`` for the default times of the image.
+        tables: Codes of all channels for each point, each of the shape of ``base``.
+        base: Codes before the first point.
+        timings: Times per point; ``None`` for the default times of the sweep.
     """
     points: list[SweepPoint] = []
     before = codes_array(base)
@@ -247,12 +241,12 @@ def delta_points(
 
 
 def load_requests(sweep_id: int, image: bytes, mtu: int) -> Iterator[SweepLoadRequest]:
-    """Yield the pieces of an image in order, each as large as the MTU allows (protocol section 10.2).
+    """Yield the pieces of an encoded sweep in order, each as large as possible (protocol section 10.2).
 
     Args:
-        sweep_id: Number that identifies the image, not 0.
-        image: The encoded image.
-        mtu: Largest frame that the board accepts, ``fw_rx_max``.
+        sweep_id: Number that identifies the sweep, not 0.
+        image: Encoded sweep.
+        mtu: Largest frame that the board accepts, in bytes.
     """
     size, crc32 = max_elements(SweepLoadRequest, mtu), zlib.crc32(image)
     for offset in range(0, len(image), size):

@@ -1,4 +1,4 @@
-"""Times that a host waits for a reply before it sends a request again (section 4.5). No clock is read here."""
+"""Times that a host waits for a reply before it repeats a request (section 4.5). RTO is the first retry time-out."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from firmware_protocol.messages import GetStatsReply, HelloReply, ReadAdcRequest
 from firmware_protocol.stream_messages import SweepReadRequest
 
 SENDS = 3
-"""Number of times a request is sent, the first time included."""
+"""Number of times that a request is sent, including the first time."""
 
 MOST_SENDS = 12
-"""Largest number of times a request is sent on a link with losses."""
+"""Largest number of times that a request is sent on a link with losses."""
 
 LONGEST_STEP_RTOS = 4
-"""Limit of the retransmission timeout (RTO), which doubles after each send, as a multiple of the first RTO."""
+"""Longest wait after one attempt, as a multiple of the RTO."""
 
 DEADLINE_RTOS = 7
-"""Deadline in units of the first RTO on a link without losses: 1 + 2 + 4."""
+"""Deadline on a link without losses, as a multiple of the RTO: 1 + 2 + 4."""
 
 LONGEST_DEADLINE_S = 1.5
-"""Longest deadline in seconds on a link with losses or delays: the watchdog is usually set to 2 s."""
+"""Longest deadline in seconds on a link with losses or delays."""
 
 QUESTION_PATIENCE_S = 3.0
-"""Time in seconds during which a request that changes nothing is repeated, because boards and hosts can pause."""
+"""Time in seconds for which a request that changes nothing is repeated."""
 
 HELLO_RTO_S = 0.25
-"""RTO in seconds until HELLO is answered."""
+"""RTO in seconds of the command HELLO."""
 
 HELLO_PATIENCE_S = 3.0
-"""Time in seconds during which HELLO is repeated, because opening a port can reset the board."""
+"""Time in seconds for which the command HELLO is repeated."""
 
 MARGIN_S = 0.025
-"""Margin in seconds for the latency timer of common USB-UART chips and for scheduling."""
+"""Additional time in seconds for delays of USB-UART chips and of the operating system."""
 
 BITS_PER_BYTE = 10
 """Bits per byte on a UART with 8N1."""
@@ -47,7 +47,7 @@ _TICKED = (Command.COMMIT, Command.SET, Command.SWEEP_START, Command.SWEEP_ABORT
 
 
 def largest_reply(request: Request[Message], hello: HelloReply) -> int:
-    """Return the size in bytes of the largest possible payload of a reply to ``request`` with status OK."""
+    """Return the size in bytes of the largest successful reply to a request."""
     layout = request.reply.layout
     if layout.array is None:
         return layout.fixed_size
@@ -64,17 +64,17 @@ def largest_reply(request: Request[Message], hello: HelloReply) -> int:
 
 
 def exchange_bytes(request: Request[Message], hello: HelloReply) -> int:
-    """Return the number of bytes on the wire for an exchange: the request and its largest reply."""
+    """Return the number of bytes of a request and its largest reply together."""
     return wire_bound(len(request.encode())) + wire_bound(largest_reply(request, hello))
 
 
 def retry_timeout_s(request: Request[Message], hello: HelloReply, baud: int | None) -> float:
-    """Return the first RTO in seconds: wire times of request and largest reply, execution, margin (section 4.5).
+    """Return the RTO in seconds: transmission of request and largest reply, execution, margin (section 4.5).
 
     Args:
-        request: The request, sent without others in flight.
+        request: Request to send.
         hello: HELLO reply with the execution times of the board.
-        baud: Speed of a UART in bit/s; ``None`` where bytes need no time (USB, pty, TCP).
+        baud: Speed of a UART in bit/s; ``None`` if transmission time is negligible (USB, pty, TCP).
     """
     # On a UART the bytes need most of the time: 30 of 57 ms for a SET of 144 channels at 115 200 baud.
     wire_s = BITS_PER_BYTE * exchange_bytes(request, hello) / baud if baud else 0.0

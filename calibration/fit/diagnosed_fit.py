@@ -38,10 +38,10 @@ from calibration.fit.stated_errors import MAX_ERROR_FACTOR, needed_rows, stated_
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
-from calibration.model.normal_equations import mean_squared_residual
+from calibration.model.normal_equations import drift_at, mean_squared_residual, normal_equations
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import PHYSICS, ROWS, Physics
+from calibration.model.physics import LAW_DEVIATION, PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
 from calibration.model.work import TAKEN_IN, derivatives_work
@@ -63,6 +63,11 @@ _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
 # Fit steps on another branch before the comparison: its minimum is only a few standard errors away.
 _BRANCH_ROUNDS = 3
+# If the information about a coupler difference at zero is below this share of that at its fitted value, a barrier
+# separates both signs.
+_MAX_SIGN_SHARE = 0.5
+# Decrease of the summed squared residuals for which a sign is reversed: five sigma.
+_MIN_SIGN_GAIN = 25.0
 # Step, in standard errors, at which an intermediate fit ends. The next settings or the next cause move it farther than
 # the remaining distance, and rounds near the end take as long as earlier ones.
 _ON_THE_WAY_SIGMA = 0.3
@@ -70,6 +75,11 @@ _ON_THE_WAY_SIGMA = 0.3
 _MANY_MORE = 1.3
 # Largest model discrepancy at which the slopes of a fit still show which physics is missing.
 _NEARLY = 0.1
+MAX_FIELD_ERROR = 3e-3
+"""Largest relative field error that counts as noise if no effect explains it: that of a phase wrong by 3 mrad."""
+# Smaller changes of the field error change the weights of readings too little for another fit.
+_FIELD_ERROR_CHANGE = 0.2
+_MAX_FIELD_ERROR_ROUNDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +187,8 @@ class FaultDiagnosis:
         free = np.ones(model.space.size, dtype=np.bool_)
         kept = min(model.space.size, self.model.space.size, self.model.space.plain)
         free[:kept] = self.free[:kept]
-        return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free)
+        likelihood = replace(self.likelihood, field_error=physics.field_error)
+        return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free, likelihood=likelihood)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
         """Fit from a start point without a search for causes. Heaters whose law (phase) is zero there are dead."""
@@ -188,15 +199,17 @@ class FaultDiagnosis:
         )
         # Near the solution the slopes show missing physics; in a wrong valley they mislead.
         near = 0.0 < now.fit.discrepancy < _NEARLY and now.fit.converged
+        now = self._try_coupler_signs(now) if near else now
         if not near or (grown := self._grow_physics(now)) is now:
             return now
         # Half a turn per PUC changes the light very little, so missing physics may have led to the wrong branch.
-        return self.with_physics(grown.physics)._try_other_branches(grown)
+        me = self.with_physics(grown.physics)
+        return me._try_coupler_signs(me._try_other_branches(grown))
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
         """Correct one cause of misfit after another until all readings are explained or no known cause is left."""
         me = self.with_physics(now.physics)
-        return me._with_defects(me._try_exchanged_channels(me._correct_causes(now)))
+        return me._with_defects(me.accept_field_error(me._try_exchanged_channels(me._correct_causes(now))))
 
     def continue_from(self, before: DiagnosedFit) -> DiagnosedFit:
         """Fit all readings, starting from a fit of some of them, then search for causes as :meth:`settle` does."""
@@ -315,6 +328,46 @@ class FaultDiagnosis:
         gains = {**now.gains, **{row.name: row.gain for row in rows}}
         return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
 
+    def accept_field_error(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit that counts a small field error as noise if no cause explains it.
+
+        Low-noise meters reveal effects of a ten-thousandth, which many chips have and few settings can identify. The
+        fit is then less certain, but not wrong. The error is estimated again whenever settings or effects were added.
+        """
+        for _ in range(_MAX_FIELD_ERROR_ROUNDS):
+            if now.exchanged or not now.fit.discrepancy + now.physics.field_error > 0.0:
+                break
+            size = self._field_error(now)
+            if size > MAX_FIELD_ERROR:
+                break
+            if not now.physics.law_deviation and (share := self._law_deviation(now)):
+                _log.info("counting deviations of heater laws of %.3g as noise", share)
+                now = replace(now, physics=replace(now.physics, law_deviation=share))
+                now = self.with_physics(now.physics)._refit(now)
+            elif abs(size - now.physics.field_error) > _FIELD_ERROR_CHANGE * size:
+                _log.info("counting a relative field error of %.3g as noise", size)
+                now = replace(now, physics=replace(now.physics, field_error=size))
+                now = self.with_physics(now.physics)._refit(now)
+            elif rows := self.with_physics(now.physics)._rows(now):
+                now = self.with_physics(now.physics)._add_rows(now, rows)
+            else:
+                break
+        return now
+
+    def _law_deviation(self, now: DiagnosedFit) -> float:
+        """Return the relative deviation of heater laws from three terms that the readings show; 0 if they show none."""
+        scores = self.with_physics(now.physics)._scores(now).rows
+        found = (row for row in scores if row.name == LAW_DEVIATION and row.is_supported_by_data)
+        return max((min(row.width, ROWS[LAW_DEVIATION].largest) for row in found), default=0.0)
+
+    def _field_error(self, now: DiagnosedFit) -> float:
+        """Return the relative field error that the physical effects of a fit leave unexplained."""
+        model = self.with_physics(now.physics).model
+        likelihood, parameters = replace(now.likelihood, field_error=0.0), now.fit.parameters
+        reading_ma = model.predict(parameters, likelihood.observations)
+        drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
+        return likelihood.discrepancy(reading_ma, drift_ma)
+
     def _reweight(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
         """Return a likelihood with less weight on readings that depend on crosstalk which the model does not fit."""
         return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
@@ -377,6 +430,32 @@ class FaultDiagnosis:
         # On the other branch readings depend on the frequencies differently, so the shifted point is good enough for a
         # comparison only.
         return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
+
+    def _try_coupler_signs(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Refit with the coupler difference of single PUCs reversed, where a fit cannot change the sign by itself.
+
+        If readings depend mostly on the square of a difference, both signs are minima, and a small part that depends on
+        the sign decides between them.
+        """
+        group, model = self.model.space.group("coupler_difference_rad"), self.model
+        wanted = now.fit.free & model.space.mask(("coupler_difference_rad",))
+        numbers = np.flatnonzero(wanted)
+        level = replace(now.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
+        at_zero, here = (
+            np.diag(normal_equations(model, point, now.likelihood, wanted, now.fit.discrepancy).information)
+            for point in (level, now.fit.parameters)
+        )
+        readings = int(now.likelihood.used.sum())
+        for number in numbers[at_zero < _MAX_SIGN_SHARE * here].tolist():
+            reversed_rad = now.fit.parameters.coupler_difference_rad.copy()
+            reversed_rad[number - group.start] *= -1.0
+            point = replace(now.fit.parameters, coupler_difference_rad=reversed_rad)
+            fitting = self._fitting(now.likelihood, now.dead)
+            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, known=now.fit, allow_near_information=True)
+            if (now.fit.chi2_per_reading - fit.chi2_per_reading) * readings > _MIN_SIGN_GAIN:
+                _log.info("reversing the coupler difference of PUC %d", number - group.start)
+                now = replace(now, fit=self._fit(fit.parameters, now.likelihood, now.dead, near=True))
+        return now
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
         """If the previous fit, of fewer settings, includes drift, determine the drift of all settings of the run.

@@ -22,7 +22,7 @@ from calibration.fit.pair_crosstalk import Pairs, Tail
 from calibration.fit.row_scores import Pass, RowScore, Selection
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics, size_of
+from calibration.model.physics import LAW_DEVIATION, LEFT_BY_LAW_TERMS, PHYSICS, ROWS, PairDirections, Physics, size_of
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -35,9 +35,6 @@ _MAX_READINGS = 12_000
 _MAX_READINGS_FOR_PAIRS = 16_000
 # Memory limit for the directions of pairs: 400 MB in single precision.
 _MAX_NUMBERS = 1e8
-# Share of a law deviation that a fit of its three terms cannot absorb, rms over heat from a sixth of a turn to the
-# largest current (independent deviations at the points, linear between them).
-_LEFT_BY_TERMS = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +82,17 @@ def score_rows(
     away = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
     ahead = fit.prior_information * share
     pass_ = Pass(model, fit, few, small)
-    found = Selection(pass_.gram, ahead, away, pass_.places, share, {"law_deviation": _by_law(model.space, fit)})
+    found = Selection(pass_.gram, ahead, away, pass_.places, share, {LAW_DEVIATION: _by_law(model.space, fit)})
     rows, chosen, tail = found.rows(excluded), found.chosen(excluded), None
     del found  # half a gigabyte on a large mesh, and pairs need as much
     if CROSSTALK_PAIRS in names:
         score = Pairs(model, fit, pass_).score(ahead, [(pass_.places[row.name], row.width) for row in chosen], share)
         rows = sorted([*rows, score], key=lambda row: -row.gain)
         chosen = [*chosen, *([score] if score.is_supported_by_data and score.name not in excluded else [])]
+        # Deviations of single pairs may look like another effect that is too large for any chip. If they explain the
+        # readings as well, the other effect waits for the scores of the next fit.
+        plausible = [row for row in chosen if row.width <= ROWS[row.name].largest]
+        chosen = plausible if any(row.name == CROSSTALK_PAIRS for row in plausible) else chosen
     elif known.pairs is not None:
         tail = Pairs(model, fit, pass_).unfitted_effect(known.pairs, known.widths[CROSSTALK_PAIRS], few, ahead, share)
     return Scores(
@@ -138,7 +139,7 @@ def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
     errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
     for name in LAW_TERMS:
         place = space.groups[name]
-        errors[place] = np.diag(_LEFT_BY_TERMS * fit.vector[place])
+        errors[place] = np.diag(LEFT_BY_LAW_TERMS * fit.vector[place])
     return errors[fit.free]
 
 

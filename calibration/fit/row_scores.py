@@ -259,12 +259,12 @@ class Selection:
     def _with_excluded_effect(self, score: RowScore, information: Real, slope: Real) -> RowScore:
         place, largest = self._places[score.name], ROWS[score.name].largest
         mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
+        excluded = _excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share)
         if (by_one := self._errors.get(score.name)) is not None:
-            return replace(score, excluded_effect=(np.sqrt(mean_square) * by_one).astype(np.float32))
-        return replace(
-            score,
-            excluded_effect=_excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share),
-        )
+            # The given errors replace those of the same parameters; others follow from the readings.
+            excluded[by_one.any(axis=1)] = 0.0
+            excluded = np.column_stack([excluded, np.sqrt(mean_square) * by_one]).astype(np.float32)
+        return replace(score, excluded_effect=excluded)
 
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
         if score.gain < MIN_GAIN:

@@ -70,19 +70,20 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         noise = np.sqrt(np.maximum(1.0 - scores.tail.as_noise / np.maximum(np.diag(plain), 1e-300), 0.0))
         whole = whole + plain * (np.outer(noise, noise) - 1.0) + scores.tail.covariance
     factors = sandwich_factors(space, fit, scores)
-    factor = np.ones(len(plain))
+    factor, unexplained = np.ones(len(plain)), dict[str, float]()
     numbers = np.flatnonzero(fit.free)
     known = np.diag(whole) / np.maximum(np.diag(plain), 1e-300)
     for name, value in factors.items():
         # Rows that are left out explain part of the scatter; this part is not counted twice.
         mine = _of(space, name, numbers)
-        factor[mine] = max(value / np.sqrt(np.mean(known[mine])), 1.0)
+        unexplained[name] = float(value / np.sqrt(np.mean(known[mine])))
+        factor[mine] = max(unexplained[name], 1.0)
     whole = whole * np.outer(factor, factor)
     grown = np.sqrt(np.diag(whole) / np.maximum(np.diag(plain), 1e-300))
     widened = {
         name: float(np.sqrt(np.mean(grown[mine] ** 2))) for name in _JUDGED if (mine := _of(space, name, numbers)).any()
     }
-    return StatedErrors(replace(fit, stated=whole), widened, find_objections(space, fit, scores, factors))
+    return StatedErrors(replace(fit, stated=whole), widened, find_objections(space, fit, scores, unexplained))
 
 
 def sandwich_factors(
@@ -126,6 +127,8 @@ def find_objections(
     # Omitted rows increase the errors. More than a factor of two makes the errors unreliable.
     asked = {row.name: row for row in (*scores.chosen, *(row for row in scores.rows if row.is_supported_by_data))}
     missing = [row for row in asked.values() if _error_growth(space, fit, row) > MAX_ERROR_FACTOR]
+    # The errors of an effect that is never fitted are known, unless it is larger than on any known chip.
+    missing = [row for row in missing if ROWS[row.name].fitted or row.width > ROWS[row.name].largest]
     found += [
         f"{ROWS[row.name].words} would explain the readings better (log evidence {row.gain:.0f}), but was not fitted"
         for row in missing

@@ -35,12 +35,14 @@ class HeaterSweepPlan:
         turns: Phase range of a sweep, in turns, for the least efficient heater expected.
         turn_sigma_rad: Largest acceptable standard error of the phase at one turn.
         views: Maximum number of sweeps of a heater, each with another source and other currents of the other heaters.
+        dark_views: The same for a heater that no sweep has shown: in meshes of many stages its light may be faint.
     """
 
     levels: int = 8
     turns: float = 1.05
     turn_sigma_rad: float = 0.05
     views: int = 5
+    dark_views: int = 14
 
     def reach_ma2(self, heaters: NominalHeaters, heater_max_ma: float) -> float:
         """Return the largest squared current of a heater sweep, in mA²."""
@@ -92,6 +94,7 @@ class HeaterSweeps:
         every: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(self._driven).tolist()}
         self._sweeps = every if earlier is None else earlier
         self._views = plan.views if views is None else views
+        self._dark_views = plan.dark_views if views is None else views
         self._last: Real | None = None
         self._lit: int | None = None
 
@@ -114,7 +117,9 @@ class HeaterSweeps:
         """
         pending = sorted(self._sweeps)
         made, planned = 0, len(pending)
-        for view in range(self._views):
+        for view in range(self._dark_views):
+            if view == self._views:
+                pending = [heater for heater in pending if fits[heater].law is None]
             if view >= _FIXED_VIEWS and pending:
                 # Only few heaters are still swept, so the background would hardly change and dark heaters would stay
                 # dark.

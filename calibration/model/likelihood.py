@@ -3,7 +3,8 @@
 Two features let a fit converge from a distant start. First, readings with large residuals get less weight (Huber).
 Second, a predicted field is assumed to have an error of η times the typical field at that monitor. The variance is then
 σ² = noise² + 2·η²·p·m + η⁴·p², with the typical photocurrent p and the measured one m. This model discrepancy keeps
-dark readings from misleading the fit at first. η is estimated from the residuals and falls to zero.
+dark readings from misleading the fit at first. η is estimated from the residuals and falls to zero, or to the field
+error of a chip with small effects that no model explains.
 """
 
 from __future__ import annotations
@@ -50,11 +51,6 @@ MODEL_ERROR = 5e-4
 noise of 1e-4; with 2e-4 it does not. Three-term heater laws are wrong by 1e-4. Known drive steps are not included."""
 
 
-LAW_FIELD_ERROR = 4e-4
-"""Relative error of the field with heater laws of three terms, which matters in dark readings of low-noise meters if no
-settings can be added until it averages out: 10 to 63 heaters of 25 mW per π leave 1e-4 to 2e-4."""
-
-
 def with_model_error(noise: NoiseModel) -> NoiseModel:
     """Return the noise of readings with the error of the model added, as a fit uses it."""
     return replace(noise, relative=float(np.hypot(noise.relative, MODEL_ERROR)))
@@ -71,7 +67,7 @@ class Likelihood:
         drift: Quantities that may differ from setting to setting.
         unmodelled_ma2: Shape ``(settings, monitors)``; variance of readings by effects without a parameter; ``None`` if
             there are none. It is treated as independent noise of each reading (Snelson, Ghahramani 2006).
-        field_error: Smallest model discrepancy η: relative error of the field that remains at the solution.
+        field_error: Relative error of predicted fields that counts as noise of the readings.
     """
 
     observations: Observations

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from calibration.model.heating import Heated, Heating, Slopes
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import Physics
+from calibration.model.physics import LEFT_BY_LAW_TERMS, Physics
 from calibration.model.response import DETECTOR_ROWS, Response
 from calibration.model.space import ParameterSpace
 from calibration.model.work import SLOPES, WEIGHED, FitWork, derivatives_work, pairs_work
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
+from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 from lumion_hw.mesh.waves.cell import UnitCells, with_heat_loss
 from lumion_hw.mesh.waves.scattering import Solver
 
@@ -203,27 +204,32 @@ class MeshModel:
         return response.reading_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
 
     def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
-        """Return the variance of readings due to unfitted pairs, ``(settings, monitors)``; ``None`` if none are fitted.
+        """Return the variance of readings due to effects that are not fitted, ``(settings, monitors)``.
 
-        A pair is the crosstalk from one heater to one waveguide.
+        These effects are the crosstalk of single heaters to single waveguides and the deviations of heater laws from
+        three terms. The result is ``None`` if the model includes neither.
 
         Raises:
             ConfigError: As :meth:`predict`.
         """
         physics = self.space.physics
-        if (pairs := physics.pairs) is None:
+        if (pairs := physics.pairs) is None and not physics.law_deviation:
             return None
         variance = np.empty((len(observations), len(self._monitors)))
         heaters, waveguides = 2 * self.mesh.n_pucs, 2 * self.mesh.n_pucs + len(self.mesh.joints)
         self.work.spent += WEIGHED * pairs_work(heaters, waveguides, len(self._monitors), 0) * variance.size
-        heat_mw = self.heating.phases(parameters, observations.currents_ma).heat_mw
+        heated = self.heating.phases(parameters, observations.currents_ma)
         # The part common to all settings is absorbed by the passive phases.
-        heat_mw -= heat_mw.mean(axis=0)
+        heat_mw = heated.heat_mw - heated.heat_mw.mean(axis=0)
+        own2 = (LEFT_BY_LAW_TERMS * physics.law_deviation * heated.own_rad) ** 2
         for first in range(0, len(observations), _PAIRS_AT_ONCE):
             part = slice(first, first + _PAIRS_AT_ONCE)
             by_waveguide, _ = self.by_waveguides(parameters, observations[part])
-            variance[part] = pairs.unfitted_variance(by_waveguide, heat_mw[part])
-        return physics.widths["crosstalk_pairs"] ** 2 * variance
+            variance[part] = (by_waveguide[..., :heaters] ** 2 @ own2[part, :, None])[..., 0]
+            if pairs is not None:
+                unfitted = pairs.unfitted_variance(by_waveguide, heat_mw[part])
+                variance[part] += physics.widths[CROSSTALK_PAIRS] ** 2 * unfitted
+        return variance
 
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return predicted readings in mA, shape ``(settings, monitors)``; measured readings are ignored.

@@ -62,6 +62,8 @@ class PhysicsRow:
     fitted: bool = True
 
 
+LAW_DEVIATION = "law_deviation"
+"""Name of the effect that is never fitted, because records keep laws of three terms."""
 PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow("slow_heat_share", "slow heat", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow(
@@ -102,7 +104,7 @@ PHYSICS: tuple[PhysicsRow, ...] = (
         cost=2.0,
     ),
     PhysicsRow(
-        "law_deviation", "deviations of heater laws from three terms", "point of a law", 2e-4, 0.01,
+        LAW_DEVIATION, "deviations of heater laws from three terms", "point of a law", 2e-4, 0.01,
         "assumed; share of the phase, at points a sixth of a turn apart", fitted=False,
     ),
 )  # fmt: skip
@@ -111,6 +113,9 @@ ROWS: dict[str, PhysicsRow] = {row.name: row for row in PHYSICS}
 MAX_PAIRS = 300
 """Number of fitted combinations of heater-waveguide pairs; the 72-PUC mesh has 38,592 such pairs."""
 
+LEFT_BY_LAW_TERMS = 0.6
+"""Share of a law deviation that a fit of the three terms of a law cannot absorb, rms over heat from a sixth of a turn
+to the largest current (independent deviations at the points, linear between them)."""
 LAW_POINTS = 8
 """Number of phases, a sixth of a turn apart, at which a heater law (three terms) is tested for deviations."""
 _MAX_HEATERS_TESTED = 40
@@ -189,11 +194,16 @@ class Physics:
         widths: By name of an effect, in the order of the table, the prior width of its parameters.
         pairs: Directions of pair crosstalk, if this effect is included.
         held: By name of an effect, parameter values that are fixed instead of fitted.
+        field_error: Relative error of predicted fields that no included effect explains; readings have a larger
+            variance because of it (:mod:`calibration.model.likelihood`).
+        law_deviation: Relative deviation of heater phases from their laws, rms; also counted as noise of readings.
     """
 
     widths: Mapping[str, float] = field(default_factory=dict)
     pairs: PairDirections | None = None
     held: Mapping[str, Real] = field(default_factory=dict)
+    field_error: float = 0.0
+    law_deviation: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -203,7 +213,7 @@ class Physics:
     def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:
         """Return a copy with one more effect, or with a different prior width of an included effect."""
         widths = {row.name: self.widths.get(row.name, width) for row in PHYSICS if row.name in (*self.widths, name)}
-        return Physics(widths | {name: width}, pairs or self.pairs, self.held)
+        return Physics(widths | {name: width}, pairs or self.pairs, self.held, self.field_error, self.law_deviation)
 
     def size(self, name: str, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
         """Return the number of parameters of an included effect."""

@@ -5,13 +5,18 @@ For tests, benchmarks and ``lumion-calibrate report --bench`` only.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
+from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, wrapped
+from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
+from calibration.model.normal_equations import normal_equations
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
@@ -28,6 +33,9 @@ Complex = NDArray[np.complex128]
 
 PUBLISHED_EXTINCTION_DB = 44.0
 """Best published extinction of such a PUC (Sánchez-Jácome 2025)."""
+_SETTINGS_PER_SOURCE = 40
+# Information about a coupler difference of zero, relative to the usual one, below which only its square is observable.
+_UNSIGNED = 1e-9
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
@@ -57,11 +65,8 @@ def phase_errors(
     covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
     difference = space.groups["coupler_difference_rad"]
     variance = np.diag(covariance)
-    # A path of one PUC shows only the square of its coupler difference, so the sign is unknown.
-    # A PUC with fibre ports at both ends is a path of one PUC.
-    lit = np.asarray(np.isin(space.mesh.port_at, space.mesh.fibre_ports).reshape(-1, 2, 2).max(axis=2))
     unsigned = np.abs(found.coupler_difference_rad) - np.abs(truth.coupler_difference_rad)
-    error[difference] = np.where(lit.min(axis=1), unsigned, error[difference])
+    error[difference] = np.where(_is_unsigned(record, truth), unsigned, error[difference])
     normalised = {}
     for name in ("passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad"):
         group = space.groups[name]
@@ -74,6 +79,23 @@ def phase_errors(
         "common_mrad": 1e3 * _rms(common),
     }
     return {name: values[np.isfinite(values)] for name, values in normalised.items()}, figures
+
+
+def _is_unsigned(record: CalibrationRecord, truth: MeshParameters) -> NDArray[np.bool_]:
+    """Return, for each PUC, whether the readings depend only on the square of its coupler difference."""
+    space = space_from_record(record)
+    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
+    max_ma = CalibratedMesh.from_record(record).max_ma
+    settings = IncrementalSettings(max_ma, space.sources, space.monitors).random(
+        _SETTINGS_PER_SOURCE * len(space.sources), np.random.default_rng(0)
+    )
+    level = replace(truth, coupler_difference_rad=np.zeros(space.mesh.n_pucs))
+    wanted = model.space.mask(("coupler_difference_rad",))
+    readings = replace(settings, reading_ma=model.predict(level, settings))
+    likelihood = Likelihood(readings, NoiseModel(1e-3, 1e-6))
+    information = np.diag(normal_equations(model.with_double_precision(), level, likelihood, wanted).information)
+    result: NDArray[np.bool_] = information < _UNSIGNED * np.median(information)
+    return result
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:

@@ -165,6 +165,7 @@ class AdaptiveMeasurement:
             observations = observations + self._measure(plan)
             self.done(len(observations) - first, len(observations) - first)
             self.model, fit = refit(observations, fit)
+            self.likelihood = replace(self.likelihood, field_error=self.model.space.physics.field_error)
             known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
             # The design keeps extra physics fixed. If the next fit does not, its errors are larger than predicted.
             # Without a stricter aim, ever smaller batches would follow, each with a fit of all readings.
@@ -275,7 +276,11 @@ def designer_after(
     # The exact posterior of the fit is the prior of the design, so settings are chosen for the missing information.
     precision[np.ix_(free, free)] = known
     prior = Prior(vector, np.full(model.space.size, np.inf), precision)
-    return Designer(model, parameters, likelihood.noise, prior, free, times, wanted, likelihood.drift)
+    # A field error of η changes a typical reading by √2·η.
+    noise = replace(
+        likelihood.noise, relative=float(np.hypot(likelihood.noise.relative, np.sqrt(2.0) * likelihood.field_error))
+    )
+    return Designer(model, parameters, noise, prior, free, times, wanted, likelihood.drift)
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:

@@ -28,7 +28,7 @@ from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, ti
 from calibration.measure.port_survey import MIN_CONTRAST, reference_changes
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.model.device_under_test import DeviceUnderTest
-from calibration.model.likelihood import LAW_FIELD_ERROR, SETTING_DRIFT, Likelihood, with_model_error
+from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, select_monitors
 from calibration.model.physics import Physics
@@ -178,6 +178,7 @@ class Calibration:
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
         self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(diagnosed.certified)}
         self.quality["fit_chi2_per_dof"] = diagnosed.fit.chi2_per_dof
+        self.quality["unexplained_field"] = diagnosed.physics.field_error
         self.quality["work_share"] = self._work.spent / self._work.allowed
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
         if diagnosed.exchanged:  # with a wrong channel map no programmed state would be the intended one
@@ -266,11 +267,9 @@ class Calibration:
 
     def _likelihood(self, start: Start) -> Likelihood:
         """Return the likelihood (readings with noise) of the random settings, without the heater sweeps."""
+        field_error = self._diagnosed.physics.field_error if self._diagnosed else 0.0
         return Likelihood(
-            start.random,
-            with_model_error(start.survey.noise),
-            drift=SETTING_DRIFT,
-            field_error=0.0 if self._bootstrap.by_hand is None else LAW_FIELD_ERROR,
+            start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT, field_error=field_error
         )
 
     def _reach_ma(self) -> NDArray[np.float64]:
@@ -337,7 +336,7 @@ class Calibration:
             self.device.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
-            self._likelihood(start),
+            replace(self._likelihood(start), field_error=0.0),
             TimedReadings(whole, taken_s),
             done,
             tried.append,
@@ -518,7 +517,7 @@ def first_fit(
         if not settled:
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
-    start, diagnosed = now
+    start, diagnosed = now[0], diagnosis(now[0]).accept_field_error(now[1])
     # The last cause has its own work limit, because searches for a better start may have used up the rest.
     work.share = 1.0
     if not _may_be_in_wrong_valley(diagnosed.fit):

@@ -47,7 +47,7 @@ enum lum_kind {
     LUM_KIND_EVT = 0x02,
 };
 
-/* Bits of the header's flags. */
+/* Flags in the header of a frame. */
 enum lum_header_flag {
     LUM_HEADER_FLAG_MORE = 0x01,
     LUM_HEADER_FLAG_RETRY = 0x02,
@@ -55,7 +55,7 @@ enum lum_header_flag {
     LUM_HEADER_FLAG_FAULT_PENDING = 0x80,
 };
 
-/* Command codes of the protocol (protocol section 5). */
+/* Command codes (protocol section 5). */
 enum lum_command {
     LUM_COMMAND_HELLO = 0x00,
     LUM_COMMAND_PING = 0x01,
@@ -79,7 +79,7 @@ enum lum_command {
     LUM_COMMAND_FAULT_CLEAR = 0x41,
 };
 
-/* Events (protocol section 5): the command byte of an EVT frame. */
+/* Event codes (protocol section 5). */
 enum lum_event {
     LUM_EVENT_TELEMETRY = 0x80,
     LUM_EVENT_SWEEP_DATA = 0x81,
@@ -88,7 +88,7 @@ enum lum_event {
     LUM_EVENT_LIGHT = 0x84,
 };
 
-/* Fixed stream ids of events; telemetry uses 2 … 1 + n_streams. */
+/* Fixed stream numbers of events. Monitor readings use 2 … 1 + n_streams. */
 enum lum_stream {
     LUM_STREAM_FAULT = 0x00,
     LUM_STREAM_SWEEP = 0x01,
@@ -125,7 +125,7 @@ enum lum_status {
     LUM_STATUS_UNKNOWN_FAULT = 0x19,
 };
 
-/* Bit numbers of features (protocol section 6.4); has_feature tests a mask. */
+/* Bit numbers of features (protocol section 6.4). */
 enum lum_feature {
     LUM_FEATURE_COMMIT_AT_TICK = 0x00,
     LUM_FEATURE_COMMIT_TRIGGER = 0x01,
@@ -142,7 +142,7 @@ enum lum_feature {
     LUM_FEATURE_MONITOR_WATCH = 0x0D,
 };
 
-/* Fault sources (protocol section 11.3): bit numbers of faults, latched and fault_enable. */
+/* Fault sources (protocol section 11.3), as bit numbers. */
 enum lum_fault_source {
     LUM_FAULT_SOURCE_OVER_TEMPERATURE = 0x00,
     LUM_FAULT_SOURCE_TOTAL_POWER = 0x01,
@@ -159,7 +159,7 @@ enum lum_fault_source {
     LUM_FAULT_SOURCE_MEMORY = 0x0C,
 };
 
-/* State of a fault in a fault record (fault_state). */
+/* State of a fault in a fault record. */
 enum lum_fault_state {
     LUM_FAULT_STATE_CLEARED = 0x00,
     LUM_FAULT_STATE_LATCHED = 0x01,
@@ -197,35 +197,35 @@ enum lum_config_op {
     LUM_CONFIG_OP_READ_LIMITS = 0x04,
 };
 
-/* Time at which a COMMIT latches its staging bank (field when, protocol section 8.3). */
+/* Time at which the command COMMIT drives the prepared codes (protocol section 8.3). */
 enum lum_commit_when {
     LUM_COMMIT_WHEN_NEXT_TICK = 0x00,
     LUM_COMMIT_WHEN_AT_TICK = 0x01,
     LUM_COMMIT_WHEN_TRIGGER = 0x02,
 };
 
-/* base of STAGE_SPARSE (protocol section 8.2): initial content of a staging bank that the frame opens. */
+/* Initial codes for the command STAGE_SPARSE (protocol section 8.2). */
 enum lum_sparse_base {
     LUM_SPARSE_BASE_EMPTY = 0x00,
     LUM_SPARSE_BASE_DRIVEN = 0x01,
 };
 
-/* Bits of hello_flags in HELLO. */
+/* Flags of the command HELLO. */
 enum lum_hello_flag {
     LUM_HELLO_FLAG_TAKEOVER = 0x01,
 };
 
-/* Bits of apply_flags in CONFIG APPLY. */
+/* Flags of the command CONFIG APPLY. */
 enum lum_apply_flag {
     LUM_APPLY_FLAG_SAVE = 0x01,
 };
 
-/* Bits of rb_flags in READBACK. */
+/* Flags of the command READBACK. */
 enum lum_readback_flag {
     LUM_READBACK_FLAG_CODES = 0x01,
 };
 
-/* Counters of GET_STATS in their order (protocol section 6.3); new counters are appended. */
+/* Counters of the command GET_STATS, in order (protocol section 6.3). */
 enum lum_stats_counter {
     LUM_STATS_COUNTER_RX_FRAMES = 0x00,
     LUM_STATS_COUNTER_RX_BYTES = 0x01,
@@ -253,28 +253,28 @@ enum lum_stats_counter {
     LUM_STATS_COUNTER_TICK_OVERRUNS = 0x17,
 };
 
-/* Bits of sub_flags; with RENEW only stream and credit_limit count. */
+/* Flags of the command SUBSCRIBE. */
 enum lum_subscribe_flag {
     LUM_SUBSCRIBE_FLAG_RENEW = 0x01,
 };
 
-/* Bits of watch_flags in WATCH. */
+/* Flags of the command WATCH. */
 enum lum_watch_flag {
     LUM_WATCH_FLAG_CLEAR = 0x01,
 };
 
-/* Bits of img_flags in a sweep image. */
+/* Flags of an encoded sweep. */
 enum lum_image_flag {
     LUM_IMAGE_FLAG_START_TABLE = 0x01,
 };
 
-/* Bits of run_flags: handling of a full ring, and whether the base table is compared. */
+/* Flags of the start of a sweep. */
 enum lum_run_flag {
     LUM_RUN_FLAG_OVERWRITE = 0x01,
     LUM_RUN_FLAG_NO_BASE_CHECK = 0x02,
 };
 
-/* Table that is driven after the end of a sweep. */
+/* Heater codes after the end of a sweep. */
 enum lum_end_action {
     LUM_END_ACTION_BASE = 0x00,
     LUM_END_ACTION_KEEP = 0x01,
@@ -286,7 +286,7 @@ enum lum_sweep_trigger {
     LUM_SWEEP_TRIGGER_EXTERNAL = 0x01,
 };
 
-/* State of the last run, in the reply of SWEEP_READ. */
+/* State of the last sweep. */
 enum lum_run_state {
     LUM_RUN_STATE_NONE = 0x00,
     LUM_RUN_STATE_RUNNING = 0x01,

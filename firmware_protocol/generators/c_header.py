@@ -1,4 +1,4 @@
-"""The C99 header: constants, enums, and per payload its size, offsets, a struct and two functions (section 17)."""
+"""Generator of the C99 header (section 17)."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def snake(name: str) -> str:
 
 
 def members(layout: Layout) -> list[PayloadField]:
-    """Return the fields of a payload's C struct: named, of fixed size, and not constant."""
+    """Return the fields of a message's C struct."""
     return [field for field in layout.fixed if field.name and field.const is None]
 
 

@@ -1,4 +1,4 @@
-"""The content of ``vectors.json`` in C, for the test program of the reference codec."""
+"""Generator of the test vectors in C."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _PER_LINE = 16
 
 
 def _array(name: str, values: list[int], kind: str = "uint8_t") -> Iterator[str]:
-    """Yield the lines of a C array. An empty array is written with one byte, which its length does not count."""
     yield f"static const {kind} {name}[] = {{"
     shown = values or [0]
     for start in range(0, len(shown), _PER_LINE):

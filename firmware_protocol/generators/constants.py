@@ -1,4 +1,4 @@
-"""Single constants of the protocol with their meanings, for the C header and the tables of the document."""
+"""Constants of the protocol with their meanings, for the C header and the document."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ HOST_TIMES = (
     ("LONGEST_DEADLINE_S", timing.LONGEST_DEADLINE_S, "longest deadline on a link with losses or delays, s"),
     ("BITS_PER_BYTE", timing.BITS_PER_BYTE, "bits per byte on a UART (8N1)"),
 )
-"""Name, value and meaning of the constants that only a host needs; they are in the document, not in the C header."""
+"""Name, value and meaning of the constants that only a host needs."""

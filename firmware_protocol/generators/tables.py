@@ -1,7 +1,4 @@
-"""The page ``docs/protocol-tables.md``, generated from the schema and the locked vectors.
-
-:data:`SECTIONS` defines which tables each section has: layouts, tables of codes, or the special tables defined here.
-"""
+"""Generator of the page ``docs/protocol-tables.md``."""
 
 from __future__ import annotations
 
@@ -144,7 +141,6 @@ def _examples() -> dict[str, Request[Message]]:
 
 
 def _hello(vectors: dict[str, Any]) -> HelloReply:
-    """Return the HELLO reply of the locked vectors: 1 ms ticks, 1 ms per command, frames of 512 bytes."""
     record = next(record for record in vectors["frames"] if record["name"] == "hello reply")
     return HelloReply.decode(bytes.fromhex(record["payload"]))
 
@@ -183,7 +179,7 @@ OWN_TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "FaultSource": _faults,
     "Status": _status,
 }
-"""Tables with special columns, by their headings; each is made from the locked vectors."""
+"""Tables with special columns, by their headings."""
 
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("2. Frames", ("Frame sizes",)),

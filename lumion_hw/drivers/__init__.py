@@ -1,7 +1,6 @@
-"""Instrument drivers, one file per instrument family, written from public documents and independent of the emulator.
+"""Instrument drivers, one file per instrument family, written from public documents.
 
-A bench opens drivers by kind. To open an instrument without a bench file, or to write a driver, import from this
-package; its modules are private.
+Import drivers from this package; its modules are private.
 """
 
 import lazy_loader

@@ -1,9 +1,7 @@
-"""Held settings: settings that a reading depends on, read together with it and restored if something changed them.
+"""Settings on which a reading depends: read together with it, and restored if something changed them.
 
-A power reading is only meaningful together with its unit. The front panel, a second session or ``*RST`` can change the
-unit, the wavelength or a reference without the driver noticing, and the next reading looks as good as any other.
-Therefore a driver holds its settings: it reads them together with every number. If a setting has changed, the driver
-logs a warning, restores the setting and reads the number again (docs/decisions/0025-held-settings.md).
+The front panel, a second session or ``*RST`` can change the unit or wavelength of a meter unnoticed. If a driver finds
+such a change, it logs a warning, restores the setting and repeats the reading (docs/decisions/0025-held-settings.md).
 """
 
 from __future__ import annotations
@@ -21,19 +19,19 @@ ValueT = TypeVar("ValueT")
 _log = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE = 160
-"""Longest message of joined queries, in characters. Keysight's guides do not state the size of the input queue."""
+"""Longest message of several queries, in characters (chosen by this project)."""
 
 
 @dataclass(frozen=True)
 class HeldSetting:
-    """A setting that the driver has set and expects to find unchanged at every reading.
+    """A setting that must be unchanged at every reading.
 
     Attributes:
         query: Query for the setting, such as ``SENS1:POW:UNIT?``.
-        value: Value that the driver set, in the unit of the reply, or the keyword in capitals.
+        value: Value set by the driver, in the unit of the reply, or the keyword in capitals.
         name: Name of the setting, for messages.
         restore: Function that sets the value again. Raises ``LumionError``.
-        tolerance: Largest difference from ``value`` at which a number counts as unchanged.
+        tolerance: Largest accepted difference from ``value``.
     """
 
     query: str
@@ -43,7 +41,7 @@ class HeldSetting:
     tolerance: float = 0.0
 
     def is_unchanged(self, reply: str) -> bool:
-        """Return whether the reply to the setting's query equals the value that the driver set."""
+        """Return whether the reply to ``query`` shows the value that the driver set."""
         if isinstance(self.value, str):
             return reply.strip().strip('"').upper() == self.value
         try:
@@ -53,12 +51,11 @@ class HeldSetting:
 
 
 class HeldSetup:
-    """The settings that some readings of an instrument depend on and that are checked with every reading.
+    """Settings of an instrument that are checked at every reading.
 
     Args:
         session: Session with the instrument.
-        joined: Whether the instrument accepts several queries in one message, separated by semicolons, and returns all
-            replies in one line (IEEE 488.2). Otherwise each query needs its own message.
+        joined: Whether the instrument accepts several queries in one message, separated by semicolons (IEEE 488.2).
     """
 
     def __init__(self, session: ScpiSession, *, joined: bool = True) -> None:
@@ -68,11 +65,11 @@ class HeldSetup:
         self._unread: dict[str, Callable[[], object]] = {}
 
     def hold(self, setting: HeldSetting) -> None:
-        """Check this setting with every reading from now on; replace an earlier setting with the same query."""
+        """Check this setting at every reading from now on. It replaces a setting with the same query."""
         self._settings[setting.query] = setting
 
     def also_restore(self, name: str, restore: Callable[[], object]) -> None:
-        """When a checked setting has changed, also restore this unchecked setting, because ``*RST`` changes both.
+        """Also restore this setting, which is not checked itself, whenever a checked setting has changed.
 
         Args:
             name: Name of the setting; a later call with the same name replaces this one.
@@ -81,7 +78,7 @@ class HeldSetup:
         self._unread[name] = restore
 
     def query(self, query: str, timeout_s: float | None = None) -> str:
-        """Send a query together with the queries of the checked settings, and return its reply.
+        """Send a query, check the settings, and return the reply to the query.
 
         Raises:
             VerifyError: A setting changed again after it was restored.
@@ -91,22 +88,25 @@ class HeldSetup:
         return self._read_until_unchanged(lambda: self._first_and_rest([query, *self._settings], timeout_s))
 
     def read_held(self, read: Callable[[], ValueT]) -> ValueT:
-        """Call ``read`` while all checked settings are unchanged; return its result. Errors: see :meth:`query`."""
+        """Return the result of ``read``; repeat ``read`` if a checked setting has changed.
+
+        Raises the errors of :meth:`query`.
+        """
         return self._read_until_unchanged(lambda: (read(), self._query_all([*self._settings])))
 
     def restore_changed(self) -> None:
-        """Restore the checked settings that something else has changed. Raises the errors of :meth:`query`."""
+        """Restore the checked settings that have changed. Raises the errors of :meth:`query`."""
         self.read_held(lambda: None)
 
     def check_unchanged(self) -> None:
-        """Raise ``VerifyError`` if a checked setting has changed; for readings that cannot be repeated."""
+        """Raise ``VerifyError`` if a checked setting has changed."""
         with self._session.transaction():
             for setting, reply in self._changed(self._query_all([*self._settings])):
                 raise self._changed_error(setting, reply, "Measure again.")
 
     @staticmethod
     def merge(setups: Iterable[HeldSetup]) -> HeldSetup:
-        """Combine several setups of one session into one setup. At least one setup is needed."""
+        """Combine several setups of one session into one. At least one setup is needed."""
         first, *others = setups
         joined = HeldSetup(first._session, joined=first._joined)
         for setup in (first, *others):
@@ -146,7 +146,6 @@ class HeldSetup:
         return first, rest
 
     def _query_all(self, queries: Sequence[str], timeout_s: float | None = None) -> list[str]:
-        """Return the replies to several queries, with as many queries per message as fit."""
         return [reply for message in self._messages(queries) for reply in self._query(message, timeout_s)]
 
     def _messages(self, queries: Sequence[str]) -> Iterator[list[str]]:
@@ -184,6 +183,5 @@ class HeldSetup:
 
 
 def _joined(queries: Sequence[str]) -> str:
-    """Join queries into one message. Each query starts at the root of the command tree."""
     first, *others = queries
     return first + "".join(f";:{query.removeprefix(':')}" for query in others)

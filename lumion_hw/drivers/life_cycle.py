@@ -17,7 +17,7 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def open(self) -> object:
-        """Open the connection and check the identity of the device; after a failure the driver is closed.
+        """Open the connection and check the identity of the device. After an error the driver is closed.
 
         Returns:
             ``None``, or a description of the state in which the device was found.
@@ -33,7 +33,7 @@ class Driver(abc.ABC):
         """Release the connection; idempotent, never raises."""
 
     def __repr__(self) -> str:
-        """Return the class and the device name, if known, as one line of text."""
+        """Return the class name and the device name."""
         name = getattr(self, "_device", "") or getattr(getattr(self, "_session", None), "device", "")
         return f"<{type(self).__name__}{f' {name}' if name else ''}>"
 
@@ -51,10 +51,7 @@ class Driver(abc.ABC):
 
 @contextlib.contextmanager
 def close_on_error(close: Callable[[], None]) -> Iterator[None]:
-    """Call ``close`` if the block, which opens a device, ends with any exception.
-
-    This includes Ctrl-C: a port that stays open would be blocked for every other program.
-    """
+    """Call ``close`` if the ``with`` block ends with any exception, including Ctrl-C."""
     try:
         yield
     except BaseException:
@@ -65,16 +62,13 @@ def close_on_error(close: Callable[[], None]) -> Iterator[None]:
 def not_open(label: str, device: str, address: str) -> ConnectError:
     """Return the error for a call on a device that is not open.
 
-    Args:
-        label: Kind of device, such as "the meter".
-        device: Device name.
-        address: Address of the device.
+    ``label`` is the kind of device, such as "the meter".
     """
     return ConnectError(f"{label} is not open", device=device, address=address, hint="Call open() first.")
 
 
 class SelfIdentifying(Protocol):
-    """Type of all device identities: every device reports at least a model and a serial number."""
+    """Identity with at least a model and a serial number."""
 
     @property
     def model(self) -> str:
@@ -90,11 +84,7 @@ SessionT = TypeVar("SessionT", bound=Conversation)
 
 
 class IdentifiedDriver(Driver, Generic[IdentityT, SessionT]):
-    """Base of drivers whose device reports its identity on opening; a subclass sets ``_session`` and ``_identity``.
-
-    Attributes:
-        kind: Kind of device, for messages.
-    """
+    """Base of drivers whose device reports its identity on opening; a subclass sets ``_session`` and ``_identity``."""
 
     kind: ClassVar[str] = "instrument"
     _session: SessionT

@@ -1,4 +1,4 @@
-"""Range checks of settings: a value outside its range is refused, never clipped."""
+"""Range checks of settings. A value outside its range raises an error and is never clipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SLACK = 1e-9  # a limit in THz converted to nm and back
 def check_range(
     label: str, value: float, low_high: tuple[float, float] | None, unit: str, session: Conversation
 ) -> None:
-    """Raise ``LimitError`` if a value is not finite, or is outside its range if there is one. Nothing was changed."""
+    """Raise ``LimitError`` if a value is not finite or is outside ``low_high``. ``None`` allows any finite value."""
     low, high = low_high or (-math.inf, math.inf)
     if math.isfinite(value) and low - _SLACK * abs(low) <= value <= high + _SLACK * abs(high):
         return
@@ -32,7 +32,7 @@ def check_range(
 
 
 def check_fault_id(fault_id: object, device: str, address: str) -> None:
-    """Raise ``BadValueError`` unless a fault id is an integer; ``True`` is refused, as it would clear fault 1."""
+    """Raise ``BadValueError`` if a fault id is not an integer. Booleans are refused too."""
     if isinstance(fault_id, bool) or not isinstance(fault_id, (int, np.integer)):
         raise BadValueError(
             f"{fault_id!r} is not the id of a fault",
@@ -45,12 +45,10 @@ def check_fault_id(fault_id: object, device: str, address: str) -> None:
 def number_each(
     values: Any, n: int, label: str, owner: str, *, device: str | None, address: str | None
 ) -> NDArray[np.float64]:
-    """Return ``values`` as one real number per channel. Values that are not numeric already are refused.
-
-    Masked, complex, string and boolean values are refused as well: they are mistakes rather than settings.
+    """Return ``values`` as one real number per channel.
 
     Args:
-        values: Values given by the caller.
+        values: Values given by the caller. Masked, complex, string and boolean values are refused.
         n: Number of channels.
         label: Name of the values, for the message.
         owner: Reason for the number of values, such as "the controller has 144 heaters", for the message.

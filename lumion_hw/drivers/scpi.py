@@ -1,8 +1,4 @@
-"""Shared parts of SCPI drivers: identity checks and commands that cannot fail silently.
-
-:class:`ScpiDriver` is the base class of drivers. :class:`StrictScpi` sends their commands: it parses replies, checks
-limits, reads the error queue and verifies settings.
-"""
+"""Base class of SCPI drivers, with identity checks and checked commands."""
 
 from __future__ import annotations
 
@@ -38,8 +34,8 @@ class ExpectedIdentity:
 
     Attributes:
         makers: Accepted beginnings of the maker's name, in capitals.
-        models: Models of the family, in capitals; empty for any model of these makers.
-        model: Required model; ``None`` for any of the family.
+        models: Accepted models, in capitals; empty for any model of these makers.
+        model: Required model; ``None`` for any of ``models``.
         serial: Required serial number; ``None`` for any.
     """
 
@@ -49,7 +45,7 @@ class ExpectedIdentity:
     serial: str | None = None
 
     def matches(self, identity: Identity) -> bool:
-        """Return whether an identity matches; maker and model in any letter case."""
+        """Return whether an identity matches. Upper and lower case are equal in maker and model."""
         model = identity.model.upper()
         return (
             identity.maker.upper().startswith(self.makers)
@@ -60,10 +56,7 @@ class ExpectedIdentity:
 
 
 def checked_identity(session: ScpiSession, reply: str, expected: ExpectedIdentity) -> Identity:
-    """Return the identity in a reply to ``*IDN?``.
-
-    Raises ``IdentityError`` if the reply is from a different instrument. The session then forgets the identity.
-    """
+    """Return the identity in a reply to ``*IDN?``. Raises ``IdentityError`` if it is not the expected one."""
     # Four fields (IEEE 488.2, 10.14); some firmware pads them.
     fields = [field.strip() for field in reply.split(",")]
     if len(fields) == 4 and expected.matches(identity := Identity(*fields)):
@@ -83,7 +76,7 @@ _log = logging.getLogger(__name__)
 _LARGEST_QUEUE = 64
 _LIMIT_SLACK = 1e-6  # instruments send their limits as float32
 NOT_A_VALUE = 1e20
-"""Larger numbers in replies are markers: the largest float32 or float64, 9.9E37 (infinity), 9.91E37 (NaN)."""
+"""Larger numbers in replies mark missing values, such as 9.9E37 (infinity) and 9.91E37 (NaN)."""
 _OPERATION_COMPLETE = 1  # bit 0 of the standard event status register (IEEE 488.2, 11.5.1)
 # Trigger ignored, questionable data, maths error (dark reading in dBm), query interrupted, query unterminated.
 # They occur in normal operation; other public drivers for this family ignore them too.
@@ -92,10 +85,9 @@ KEYSIGHT_IGNORABLE_ERRORS = frozenset({-213, -231, -261, -410, -420})
 
 
 class StrictScpi:
-    """SCPI commands with checks, so that no setting fails silently.
+    """SCPI commands with checks, so that no setting fails unnoticed.
 
     Args:
-        session: Session with the instrument.
         ignorable: Error codes that occur in normal operation.
         error_query: Query that removes the oldest error from the queue.
     """
@@ -109,12 +101,12 @@ class StrictScpi:
         self._resyncs_seen = 0
 
     def number(self, command: str, timeout_s: float | None = None, held: HeldSetup | None = None) -> float:
-        """Send a query and return its reply as a number, or a marker. Raises ``FrameError`` for other replies.
+        """Send a query and return its reply as a number. Raises ``FrameError`` for other replies.
 
         Args:
             command: The query.
             timeout_s: Time limit for the reply; by default that of the session.
-            held: Settings on which the number depends; they are read together with it.
+            held: Settings on which the number depends; they are checked with this reading.
         """
         reply = self.session.query(command, timeout_s) if held is None else held.query(command, timeout_s)
         try:
@@ -123,7 +115,7 @@ class StrictScpi:
             raise self.wrong_shape(command, reply, "a number") from None
 
     def setting(self, command: str, held: HeldSetup | None = None) -> float:
-        """Query a setting and return its value. Raises ``DeviceError`` if the reply is a marker."""
+        """Return the value of a numeric setting. Raises ``DeviceError`` if the instrument reports no value."""
         value = self.number(command, held=held)
         if is_value(value):
             return value
@@ -135,7 +127,7 @@ class StrictScpi:
         )
 
     def numbers(self, command: str, timeout_s: float | None = None) -> tuple[float, ...]:
-        """Send a query and return the numbers of its reply. Raises ``FrameError`` for other replies."""
+        """Return the numbers in the reply to a query. Raises ``FrameError`` for other replies."""
         reply = self.session.query(command, timeout_s)
         try:
             return tuple(float(field) for field in reply.split(","))
@@ -143,7 +135,7 @@ class StrictScpi:
             raise self.wrong_shape(command, reply, "numbers") from None
 
     def read_keyword(self, command: str, keywords: Iterable[str]) -> str:
-        """Send a query and return the keyword of its reply, spelled as in ``keywords``, such as ``SMEasure``.
+        """Return the keyword in the reply to a query, spelled as in ``keywords``, such as ``SMEasure``.
 
         Raises ``FrameError`` if the reply is not one of ``keywords``, in short or long form.
         """
@@ -154,7 +146,7 @@ class StrictScpi:
         return by_form[reply.strip().upper()]
 
     def set_keyword(self, header: str, word: str) -> None:
-        """Set a keyword, written like ``SMEasure``, and verify it; the reply may have the short or the long form."""
+        """Set and verify a keyword. ``word`` has the short form in capitals, such as ``SMEasure``."""
         short = _short(word)
         with self.session.transaction():
             self.set(f"{header} {short}")
@@ -181,7 +173,7 @@ class StrictScpi:
             scale: Factor that converts the instrument's reply to the caller's unit.
             tolerance: Largest accepted difference, in the caller's unit.
             label: Name of the quantity, for messages.
-            held: Settings on which the number depends; they are restored first if something else changed them.
+            held: Settings on which the number depends; they are checked and restored first.
 
         Returns:
             The value read back, in the caller's unit.
@@ -199,11 +191,7 @@ class StrictScpi:
         return found
 
     def operations_done(self) -> bool:
-        """Return whether no operation is pending, without waiting.
-
-        ``*OPC`` sets its status bit immediately if no operation is pending. ``*OPC?`` is not used: it blocks until all
-        operations have ended; Keysight's optical instruments return 0 instead.
-        """
+        """Return whether no operation is pending, without waiting."""
         with self.session.transaction():
             self.number("*ESR?")  # clears the bit of an operation that ended earlier
             self.session.write("*OPC")
@@ -228,7 +216,7 @@ class StrictScpi:
         return tuple(found)
 
     def set(self, command: str) -> None:
-        """Send a command and read the error queue. Raises ``DeviceError`` for an error that is not ignorable."""
+        """Send a command. Raises ``DeviceError`` if the instrument then reports an error that is not ignorable."""
         with self.session.transaction():
             if self.session.counters.resyncs != self._resyncs_seen:
                 # Errors queued before a link fault must not be attributed to this command.
@@ -245,7 +233,7 @@ class StrictScpi:
             )
 
     def check_limits(self, header: str, label: str, value: float, scale: float, unit: str) -> None:
-        """Raise ``LimitError`` if a value is not within the limits that the instrument reports. Nothing is sent.
+        """Raise ``LimitError`` if a value is outside the limits that the instrument reports. Nothing is set.
 
         Args:
             header: Header of the setting; its query accepts ``MIN`` and ``MAX``.
@@ -258,12 +246,12 @@ class StrictScpi:
         self.check_within(label, value, *self.limits(header, scale), unit)
 
     def limits(self, header: str, scale: float) -> tuple[float, float]:
-        """Return the limits that the instrument reports for a setting with ``MIN`` and ``MAX``, times ``scale``."""
+        """Return the lowest and highest value that the instrument reports for a setting, times ``scale``."""
         with self.session.transaction():
             return scale * self.setting(f"{header}? MIN"), scale * self.setting(f"{header}? MAX")
 
     def check_within(self, label: str, value: float, lowest: float, highest: float, unit: str) -> None:
-        """Raise ``LimitError`` if a value is outside the limits, all in ``unit``, or not a number."""
+        """Raise ``LimitError`` if a value is not a number or is outside ``lowest`` … ``highest``."""
         if lowest - _LIMIT_SLACK * abs(lowest) <= value <= highest + _LIMIT_SLACK * abs(highest):
             return
         raise self.session.error(
@@ -288,7 +276,7 @@ class StrictScpi:
             )
 
     def wrong_shape(self, command: str, reply: str, expected: str) -> FrameError:
-        """Return the error for an unexpected reply, and mark the session out of sync."""
+        """Return the error for an unexpected reply. The session must then be synchronized again."""
         self.session.mark_out_of_sync(f"{command} answered with {reply!r}")
         return self.session.error(
             FrameError,
@@ -298,20 +286,17 @@ class StrictScpi:
 
 
 def _short(word: str) -> str:
-    """Return the short form of a SCPI keyword: the capital letters in the spelling of the instrument's manual.
-
-    SCPI's four-letter rule for short forms is not used. Several makers break it: Santec abbreviates MODe to MOD.
-    """
+    """Return the capital letters of a SCPI keyword, which are its short form."""
     return "".join(letter for letter in word if not letter.islower())
 
 
 def is_value(number: float) -> bool:
-    """Return whether a number from the instrument is a value, not a marker for a missing value such as 9.9E37."""
+    """Return whether a number is a value, and not a marker for a missing value such as 9.9E37."""
     return math.isfinite(number) and abs(number) < NOT_A_VALUE
 
 
 class DeviceNames(TypedDict, total=False):
-    """Names of the keyword arguments that every :class:`ScpiDriver` accepts."""
+    """Keyword arguments that every :class:`ScpiDriver` accepts."""
 
     device: Required[str]
     expected_model: str | None
@@ -321,19 +306,19 @@ class DeviceNames(TypedDict, total=False):
 class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
     """Base of drivers for instruments that reply to ``*IDN?``.
 
-    A subclass defines ``open``, which calls ``_identify``. It sends commands through ``_scpi`` (a :class:`StrictScpi`)
-    or ``_session``. ``_clock`` is the clock, and ``_device`` the device name for messages.
+    A subclass defines ``open``, which calls ``_identify``, and sends commands through ``_scpi`` (a
+    :class:`StrictScpi`).
 
     Args:
         link: Link to the instrument.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         device: Device name, for messages.
-        expected_model: Required model; any of the family if omitted.
+        expected_model: Required model; any of ``models`` if omitted.
         expected_serial: Required serial number; any if omitted.
 
     Attributes:
         makers: Accepted beginnings of the maker's name, in capitals.
-        models: Models of the family, in capitals.
+        models: Accepted models, in capitals.
         terminator: Bytes that end a message to the instrument.
         ignorable_errors: Error codes that occur in normal operation.
     """
@@ -360,7 +345,7 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
         self._closing = fork_safe(threading.Lock())
 
     def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:
-        """Return the session of this driver. Override it for instruments that need, for example, a login."""
+        """Return a new session. Override this method for instruments that need, for example, a login."""
         return ScpiSession(link, clock, device=device, terminator=self.terminator)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Interface of an optical amplifier with one input and one output, such as an erbium-doped fibre amplifier."""
+"""Interface of an optical amplifier."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ class AmplifierMode(enum.Enum):
 
 @dataclass(frozen=True)
 class AmplifierSettings:
-    """Settings of an amplifier. Only the quantity that ``mode`` keeps constant has a value; the others are ``None``.
+    """Settings of an amplifier. Quantities that ``mode`` does not keep constant are ``None``.
 
     Attributes:
-        mode: Quantity that is held constant.
-        current_ma: Pump current.
-        power_dbm: Output power.
-        gain_db: Gain.
+        mode: Quantity that is kept constant.
         enabled: Whether the pump is switched on.
     """
 
@@ -36,7 +33,7 @@ class AmplifierSettings:
 
 @dataclass(frozen=True)
 class AmplifierLimits:
-    """Lowest and highest pump current, output power and gain; ``None`` for a quantity that cannot be held constant."""
+    """Lowest and highest pump current, output power and gain; ``None`` for a quantity that cannot be kept constant."""
 
     current_ma: tuple[float, float] | None
     power_dbm: tuple[float, float] | None
@@ -45,7 +42,7 @@ class AmplifierLimits:
 
 @dataclass(frozen=True)
 class AmplifierState:
-    """State of an amplifier at one moment.
+    """Present state of an amplifier.
 
     Attributes:
         emitting: Whether the pump is switched on.
@@ -55,7 +52,7 @@ class AmplifierState:
         pump_current_ma: Current of the first pump; ``None`` if not measured.
         temperature_c: Case temperature; ``None`` if not measured.
         flags: Active warnings and alarms, in plain words.
-        timestamp_s: Host clock when the last of these values arrived.
+        timestamp_s: Host clock when the last value arrived.
     """
 
     emitting: bool
@@ -87,7 +84,7 @@ class OpticalAmplifier(Protocol):
 
         Raises:
             NotSupportedError: The amplifier has no such mode.
-            LimitError: Outside the amplifier's limits; nothing was changed.
+            LimitError: The current is outside the amplifier's limits; nothing was changed.
             DeviceError: The amplifier refuses, for example to change mode while it emits.
             VerifyError: The setting read back differs.
         """
@@ -99,7 +96,7 @@ class OpticalAmplifier(Protocol):
         """Hold this gain constant. Raises the errors of :meth:`hold_current_ma`."""
 
     def enable(self) -> None:
-        """Switch the pump on. The light may appear later than this call returns: see :meth:`wait_ready`.
+        """Switch the pump on. The light may appear later; see :meth:`wait_ready`.
 
         Raises:
             DeviceError: The amplifier refuses, for example with an open interlock.

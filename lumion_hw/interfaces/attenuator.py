@@ -13,7 +13,7 @@ class AttenuatorSettings:
     Attributes:
         attenuation_db: Attenuation as the instrument reports it, with or without its insertion loss.
         wavelength_nm: Wavelength to which the attenuation applies; ``None`` if the instrument has a fixed wavelength.
-        passing: ``False`` if the shutter is closed. Always ``True`` without a shutter.
+        passing: Whether the shutter is open; ``True`` without a shutter.
     """
 
     attenuation_db: float
@@ -23,13 +23,12 @@ class AttenuatorSettings:
 
 @dataclass(frozen=True)
 class AttenuatorLimits:
-    """Lowest and highest settings of one attenuator channel, both ends included.
+    """Lowest and highest settings of one attenuator channel, both included.
 
     Attributes:
-        attenuation_db: Attenuation.
-        attenuation_step_db: Step in dB; attenuations are rounded to its multiples.
+        attenuation_step_db: Attenuations are rounded to multiples of this step.
         wavelength_nm: Wavelength; ``None`` if it cannot be set.
-        shutter: Whether the channel has a shutter, which :meth:`VariableAttenuator.disable` closes.
+        shutter: Whether the channel has a shutter.
     """
 
     attenuation_db: tuple[float, float]
@@ -41,7 +40,7 @@ class AttenuatorLimits:
 class VariableAttenuator(Protocol):
     """A variable optical attenuator. Thread-safe; every setting is read back.
 
-    A call returns when the light has settled. Opening and closing do not change the settings.
+    Calls return when the light has settled. Opening and closing do not change the settings.
     """
 
     @property
@@ -60,7 +59,7 @@ class VariableAttenuator(Protocol):
         """Set the attenuation of a channel.
 
         Raises:
-            LimitError: Outside the instrument's limits; nothing was changed.
+            LimitError: The attenuation is outside the instrument's limits; nothing was changed.
             DeviceError: The instrument refuses the command.
             DeviceTimeoutError: The attenuation was not reached in time.
             VerifyError: The attenuation read back differs.

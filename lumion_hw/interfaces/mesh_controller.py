@@ -1,4 +1,4 @@
-"""Interface of a mesh controller, which drives heater currents, reads port monitors and enforces the safe state."""
+"""Interface of a mesh controller, which drives heater currents and reads monitor photodiodes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ class ControllerInfo:
     """Identity and capabilities that the controller reports.
 
     Attributes:
-        model: Product name.
-        serial: Serial number, checked against the bench file.
-        firmware: Firmware version.
-        n_heaters: Number of drive channels, numbered from 0.
+        n_heaters: Number of heater channels, numbered from 0.
         n_monitors: Number of monitor channels, numbered from 0.
         current_full_scale_ma: Largest current that a channel can be set to.
-        current_step_ma: Smallest current step in mA (one code of the controller's DAC).
+        current_step_ma: Smallest current step.
         atomic: Whether all channels change at the same instant.
         readback: Whether the present currents can be read back.
         watchdog: Whether the controller switches its outputs off when the host is silent for too long.
@@ -29,9 +26,9 @@ class ControllerInfo:
         telemetry: Whether the controller can stream monitor readings.
         monitor_full_scale_ma: Photocurrent at which a monitor saturates; 0 if unknown.
         monitor_step_ma: Smallest photocurrent step of a monitor; 0 if unknown.
-        readback_tolerance_ma: Largest difference between a current read back and the current set, for controllers that
-            measure their outputs; 0 for controllers that return the set value, rounded to one step.
-        sweep_points: Number of points that fit into one sweep, however many channels change; 0 without sweeps.
+        readback_tolerance_ma: Largest difference between set and measured current; 0 for controllers that do not
+            measure their outputs.
+        sweep_points: Number of points that always fit into one sweep; 0 without sweeps.
         watches_light: Whether the controller can report a loss or return of light at a monitor.
         tick_s: Resolution of the controller's time stamps; 0 if unknown.
     """
@@ -58,12 +55,12 @@ class ControllerInfo:
 
 @dataclass(frozen=True)
 class ControllerLimits:
-    """Limits and safety policy applied to a controller before anything is driven.
+    """Limits and safety settings of a controller.
 
     Attributes:
         heater_max_ma: Largest current per heater, shape ``(n_heaters,)``; 0 disables the channel.
-        heater_ohm: Heater resistance with which the controller computes the total power, shape ``(n_heaters,)``.
-        total_power_mw: Limit for the computed power of all heaters together.
+        heater_ohm: Heater resistance for the calculation of the total power, shape ``(n_heaters,)``.
+        total_power_mw: Largest power of all heaters together.
         watchdog_s: Longest silence of the host before the controller switches its outputs off.
     """
 
@@ -78,7 +75,7 @@ class Generation:
     """Receipt for one setting of all heater currents.
 
     Attributes:
-        number: Generation number; increases within a session.
+        number: Number of the setting, which increases within a session.
         crc32: CRC-32 of the currents (as codes) that the controller confirmed.
         timestamp_s: Host clock when the confirmation arrived.
     """
@@ -90,12 +87,12 @@ class Generation:
 
 @dataclass(frozen=True)
 class MonitorReading:
-    """One scan of all photodiode monitors.
+    """One reading of all monitor photodiodes.
 
     Attributes:
         photocurrent_ma: Shape ``(n_monitors,)``; NaN where ``saturated``.
         saturated: Shape ``(n_monitors,)``; ``True`` where the photocurrent exceeds full scale.
-        generation: Number of the :class:`Generation` of currents that was driven during the scan.
+        generation: Number of the setting of heater currents (see :class:`Generation`) during the reading.
         timestamp_s: Host clock when the reading arrived.
     """
 
@@ -114,7 +111,7 @@ class Fault:
         source: Name of the source, such as ``WATCHDOG``.
         latched: Whether the fault has not been cleared yet.
         present: Whether the cause is still present.
-        channel: Channel concerned; ``None`` if the fault is not about one channel.
+        channel: Channel of the fault; ``None`` if it concerns no single channel.
         value: Measured value, in the unit of the fault source.
         limit: Threshold, in the unit of the fault source.
     """
@@ -129,7 +126,7 @@ class Fault:
     extra: dict[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return source, number, channels, measured value and limit as one line of text."""
+        """Return the fault as one line of text."""
         candidates = self.extra.get("candidates", ())
         channels = [self.channel] if self.channel is not None else candidates if isinstance(candidates, tuple) else ()
         listed = ", ".join(map(str, channels))
@@ -138,7 +135,6 @@ class Fault:
         return f"{self.source} (id {self.fault_id}){channel}{measured}"
 
     def _quantity(self, value: int) -> str:
-        """Return a value with its unit. The unit may contain a factor, such as ``0.01 °C``."""
         unit = str(self.extra.get("unit", ""))
         factor, _, name = unit.partition(" ")
         try:
@@ -153,12 +149,11 @@ class SweepPlan:
 
     Attributes:
         start_ma: Currents before the first point, shape ``(n_heaters,)``; ``None`` for the present currents.
-        points: For each point, the heaters that change and their currents in mA; other heaters keep the current of the
-            previous point.
-        settle_s: Time between setting a point and its first scan.
-        n_avg: Number of scans averaged per point.
+        points: For each point, the heaters that change and their currents in mA.
+        settle_s: Wait between setting a point and its first reading.
+        n_avg: Number of readings averaged per point.
         monitors: Monitor channels to record, ascending; ``None`` for all.
-        keep_last: Whether to keep the currents of the last point; otherwise the currents before the sweep are restored.
+        keep_last: Whether to keep the currents of the last point instead of those before the sweep.
     """
 
     points: tuple[Mapping[int, float], ...]
@@ -177,8 +172,8 @@ class SweepResult:
         photocurrent_ma: Shape ``(n_points, n_monitors)``; NaN where ``saturated``.
         saturated: Shape ``(n_points, n_monitors)``.
         monitors: Monitor channel of each column.
-        generation: Generation number of the sweep.
-        late: Number of points whose measurement took longer than planned.
+        generation: Number of the sweep, counted together with the settings (:class:`Generation`).
+        late: Number of points that took longer than planned.
     """
 
     photocurrent_ma: NDArray[np.float64]
@@ -190,12 +185,12 @@ class SweepResult:
 
 @dataclass(frozen=True)
 class TelemetrySample:
-    """One record of a stream of monitor readings.
+    """One reading of a stream.
 
     Attributes:
         reading: Readings of the selected monitors, in ascending order.
-        dropped: Number of records that the controller has discarded so far because the host fell behind.
-        lost: Number of records lost on the link so far.
+        dropped: Number of readings that the controller discarded so far because the host was too slow.
+        lost: Number of readings lost on the link so far.
         chip_temperature_c: Temperature of the chip; ``None`` if the controller has no sensor.
     """
 
@@ -207,13 +202,12 @@ class TelemetrySample:
 
 @dataclass(frozen=True)
 class LightThreshold:
-    """Photocurrents at which a monitor counts as dark and as illuminated.
+    """Photocurrents at which a monitor counts as dark or illuminated.
 
     Attributes:
         monitor: Monitor number.
-        dark_below_ma: Photocurrent below which the monitor counts as dark.
-        light_from_ma: Photocurrent from which the monitor counts as illuminated; at least
-            ``dark_below_ma``. In between, the state does not change.
+        dark_below_ma: Photocurrent below which the monitor becomes dark.
+        light_from_ma: Photocurrent from which the monitor becomes illuminated; at least ``dark_below_ma``.
         hold_s: Time for which all readings must agree before the state changes.
     """
 
@@ -225,12 +219,12 @@ class LightThreshold:
 
 @dataclass(frozen=True)
 class LightState:
-    """The watched monitors that receive no light.
+    """Monitors that receive no light.
 
     Attributes:
         dark: Numbers of the dark monitors.
         held_s: Time from the first reading that showed the change to this report; 0 if nothing changed.
-        generation: Number of the :class:`Generation` of currents that is driven now.
+        generation: Number of the present setting of heater currents (see :class:`Generation`).
         timestamp_s: Host clock when the report arrived.
     """
 
@@ -241,10 +235,10 @@ class LightState:
 
 
 class LightWatcher(Protocol):
-    """Watches monitors for loss of light; close it when it is no longer needed."""
+    """Reports loss and return of light at monitors, until it is closed."""
 
     def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
-        """Replace the thresholds and the scan period. All monitors start as illuminated."""
+        """Replace the thresholds and the time between readings. All monitors start as illuminated."""
 
     def wait(self, timeout_s: float) -> LightState | None:
         """Return the next reported state, or ``None`` if no report arrives within ``timeout_s``."""
@@ -267,16 +261,16 @@ class OutputReadings(Protocol):
 
 @runtime_checkable
 class MeasuresOutputs(Protocol):
-    """A mesh controller that measures voltage and current of its outputs, and so the resistance of its heaters."""
+    """A mesh controller that measures voltage and current of its outputs."""
 
     def read_channels(self) -> OutputReadings:
         """Return voltage and current of all channels, as measured."""
 
 
 class MeshController(Protocol):
-    """A controller of heater currents. Thread-safe; every method either succeeds or raises a ``LumionError``.
+    """A controller of heater currents. Thread-safe.
 
-    ``info`` lists the capabilities. A method that the controller does not support raises ``NotSupportedError``.
+    ``info`` lists the capabilities; unsupported calls raise ``NotSupportedError``.
     """
 
     @property
@@ -284,16 +278,16 @@ class MeshController(Protocol):
         """Identity and capabilities, read when the device is opened."""
 
     def configure(self, limits: ControllerLimits) -> None:
-        """Apply limits and watchdog time-out. Does nothing if the controller already has the same configuration."""
+        """Apply limits and watchdog time. Does nothing if the controller already has these settings."""
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
-        """Set all heater currents: simultaneously if ``info.atomic``, otherwise channel by channel, each in one step.
+        """Set all heater currents: simultaneously if ``info.atomic``, otherwise one channel after the other.
 
-        ``currents_ma`` has the shape ``(n_heaters,)``. If the controller refuses the currents, nothing changes.
+        ``currents_ma`` has the shape ``(n_heaters,)``.
 
         Raises:
-            LimitError: A value is outside the limits; the message names the channel.
-            SafetyError: The controller is in its safe state with latched faults.
+            LimitError: A value is outside the limits; the message names the channel. Nothing was changed.
+            SafetyError: The controller keeps its outputs off because of latched faults.
             VerifyError: The controller confirmed other currents than those sent.
         """
 
@@ -305,7 +299,7 @@ class MeshController(Protocol):
         """
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
-        """Read all monitors, averaged over ``n_avg`` scans.
+        """Read all monitors, averaged over ``n_avg`` readings.
 
         Raises:
             LimitError: ``n_avg`` is out of range.
@@ -334,12 +328,12 @@ class MeshController(Protocol):
         """
 
     def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> LightWatcher:
-        """Let the controller watch monitors and report when light is lost or returns.
+        """Let the controller report when light at a monitor is lost or returns.
 
         Raises:
             LimitError: A threshold, hold time or period is out of range.
-            ConfigError: A monitor does not exist, or no thresholds were given.
-            BusyError: A watch is already active.
+            ConfigError: A monitor does not exist, or there are no thresholds.
+            BusyError: A watcher is already active.
             NotSupportedError: ``info.watches_light`` is false.
         """
 

@@ -1,4 +1,4 @@
-"""Interface of a mesh that accepts bar and cross states but does not expose heater currents or calibration."""
+"""Interface of a mesh that accepts bar and cross states instead of heater currents."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class MeshStatesInfo:
 
 @dataclass(frozen=True)
 class Submission:
-    """Record of a configuration that was sent, which does not prove that anything changed.
+    """Record of a configuration that was sent, whether or not the mesh has changed.
 
     Attributes:
         line: Text that was sent.
         greeting: Text that the mesh sent first.
-        progress: Text that the mesh sent afterwards, up to 64 KiB; other characters than printable ASCII are escaped.
+        progress: Text that the mesh sent afterwards, up to 64 KiB, with unprintable characters escaped.
         progress_dropped: Number of further bytes, which were discarded.
-        sent_s: Host clock when the configuration had been written.
+        sent_s: Host clock when the configuration had been sent.
         closed_s: Host clock when the mesh closed the connection.
     """
 
@@ -49,10 +49,9 @@ class Submission:
 
 
 class MeshStates(Protocol):
-    """A mesh whose unit cells are set by state. Thread-safe: one configuration at a time.
+    """A mesh whose unit cells are set to bar or cross. Thread-safe.
 
-    This is not a :class:`~lumion_hw.interfaces.MeshController`: without access to heater currents nothing can be
-    calibrated and no phase can be set.
+    Phases cannot be set, and such a mesh cannot be calibrated.
     """
 
     @property
@@ -60,10 +59,9 @@ class MeshStates(Protocol):
         """Capabilities of the mesh."""
 
     def program_states(self, states: Mapping[int, PucState]) -> Submission:
-        """Send one complete configuration; unit cells not named in it become inactive.
+        """Send one complete configuration. Unit cells that it does not contain become inactive.
 
-        Returns when the mesh has closed the connection. This only means that the configuration was *sent*: check the
-        light with a power meter or a transponder. A configuration is never repeated automatically.
+        The mesh does not confirm that it has changed: check the light with a power meter or a transponder.
 
         Raises:
             LimitError: A unit cell does not exist; nothing was sent.
@@ -72,4 +70,4 @@ class MeshStates(Protocol):
         """
 
     def close(self) -> None:
-        """Release the link; idempotent. The cells keep their states."""
+        """Release the link; idempotent. The unit cells keep their states."""

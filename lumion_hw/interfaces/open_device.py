@@ -1,4 +1,4 @@
-"""Union of all interfaces that an open device of a bench may have."""
+"""Type of any open device of a bench."""
 
 from lumion_hw.interfaces.amplifier import OpticalAmplifier
 from lumion_hw.interfaces.attenuator import VariableAttenuator

@@ -1,4 +1,4 @@
-"""Interface of an optical matrix switch, which connects any input to any output."""
+"""Interface of an optical matrix switch."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class SwitchPorts:
-    """Ports of a switch, as numbered on its panel.
-
-    Attributes:
-        inputs: Ports at which light enters. Most switches pass light in both directions anyway.
-        outputs: Ports at which light leaves.
-    """
+    """Ports of a switch, as numbered on its panel."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
 
 
 class OpticalSwitch(Protocol):
-    """A switch that connects each input to at most one output and vice versa. Thread-safe; every setting is read back.
+    """A switch that connects each input to at most one output. Thread-safe; every setting is read back.
 
-    A call returns when the light has switched. Opening and closing do not change any connection.
+    Calls return when the light has switched. Opening and closing do not change any connection.
     """
 
     @property
@@ -42,7 +37,7 @@ class OpticalSwitch(Protocol):
         """Return the present connections as a mapping from input port to output port."""
 
     def connect(self, connections: Mapping[int, int]) -> None:
-        """Connect inputs to outputs, given as a mapping from input port to output port; all other connections stay.
+        """Connect input ports (keys) to output ports (values). All other connections stay.
 
         Raises:
             ConfigError: A port does not exist, or an output is named twice; nothing was changed.
@@ -55,7 +50,7 @@ class OpticalSwitch(Protocol):
         """Disconnect these inputs; inputs that are not connected are ignored. Raises the errors of :meth:`connect`."""
 
     def set_connections(self, connections: Mapping[int, int]) -> None:
-        """Make these connections and remove all others. Raises the errors of :meth:`connect`, without ``BusyError``."""
+        """Make these connections and remove all others. Raises the errors of :meth:`connect` except ``BusyError``."""
 
     def close(self) -> None:
         """Release the link; idempotent. The connections stay."""

@@ -1,4 +1,4 @@
-"""Interfaces of polarization instruments: controller, self-contained optimizer and polarimeter."""
+"""Interfaces of polarization controllers, automatic optimizers and polarimeters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class ActuatorInfo:
         minimum: Smallest setting.
         maximum: Largest setting.
         step: Smallest change.
-        period: Change of the setting after which the polarization repeats; ``None`` if unknown.
-        endless: Whether the actuator has no end stops.
+        period: Change after which the polarization repeats; ``None`` if unknown.
+        endless: Whether the actuator can turn without end.
     """
 
     kind: Literal["drive voltage", "retardance", "angle"]
@@ -44,10 +44,14 @@ class PolarizationController(Protocol):
         """Time from a change of settings until the light has settled."""
 
     def set(self, settings: NDArray[np.float64]) -> None:
-        """Set all actuators, in their units. Raises ``LimitError`` if a value is out of range; nothing changes then."""
+        """Set all actuators. Raises ``LimitError`` if a value is out of range; nothing changes then.
+
+        Args:
+            settings: One value per actuator, in its unit.
+        """
 
     def read(self) -> NDArray[np.float64]:
-        """Return the present settings of all actuators, in their units."""
+        """Return the present settings, one per actuator, in its unit."""
 
     def close(self) -> None:
         """Release the link; idempotent. The settings stay."""
@@ -55,9 +59,9 @@ class PolarizationController(Protocol):
 
 @runtime_checkable
 class PolarizationOptimizer(Protocol):
-    """A self-contained instrument that minimizes a figure of merit that the host measures. Thread-safe.
+    """An instrument that minimizes a figure of merit by changing the polarization. Thread-safe.
 
-    There are no settings. The host measures and reports the figure of merit; the instrument then makes its next step.
+    The host measures the figure of merit and reports it; the instrument then makes its next step.
     """
 
     @property
@@ -68,10 +72,10 @@ class PolarizationOptimizer(Protocol):
         """Start the search from the present polarization."""
 
     def improve(self, factor: float) -> None:
-        """Report the figure of merit (smaller is better) of the present polarization; the instrument makes one step.
+        """Report the figure of merit of the present polarization (smaller is better). The instrument makes one step.
 
         Args:
-            factor: Figure of merit: positive, linear in optical power, scaled so that its largest value is near 100.
+            factor: Figure of merit, linear in optical power, scaled so that its largest value is near 100.
 
         Raises:
             LimitError: The factor is not above 0 and at most 100; nothing was sent.
@@ -90,9 +94,9 @@ class PolarizationReading:
 
     Attributes:
         power_w: Total power S0.
-        stokes: S1, S2, S3 divided by the polarized power (a point on the Poincaré sphere), shape ``(3,)``.
+        stokes: S1, S2, S3 divided by the polarized power, shape ``(3,)``.
         dop: Degree of polarization, 0 to 1; noise can make it slightly larger than 1.
-        time_s: Time of the reading, on the session's clock.
+        time_s: Time of the reading, on the driver's clock.
     """
 
     power_w: float
@@ -103,7 +107,7 @@ class PolarizationReading:
 
 @dataclass(frozen=True)
 class PolarimeterSettings:
-    """Optical frequency for which a polarimeter applies its calibration, and its averaging time."""
+    """Optical frequency used for the calibration of a polarimeter, and its averaging time."""
 
     frequency_thz: float
     averaging_s: float
@@ -111,7 +115,7 @@ class PolarimeterSettings:
 
 @dataclass(frozen=True)
 class PolarimeterLimits:
-    """Lowest and highest optical frequency and averaging time of a polarimeter, both ends included."""
+    """Lowest and highest optical frequency and averaging time of a polarimeter, both included."""
 
     frequency_thz: tuple[float, float]
     averaging_s: tuple[float, float]
@@ -121,13 +125,19 @@ class Polarimeter(Protocol):
     """Measures states of polarization. Thread-safe; settings are read back."""
 
     def read(self) -> PolarizationReading:
-        """Measure the state of polarization at one instant. Raises ``DeviceError`` if the power is out of range."""
+        """Measure the state of polarization. Raises ``DeviceError`` if the power is out of range."""
 
     def set_frequency_thz(self, frequency_thz: float) -> float:
-        """Set the optical frequency that the calibration uses; return the frequency set. Raises ``LimitError``."""
+        """Set the optical frequency for the calibration; return the frequency set.
+
+        Raises ``LimitError`` out of range.
+        """
 
     def set_averaging_s(self, averaging_s: float) -> float:
-        """Set the averaging time to the nearest available value and return that value. Raises ``LimitError``."""
+        """Set the averaging time; return the nearest available value, which is set.
+
+        Raises ``LimitError`` out of range.
+        """
 
     def settings(self) -> PolarimeterSettings:
         """Return the present settings."""

@@ -1,4 +1,4 @@
-"""Interface of an optical power meter with one or several channels."""
+"""Interface of an optical power meter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PowerReading:
     """One power reading of one channel.
 
     Attributes:
-        channel: Channel number of the instrument, from 1.
+        channel: Channel number, from 1.
         state: ``OK``, or the reason why there is no value.
         timestamp_s: Host clock when the reading arrived.
     """
@@ -49,7 +49,7 @@ class PowerReading:
         """Power in watts; may be zero or slightly negative in the dark.
 
         Raises:
-            OutOfRangeError: The reading is not a number.
+            OutOfRangeError: ``state`` is not ``OK``.
         """
         if self._value_w is None:
             raise OutOfRangeError(
@@ -59,10 +59,10 @@ class PowerReading:
 
     @property
     def power_dbm(self) -> float:
-        """The power of the reading in dBm.
+        """Power in dBm.
 
         Raises:
-            OutOfRangeError: The reading is not a number, or is not positive.
+            OutOfRangeError: ``state`` is not ``OK``, or the power is not positive.
         """
         value_w = self.power_w
         if not value_w > 0:
@@ -76,8 +76,8 @@ class PowerLog:
 
     Attributes:
         channels: Channels, in the order of the rows.
-        power_w: Powers in watts, shape ``(n_channels, n_samples)``; NaN wherever ``state`` is not ``OK``.
-        state: Validity of each sample, shape ``(n_channels, n_samples)``, of :class:`RangeState`.
+        power_w: Shape ``(n_channels, n_samples)``; NaN wherever ``state`` is not ``OK``.
+        state: Validity of each sample (:class:`RangeState`), shape ``(n_channels, n_samples)``.
         period_s: Time between samples; ``None`` with external triggers.
         started_s: Host clock at the start of the log.
     """
@@ -94,9 +94,8 @@ class MeterSettings:
     """Settings of one power meter channel.
 
     Attributes:
-        wavelength_nm: Wavelength for which the responsivity is applied.
-        averaging_s: Averaging time.
-        range_dbm: Power range; ``None`` for automatic ranging. A meter with a single range always reports that range.
+        wavelength_nm: Wavelength for the responsivity.
+        range_dbm: Power range; ``None`` for automatic ranging.
     """
 
     wavelength_nm: float
@@ -106,13 +105,12 @@ class MeterSettings:
 
 @dataclass(frozen=True)
 class MeterLimits:
-    """Lowest and highest settings of one meter channel, both included, as the instrument reports them.
+    """Lowest and highest settings of one meter channel, both included.
 
     Attributes:
         wavelength_nm: Wavelength.
         averaging_s: Averaging time.
-        range_dbm: Power range; both ends equal for a meter with a single range, ``None`` for a meter that can only
-            range automatically.
+        range_dbm: Power range; ``None`` for a meter that can only range automatically.
     """
 
     wavelength_nm: tuple[float, float]
@@ -136,17 +134,17 @@ class PowerMeter(Protocol):
         """Serial number that the instrument reports."""
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for which the responsivity is applied. Raises ``LimitError`` outside the limits."""
+        """Set the wavelength for the responsivity. Raises ``LimitError`` outside the limits."""
 
     def set_averaging_s(self, channel: int, averaging_s: float) -> None:
         """Set the averaging time. Raises ``LimitError`` outside the limits."""
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
-        """Set the power range, or select automatic ranging with ``None``, which every meter accepts.
+        """Set the power range; ``None`` selects automatic ranging.
 
         Raises:
             LimitError: The range does not exist.
-            NotSupportedError: The meter can only range automatically (``limits`` has no ranges).
+            NotSupportedError: The meter can only range automatically.
         """
 
     def settings(self, channel: int) -> MeterSettings:
@@ -159,11 +157,11 @@ class PowerMeter(Protocol):
         """Zero all channels; the light must be off.
 
         Raises:
-            DeviceError: Zeroing failed, for example because a channel sees light. The zero is then unreliable.
+            DeviceError: Zeroing failed, for example because a channel receives light; later readings are unreliable.
         """
 
     def read(self, channel: int) -> PowerReading:
-        """Trigger one power reading and return the reading."""
+        """Make one power reading and return it."""
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Return one power reading per channel, all measured at the same time."""
@@ -179,7 +177,7 @@ class LogRun(Protocol):
     """A power log in progress. End the log with :meth:`wait` or :meth:`stop`."""
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the last sample, read all samples and stop the log in any case.
+        """Wait for the last sample, stop the log, and return its samples. The log is also stopped after an error.
 
         Args:
             timeout_s: Longest wait, from now.
@@ -195,7 +193,7 @@ class LogRun(Protocol):
 
 @runtime_checkable
 class LoggingMeter(PowerMeter, Protocol):
-    """A power meter that can sample at every pulse at its trigger input."""
+    """A power meter that can take one sample at each trigger pulse."""
 
     @property
     def max_samples(self) -> int:
@@ -204,11 +202,13 @@ class LoggingMeter(PowerMeter, Protocol):
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> LogRun:
-        """Start a log that waits for trigger pulses and takes one averaged sample at each pulse.
+        """Start a log that takes one averaged sample at each trigger pulse.
+
+        The power range does not change during the log.
 
         Args:
             channels: Channels to log.
-            n_samples: Samples per channel. The power range does not change during the log.
+            n_samples: Samples per channel.
             averaging_s: Averaging time of one sample; a pulse that arrives during averaging is lost.
             internal_trigger: Whether the pulses come from the instrument itself, such as a laser in the same mainframe.
 

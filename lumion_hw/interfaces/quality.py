@@ -6,7 +6,7 @@ import enum
 
 
 class Quality(enum.Enum):
-    """Quality of a reading: whether its value can be trusted, and why not."""
+    """Whether the value of a reading can be trusted, and why not."""
 
     OK = "ok"
     BELOW_RANGE = "below_range"
@@ -15,4 +15,4 @@ class Quality(enum.Enum):
     STALE = "stale"
     INCONSISTENT = "inconsistent"
     CHECKSUM_WRONG = "checksum_wrong"
-    """The value was read from, or converted with, a page that has a wrong checksum: its bytes may be damaged."""
+    """The value may be wrong, because a checksum of the memory page is wrong."""

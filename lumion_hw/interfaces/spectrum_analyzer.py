@@ -1,4 +1,4 @@
-"""Interface of an optical spectrum analyser, which measures power against wavelength, one sweep at a time."""
+"""Interface of an optical spectrum analyser."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class SpectrumSettings:
 
     Attributes:
         start_nm: First wavelength of a sweep, in vacuum.
-        stop_nm: Last wavelength of a sweep.
+        stop_nm: Last wavelength of a sweep, in vacuum.
         resolution_nm: Resolution bandwidth.
-        sensitivity: Name of the sensitivity, one of :attr:`SpectrumLimits.sensitivities`.
+        sensitivity: One of :attr:`SpectrumLimits.sensitivities`.
         n_points: Number of points per sweep; ``None`` if the analyser chooses it.
     """
 
@@ -51,11 +51,10 @@ class Spectrum:
 
     Attributes:
         wavelength_nm: Wavelengths in vacuum, ascending, shape ``(n,)``.
-        power_dbm: Power within the resolution bandwidth, shape ``(n,)``; NaN where the analyser has no value, for
-            example because noise makes the power zero or negative.
+        power_dbm: Power within the resolution bandwidth, shape ``(n,)``; NaN where the analyser has no value.
         resolution_nm: Resolution bandwidth.
         started_s: Host clock at the start of the sweep.
-        ended_s: Host clock when the end of the sweep was noticed.
+        ended_s: Host clock at the end of the sweep.
     """
 
     wavelength_nm: NDArray[np.float64]
@@ -84,7 +83,7 @@ class SpectrumAnalyzer(Protocol):
         """Set the first and last wavelength of a sweep.
 
         Raises:
-            LimitError: Outside the analyser's range, or not ascending; nothing was changed.
+            LimitError: The wavelengths are out of range or not ascending; nothing was changed.
             DeviceError: The analyser refuses the command.
             VerifyError: The wavelengths read back differ.
         """
@@ -96,7 +95,10 @@ class SpectrumAnalyzer(Protocol):
         """Set the sensitivity. Raises the errors of :meth:`set_span_nm`, and ``ConfigError`` for an unknown name."""
 
     def set_n_points(self, n_points: int | None) -> None:
-        """Set the number of points per sweep; with ``None`` the analyser chooses. Errors: see :meth:`set_span_nm`."""
+        """Set the number of points per sweep; ``None`` lets the analyser choose.
+
+        Raises the errors of :meth:`set_span_nm`.
+        """
 
     def sweep(self, timeout_s: float) -> Spectrum:
         """Make one wavelength sweep and return the spectrum.

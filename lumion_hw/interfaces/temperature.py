@@ -25,10 +25,10 @@ class TemperatureSettings:
 
 @dataclass(frozen=True)
 class TemperatureLimits:
-    """Lowest and highest settings, both ends included.
+    """Lowest and highest settings of a temperature controller, both included.
 
     Attributes:
-        setpoint_c: Lowest and highest temperature at which the controller does not switch itself off.
+        setpoint_c: Range in which the controller does not switch itself off.
         tolerance_c: Tolerance.
         window_s: Time within the tolerance that is required for lock.
     """
@@ -40,7 +40,7 @@ class TemperatureLimits:
 
 @dataclass(frozen=True)
 class TemperatureState:
-    """State of a temperature controller at one moment.
+    """Present state of a temperature controller.
 
     Attributes:
         temperature_c: Sensor temperature; ``None`` if the sensor is open, shorted or missing.
@@ -48,9 +48,9 @@ class TemperatureState:
         current_a: Current through the cooler, negative when heating; ``None`` if not measured.
         enabled: Whether the output is switched on.
         locked: Whether the output is on and the temperature has been within the tolerance for ``window_s``.
-        losses: Number of times that the lock was lost since opening, including losses that have recovered.
+        losses: Number of times that the lock was lost since opening.
         faults: Active faults in plain words, such as an open interlock or sensor.
-        timestamp_s: Host clock when the last of these values arrived.
+        timestamp_s: Host clock when the last value arrived.
     """
 
     temperature_c: float | None
@@ -66,7 +66,7 @@ class TemperatureState:
 class TemperatureController(Protocol):
     """A temperature controller. Thread-safe; every setting is read back.
 
-    Opening and closing do not switch the output: a chip that warms up while a program starts loses its calibration.
+    Opening and closing do not switch the output.
     """
 
     @property
@@ -78,35 +78,38 @@ class TemperatureController(Protocol):
         """Serial number that the instrument reports."""
 
     def set_temperature_c(self, temperature_c: float) -> None:
-        """Set the target temperature. Reaching it may take minutes: see :meth:`wait_locked`.
+        """Set the target temperature, without waiting until it is reached; see :meth:`wait_locked`.
 
         Raises:
-            LimitError: Outside the controller's limits; nothing was changed.
+            LimitError: The temperature is outside the controller's limits; nothing was changed.
             DeviceError: The controller refuses the command.
             VerifyError: The temperature read back differs.
         """
 
     def set_tolerance(self, tolerance_c: float, window_s: float) -> None:
-        """Set how close to the setpoint, and for how long, the temperature must be to count as locked.
+        """Set the tolerance, and the time within the tolerance after which the temperature counts as locked.
 
         Raises the errors of :meth:`set_temperature_c`.
         """
 
     def enable(self) -> None:
-        """Switch the output on. Raises ``DeviceError`` if it does not stay on, for example with an open interlock."""
+        """Switch the output on.
+
+        Raises ``DeviceError`` if the output does not stay on, for example with an open interlock.
+        """
 
     def disable(self) -> None:
         """Switch the output off and verify that it is off."""
 
     def wait_locked(self, timeout_s: float) -> TemperatureState:
-        """Wait until the temperature is locked and return the state of the controller.
+        """Wait until the temperature is locked, and return the state of the controller.
 
         Args:
             timeout_s: Longest wait, from now.
 
         Raises:
             DeviceError: The output is off, or the controller reports a fault.
-            DeviceTimeoutError: The controller responds, but the temperature did not lock in time.
+            DeviceTimeoutError: The temperature did not lock in time.
             LimitError: ``timeout_s`` is negative or not a number.
         """
 

@@ -1,4 +1,4 @@
-"""Interfaces of optical transponders: pluggable modules, coherent modules and modules with several data paths."""
+"""Interfaces of optical transponders."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class TransponderIdentity:
 
 @dataclass(frozen=True)
 class Monitors:
-    """Module monitors. Powers are ``None`` below the module's measurable range.
+    """Readings of a module's own monitors. Powers below the measurable range are ``None``.
 
     Attributes:
         temperature_c: Case temperature.
         supply_v: Supply voltage.
         tx_bias_ma: Laser bias; ``None`` if the module does not measure it.
-        tx_power_dbm: Launched power as measured by the module.
-        rx_power_dbm: Received power as measured by the module.
+        tx_power_dbm: Launched power.
+        rx_power_dbm: Received power.
         timestamp_s: Host clock when the values were read.
     """
 
@@ -52,14 +52,14 @@ class Monitors:
 
 @dataclass(frozen=True)
 class SignalStatus:
-    """Live status bits of a module.
+    """Live status of a module.
 
     Attributes:
         rx_los: Whether the receiver has lost its signal.
         tx_fault: Whether the transmitter has shut itself down.
         tx_disabled: Whether the transmitter is switched off, by pin or by software.
         data_ready: Whether the monitor values are valid.
-        timestamp_s: Host clock when the bits were read.
+        timestamp_s: Host clock when the status was read.
     """
 
     rx_los: bool
@@ -73,7 +73,7 @@ class Transponder(Protocol):
     """An optical module. Thread-safe; unsupported operations raise ``NotSupportedError``."""
 
     def identify(self) -> TransponderIdentity:
-        """Read the identity of the module and check that it is the expected module."""
+        """Read the identity of the module. Raises ``IdentityError`` if the module is not the expected one."""
 
     def can_switch(self) -> bool:
         """Return whether software can switch the transmitter and read its state."""
@@ -92,7 +92,7 @@ class Transponder(Protocol):
         """Read the module's monitors."""
 
     def status(self) -> SignalStatus:
-        """Read the module's live status bits."""
+        """Read the live status."""
 
     def close(self) -> None:
         """Release the link; idempotent. The transmitter stays as it is."""
@@ -100,14 +100,10 @@ class Transponder(Protocol):
 
 @dataclass(frozen=True)
 class Application:
-    """One application of a module: its host interface, its media interface, and the lanes that it uses.
+    """One application of a module: its host interface, its media interface, and their lanes.
 
     Attributes:
-        number: AppSel code, from 1.
-        host_interface: Name of the host electrical interface.
-        media_interface: Name of the media interface.
-        host_lanes: Number of host lanes.
-        media_lanes: Number of media lanes.
+        number: Number in the module's list (AppSel code), from 1.
         first_host_lanes: Host lanes, from 1, on which the application may begin.
         first_media_lanes: Media lanes, from 1, on which the application may begin.
         media_id: Code of the media interface.
@@ -127,7 +123,7 @@ class Application:
 
 @dataclass(frozen=True)
 class TuningRange:
-    """One frequency grid of a laser, with the lowest and highest frequency that the module can emit on this grid."""
+    """One frequency grid of a laser, with its lowest and highest frequency."""
 
     grid: str
     spacing_ghz: float
@@ -142,15 +138,15 @@ class TransponderCapabilities:
     Attributes:
         applications: Available applications.
         tunable: Whether the module has a tunable laser.
-        coherent: Whether the module is coherent and has link performance pages.
-        tuning: Grids and ranges; empty if the module is not tunable.
+        coherent: Whether the module is coherent.
+        tuning: Frequency grids; empty if the laser cannot be tuned.
         fine_tuning_ghz: Lowest and highest fine-tuning offset and its step; ``None`` without fine tuning.
         tx_power_dbm: Lowest and highest output power; ``None`` if the power cannot be set.
-        durations_s: Advertised longest duration of each stage; ``None`` where the module advertises none.
+        durations_s: Longest duration of each state change; ``None`` if not advertised.
         monitors: Names of the available monitors.
         loopbacks: Names of the available loopbacks.
-        performance: Available link performance quantities and their units; empty if the module measures none.
-        statistics: Whether the module collects statistics over intervals, which the host ends by a request.
+        performance: Units of the available link performance quantities, by name.
+        statistics: Whether the module collects statistics over intervals.
     """
 
     applications: tuple[Application, ...]
@@ -168,7 +164,7 @@ class TransponderCapabilities:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """Settings written when a laser was tuned, and the frequency that the laser then reported."""
+    """Result of tuning a laser: the settings written, and the frequency that the laser reports."""
 
     grid: str
     channel: int
@@ -183,8 +179,8 @@ class TransponderSettings:
     Attributes:
         powered: Whether the module is out of low-power mode.
         enabled: Whether the transmitter is on.
-        applications: AppSel code of each data path, by its first host lane.
-        frequency_thz: Laser frequency; ``None`` if the laser is not tunable, or is set to an unknown grid.
+        applications: Number of the application (AppSel code) of each data path, by first host lane.
+        frequency_thz: Laser frequency; ``None`` if the laser cannot be tuned or its grid is unknown.
         tx_power_dbm: Output power; ``None`` if it cannot be set.
     """
 
@@ -200,7 +196,7 @@ class Reading:
     """A measured value of a module with its quality.
 
     Attributes:
-        value: Value in ``unit``; ``None`` if there is no value, for the reason given by ``quality``.
+        value: Value in ``unit``; ``None`` without a value.
         unit: Unit; empty for ratios and counts.
         quality: Quality of the value. Only an ``OK`` value is a measurement.
         source: Register from which the value was read.
@@ -219,9 +215,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class LinkQuantity:
-    """A link quantity: its present value and its statistics over the last interval; ``None`` where unavailable.
+    """A quantity of a link: its present value and its statistics over the last interval; ``None`` where unavailable.
 
-    ``others`` holds the same quantity from other registers, for comparison.
+    ``others`` contains the same quantity from other registers, for comparison.
     """
 
     current: Reading | None = None
@@ -243,9 +239,9 @@ class Performance:
     Attributes:
         timestamp_s: Host clock when the values were read.
         interval: Number of the interval since the module was opened, from 1.
-        interval_start_s: Host clock at the start of the interval; ``None`` for the first, which began before opening.
+        interval_start_s: Host clock at the start of the interval; ``None`` for the first.
         interval_end_s: Host clock at the end of the interval.
-        quantities: By name: ``prefec_ber``, ``osnr``, ``esnr``, ``cd``, ``dgd``, ``pdl``, ``q`` and so on.
+        quantities: Quantities by name: ``prefec_ber``, ``osnr``, ``esnr``, ``cd``, ``dgd``, ``pdl``, ``q`` and so on.
         remarks: Inconsistencies between the values, in plain words.
     """
 
@@ -259,7 +255,7 @@ class Performance:
 
 @dataclass(frozen=True)
 class StickyFlag:
-    """A flag that was set at least once; it stays until the user clears it.
+    """A flag that was set at least once since the user cleared it.
 
     Attributes:
         name: Name of the flag, such as ``rx_los``.
@@ -277,7 +273,7 @@ class StickyFlag:
 
 
 class LockStage(enum.Enum):
-    """Stage at which a link stops coming up, in the order of docs/transponders.md, "Why is there no link?"."""
+    """Step that a link has not passed yet, in the order of docs/transponders.md, "Why is there no link?"."""
 
     ABSENT = "absent"
     NOT_RESPONDING = "not_responding"
@@ -306,7 +302,7 @@ class LockReport:
     """Whether a link is up, and if not, the reason.
 
     Attributes:
-        stage: Stage of the link.
+        stage: Step that the link has not passed yet.
         detail: Description of the stage and its cause.
         lane: Lane that keeps the link down; ``None`` if the cause is not a single lane.
         code: Register code that identifies the stage.
@@ -335,25 +331,24 @@ class LockReport:
 
 @runtime_checkable
 class CoherentTransponder(Transponder, Protocol):
-    """A module with applications, a tunable laser and a coherent receiver.
+    """A module with a tunable laser and a coherent receiver.
 
-    A refused request raises an error that names lane and code. A stage that takes longer than the module advertised
-    raises ``DeviceTimeoutError`` and names the stage.
+    A state change that takes longer than the module advertised raises ``DeviceTimeoutError``.
     """
 
     def capabilities(self) -> TransponderCapabilities:
         """Return the capabilities that the module advertises."""
 
     def power_up(self) -> None:
-        """Leave low-power mode and wait until the module is ready; a dark transmitter stays dark."""
+        """Leave low-power mode and wait until the module is ready. The transmitter stays dark if it was dark."""
 
     def power_down(self) -> None:
-        """Enter low-power mode and wait until the module reports this mode."""
+        """Enter low-power mode and wait until the module confirms it."""
 
     def select_application(self, number: int, first_lane: int | None = None) -> None:
-        """Run an application, from a given host lane or by default from the first lane that it can use.
+        """Run an application (a host and a media interface), by default from the first possible host lane.
 
-        The transmitter is off afterwards. Data paths on other lanes do not change.
+        The transmitter is off afterwards. Other lanes do not change.
 
         Raises:
             ConfigError: The module does not offer the application on this lane.
@@ -361,7 +356,7 @@ class CoherentTransponder(Transponder, Protocol):
         """
 
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
-        """Tune the laser and verify the frequency. A transmitter that was on is switched on again.
+        """Tune the laser and verify the frequency. A transmitter that was on is on again afterwards.
 
         Raises:
             LimitError: The module cannot emit this frequency; nothing was changed.
@@ -369,43 +364,40 @@ class CoherentTransponder(Transponder, Protocol):
         """
 
     def set_tx_power_dbm(self, power_dbm: float) -> None:
-        """Set the output power. Raises ``LimitError``, without a change, if the module's range is exceeded."""
+        """Set the output power. Raises ``LimitError``, and changes nothing, if the power is out of range."""
 
     def settings(self) -> TransponderSettings:
         """Read the present settings of the module."""
 
     def wait_for_lock(self, timeout_s: float) -> LockReport:
-        """Wait until the link is up and return a report; if the link stays down, the report gives the reason.
+        """Wait until the link is up. Return a report, with the reason if the link stays down.
 
-        Problems are reported, not raised; even a missing module is a stage of the report.
+        Problems are reported, not raised; even a missing module is reported.
 
         Args:
             timeout_s: Longest wait, from now.
         """
 
     def performance(self) -> Performance:
-        """End the present statistics interval of the module and return the link performance in it."""
+        """End the module's statistics interval and return the link performance in it."""
 
     def flags(self) -> Collection[StickyFlag]:
         """Read the flags and return all flags seen since the last :meth:`clear_flags`."""
 
     def clear_flags(self) -> None:
-        """Forget the flags seen so far. A flag whose cause persists returns at the next read."""
+        """Clear the stored flags. A flag whose cause persists returns at the next read."""
 
 
 @runtime_checkable
 class BreakoutTransponder(CoherentTransponder, Protocol):
     """A module that runs several independent data paths, such as 4x100G in one 400G-DR4.
 
-    A data path is one instance of an application: a set of host lanes with their media lanes, identified by its first
-    host lane. Calls on the module itself act on all data paths: ``enable`` switches all of them on, the module reports
-    as dark only if all are dark, and its link is up when all are up.
+    A data path is a set of host and media lanes that run one application. Calls on the module itself act on all data
+    paths, and its link is up when all are up.
     """
 
     def path(self, first_lane: int) -> CoherentTransponder:
         """Return the data path that begins on host lane ``first_lane``, counted from 1.
-
-        Calls on the path do not affect the light of other paths; its ``close`` does nothing.
 
         Raises:
             ConfigError: No application begins on this host lane.

@@ -1,4 +1,4 @@
-"""Interface of a tunable laser with one output, which may also sweep and log its wavelengths."""
+"""Interface of a tunable laser."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ class LaserCapabilities:
     """Optional capabilities of a laser.
 
     Attributes:
-        tunes_while_emitting: Whether the frequency can be set while the output is on. Otherwise ``set_frequency_thz``
-            raises ``DeviceError`` until ``disable`` has been called.
+        tunes_while_emitting: Whether the frequency can be set while the output is on.
         measures_power: Whether the laser measures its output power.
         sweep: Whether the laser can sweep continuously.
         wavelength_log: Whether the laser can log the wavelengths of a sweep.
@@ -34,10 +33,9 @@ class LaserRanges:
 
     Attributes:
         frequency_thz: Lowest and highest frequency.
-        frequency_step_thz: Step to which frequency settings are rounded. For a laser with a wavelength step, its
-            equivalent.
+        frequency_step_thz: Step to which frequency settings are rounded.
         power_dbm: Lowest and highest output power; ``None`` if the instrument does not report its limits.
-        power_step_db: Step in dB to which power settings are rounded.
+        power_step_db: Step to which power settings are rounded.
         sweep_nm_per_s: Available sweep speeds, ascending; empty if unknown, or if the laser does not sweep.
         sweep_pulses_per_s: Highest pulse rate of the trigger output during a sweep.
     """
@@ -52,16 +50,16 @@ class LaserRanges:
 
 @dataclass(frozen=True)
 class LaserState:
-    """State of a laser at one moment.
+    """Present state of a laser.
 
     Attributes:
         emitting: Whether the output is switched on.
-        ready: Whether the output is on and no operation is pending, so that frequency and power are as set.
+        ready: Whether the output is on and has the set frequency and power.
         frequency_thz: Set frequency.
         power_dbm: Set power.
-        measured_power_dbm: Output power that the laser measures; ``None`` if the laser is dark or has no monitor.
+        measured_power_dbm: Measured output power; ``None`` if the laser is dark or has no monitor.
         flags: Active warnings and alarms, in the instrument's words.
-        timestamp_s: Host clock when the last of these values arrived.
+        timestamp_s: Host clock when the last value arrived.
     """
 
     emitting: bool
@@ -104,7 +102,7 @@ class SweepLog:
     Attributes:
         wavelength_nm: Logged wavelengths in vacuum, in order, shape ``(n,)``; ``None`` without a log.
         started_s: Host clock at the start of the sweep.
-        ended_s: Host clock when the end of the sweep was noticed.
+        ended_s: Host clock at the end of the sweep.
     """
 
     wavelength_nm: NDArray[np.float64] | None
@@ -115,7 +113,7 @@ class SweepLog:
 class TunableLaser(Protocol):
     """A tunable laser. Thread-safe; every setting is read back. Unsupported operations raise ``NotSupportedError``.
 
-    Frequencies are optical frequencies in vacuum. Opening and closing do not switch the output.
+    Opening and closing do not switch the output.
     """
 
     @property
@@ -135,11 +133,11 @@ class TunableLaser(Protocol):
         """Limits of this laser."""
 
     def set_frequency_thz(self, frequency_thz: float) -> None:
-        """Set the frequency. The light may settle later than this call returns: see :meth:`wait_ready`.
+        """Set the optical frequency in vacuum. The light may settle later; see :meth:`wait_ready`.
 
         Raises:
-            LimitError: Outside the laser's range; nothing was changed.
-            DeviceError: The laser refuses, for example because it does not tune while it emits.
+            LimitError: The frequency is outside the laser's range; nothing was changed.
+            DeviceError: The laser refuses, for example because it cannot tune while it emits.
             VerifyError: The frequency read back differs.
         """
 
@@ -147,13 +145,13 @@ class TunableLaser(Protocol):
         """Set the output power.
 
         Raises:
-            LimitError: Outside the laser's range; nothing was changed.
+            LimitError: The power is outside the laser's range; nothing was changed.
             DeviceError: The laser refuses the command.
             VerifyError: The power read back differs.
         """
 
     def enable(self) -> None:
-        """Switch the output on. The light may appear later than this call returns: see :meth:`wait_ready`."""
+        """Switch the output on. The light may appear later; see :meth:`wait_ready`."""
 
     def disable(self) -> None:
         """Switch the output off and verify that it is off."""

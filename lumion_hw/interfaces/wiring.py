@@ -1,8 +1,4 @@
-"""Fixed optical wiring of a bench: which device is connected to which mesh port.
-
-The bench file defines the wiring. Circuit set-up uses it for link budgets and to find the meter of a circuit; the
-emulator uses it to propagate light.
-"""
+"""Fixed optical wiring of a bench: which device is connected to which mesh port."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 BLOCKED_DB = 200.0
-"""Loss assumed for a closed shutter, a switch connection that is not made, or an amplifier that is off, in dB."""
+"""Loss in dB assumed for a closed shutter, a missing switch connection, or an amplifier that is off."""
 
 Tributary = Literal["x", "y"]
 """Output of a polarization splitter, or input of a combiner."""
@@ -20,12 +16,10 @@ Tributary = Literal["x", "y"]
 class InlineDevice:
     """An attenuator, switch or amplifier through which light passes.
 
-    Its loss or gain depends on its settings, and is therefore not part of ``loss_db`` or ``gain_db`` in the bench file.
-
     Attributes:
         device: Device name.
         channel: Channel of an attenuator, or the switch port at which the light enters.
-        exit_port: Switch port at which the light must leave for this path; ``None`` for other devices.
+        exit_port: Switch port at which the light leaves; ``None`` for other devices.
     """
 
     device: str
@@ -37,7 +31,7 @@ class InlineDevice:
 class MeterTap:
     """Branch of a splitter that sends ``fraction`` of the light to a power meter or a spectrum analyser.
 
-    ``meter`` is the device name, and ``channel`` is the channel of the meter, from 1.
+    ``meter`` is the device name, and ``channel`` is its channel, from 1.
     """
 
     meter: str
@@ -47,28 +41,25 @@ class MeterTap:
 
 @dataclass(frozen=True)
 class InputPath:
-    """Path from a transponder's transmitter, or from a tunable laser, to a mesh port. Circuits never start at lasers.
+    """Path from a transponder's transmitter, or from a tunable laser, to a mesh port.
 
     Attributes:
         transponder: Device name of the module; ``None`` if the source is a laser.
         port: Mesh port.
-        polarization: Device name of the polarization controller in this path; ``None`` if there is none.
-        loss_db: Passive loss from the source to the mesh facet, including the polarization controller but not the
-            facet.
+        polarization: Device name of the polarization controller in this path; ``None`` without one.
+        loss_db: Passive loss from the source to the mesh facet, without the facet.
         gain_db: Gain of the booster amplifier in this path; 0 without an amplifier. If ``through`` names an amplifier,
-            its present gain counts instead, and ``gain_db`` is used for planning only.
+            ``gain_db`` is used for planning only.
         polarimeter: Device name of the polarimeter at a tap just before the facet; ``None`` without one.
         polarimeter_tap: Fraction of the power that goes to the polarimeter; ``loss_db`` includes this loss.
-        tributary: Output of the polarization splitter-rotator that feeds this port; both outputs carry TE light. A
-            module has one input path per output that it uses; even a single-polarization module may use both
-            (diversity). ``None`` without a splitter: the chip then receives only the TE fraction of the light.
+        tributary: Output of the polarization splitter-rotator that feeds this port; ``None`` without a splitter. A
+            module has one input path per output that it uses.
         laser: Device name of the tunable laser; ``None`` if the source is a module.
         noise_figure_db: Noise figure of the booster amplifier.
         through: Devices that the light passes, the one next to the source first.
-        inline_losses_db: Loss of each device in ``through`` at its present setting, in dB; for an amplifier,
-            ``gain_db`` minus its measured gain. Part of ``loss_db``. Empty until the devices have been read: see
-            :func:`lumion_hw.bench.fibre_devices.wiring_with_device_losses`.
-        by_hand: Whether somebody moves the fibre of the laser by hand between its input paths.
+        inline_losses_db: Present loss of each device in ``through``, in dB, as part of ``loss_db``; for an amplifier,
+            ``gain_db`` minus its measured gain. Empty until the devices have been read.
+        by_hand: Whether an operator moves the laser's fibre by hand between its input paths.
     """
 
     transponder: str | None
@@ -98,20 +89,20 @@ class InputPath:
 
 @dataclass(frozen=True)
 class OutputPath:
-    """Path from a mesh port to a transponder's receiver, or directly to a power meter. Circuits end at modules only.
+    """Path from a mesh port to a transponder's receiver, or directly to a power meter.
 
     Attributes:
         port: Mesh port.
         transponder: Device name of the module; ``None`` if all the light goes to meters.
         loss_db: Passive loss from the facet to the splitter.
         meter: Device name of the power meter at the tap; ``None`` without one.
-        meter_channel: Channel of that meter, from 1.
+        meter_channel: Channel of the power meter, from 1.
         tap_fraction: Fraction of the power that goes to the meter; the rest goes to the receiver.
         tributary: Input of the polarization combiner that this port feeds; ``None`` without a combiner.
         through: Devices that the light passes before the splitter, the one next to the mesh first.
         inline_losses_db: Loss of each device in ``through``, as in :class:`InputPath`.
         taps: Further branches of the splitter, besides that of ``meter``.
-        by_hand: Whether somebody moves the fibre of ``meter`` by hand between its output paths.
+        by_hand: Whether an operator moves the meter's fibre by hand between its output paths.
     """
 
     port: int
@@ -141,7 +132,7 @@ class OutputPath:
 
 @dataclass(frozen=True)
 class FibrePath:
-    """A fibre that bypasses the mesh: from a module or laser to a module, back to the same module, or to meters.
+    """A fibre from a module or laser to a receiver or to meters, without passing the mesh.
 
     Attributes:
         source: Device name of the module or laser that sends.
@@ -165,11 +156,11 @@ class FibrePath:
 
 @dataclass(frozen=True)
 class LoopPath:
-    """A fibre that connects two mesh ports in both directions, or reflects light back into a single port.
+    """A fibre that connects two mesh ports, or reflects light back into a single port.
 
     Attributes:
-        ports: The two ports; both equal for a reflector.
-        loss_db: Passive loss from facet to facet; for a reflector, through the fibre and back.
+        ports: The two ports; equal for a reflector.
+        loss_db: Loss from facet to facet; for a reflector, through the fibre and back.
         length_m: Length of the light path in the fibre.
     """
 
@@ -188,7 +179,7 @@ class Wiring:
     loops: tuple[LoopPath, ...] = ()
 
     def input_of(self, transponder: str) -> InputPath:
-        """Return the first input path fed by a module. Raises ``KeyError`` if the module feeds no input."""
+        """Return the first input path fed by a module. Raises ``KeyError`` if there is none."""
         for path in self.inputs:
             if path.transponder == transponder:
                 return path
@@ -202,9 +193,9 @@ class Wiring:
         raise KeyError(transponder)
 
     def inputs_of(self, transponder: str) -> tuple[InputPath, ...]:
-        """Return all inputs fed by a module: two behind a polarization splitter."""
+        """Return all input paths fed by a module; two behind a polarization splitter."""
         return tuple(path for path in self.inputs if path.transponder == transponder)
 
     def outputs_of(self, transponder: str) -> tuple[OutputPath, ...]:
-        """Return all outputs that feed a module's receiver: two before a polarization combiner."""
+        """Return all output paths to a module's receiver; two before a polarization combiner."""
         return tuple(path for path in self.outputs if path.transponder == transponder)

@@ -1,4 +1,4 @@
-"""Links: byte streams with deadlines. All code that uses sockets, serial ports or VISA is here.
+"""Links: byte streams over sockets, serial ports or VISA.
 
 Import from this package; its modules are private.
 """

@@ -19,14 +19,14 @@ _EXPECTED = (
 
 
 def open_link(address: str, clock: Clock, baud: int = DEFAULT_BAUD) -> Link:
-    """Return the link for an address, not yet open: call ``open`` on the result.
+    """Return a new link for an address. Call ``open`` on it before use.
 
     Raises ``ConfigError`` if the address is not valid; the message lists the valid forms.
 
     Args:
-        address: ``tcp://host:port``, ``serial:///dev/ttyUSB0?baud=9600`` (``serial://COM3`` on Windows) or
-            ``visa://`` followed by a VISA resource name.
-        clock: A wall clock.
+        address: ``tcp://host:port``, ``serial:///dev/ttyUSB0?baud=9600`` (``serial://COM3`` on Windows) or ``visa://``
+            followed by a VISA resource name.
+        clock: Wall clock (not a virtual clock) for the deadlines.
         baud: Baud rate of a serial address that does not specify one.
     """
     scheme, separator, location = address.partition("://")
@@ -42,7 +42,7 @@ def open_link(address: str, clock: Clock, baud: int = DEFAULT_BAUD) -> Link:
 
 
 def serial_baud(address: str) -> int | None:
-    """Return the baud rate of a serial address, ``None`` for other addresses."""
+    """Return the baud rate of a serial address, or ``None`` for other addresses."""
     scheme, _, location = address.partition("://")
     baud = dict(parse_qsl(location.partition("?")[2])).get("baud", str(DEFAULT_BAUD))
     return int(baud) if scheme == "serial" and baud.isdigit() else None

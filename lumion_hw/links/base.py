@@ -1,4 +1,4 @@
-"""Interfaces of links: byte streams whose reads and writes have absolute deadlines on an injected clock."""
+"""Interfaces of links, which are byte streams with deadlines."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Link(Protocol):
         """Address of the link, for messages."""
 
     def open(self, deadline: Deadline) -> None:
-        """Open the byte stream; does nothing if the stream is open. Raises ``ConnectError`` on failure."""
+        """Open the byte stream. Raises ``ConnectError``. Does nothing if the stream is open."""
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data``. Raises ``LinkLost`` if only a part or nothing could be written."""
+        """Write all of ``data``. Raises ``LinkLost`` if this fails."""
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if the link is lost."""
+        """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost``."""
 
     def drain(self, quiet_s: float, deadline: Deadline) -> int:
         """Discard input until none has arrived for ``quiet_s`` seconds; return the number of discarded bytes."""
@@ -32,34 +32,31 @@ class Link(Protocol):
 
 @runtime_checkable
 class BulkLink(Link, Protocol):
-    """A link that can receive directly into a buffer, for blocks of megabytes."""
+    """A link that can receive directly into a buffer."""
 
     def read_into(self, view: memoryview, deadline: Deadline) -> int:
-        """Receive at least one byte into ``view``; return the number, or 0 at the deadline. See :meth:`Link.read`."""
+        """Receive at least one byte into ``view``; return the number, or 0 at the deadline. Raises ``LinkLost``."""
 
 
 @runtime_checkable
 class ModemLink(Link, Protocol):
-    """A link with an RTS line; some USB bridges send nothing before RTS is asserted."""
+    """A link with an RTS line."""
 
     def set_rts(self, on: bool) -> None:
-        """Assert or release RTS; a port without RTS ignores it. Raises ``LinkLost`` if the port is lost."""
+        """Assert or release RTS. A port without RTS ignores it. Raises ``LinkLost`` if the port is lost."""
 
 
 class Peer(Protocol):
-    """The far end of an in-process link: one connection to an emulated device, without real I/O.
-
-    An emulated device creates one peer per connection. Host and device share one clock.
-    """
+    """One connection to an emulated device in this process. Host and device share one clock."""
 
     def receive(self, data: bytes) -> None:
-        """Receive bytes from the host at the present time."""
+        """Receive bytes from the host now."""
 
     def transmit(self) -> bytes:
-        """Return the bytes that the device has sent by now. Raises ``LinkLost`` once the device has disconnected."""
+        """Return the bytes that the device has sent by now. Raises ``LinkLost`` if the device has disconnected."""
 
     def next_event(self) -> float | None:
-        """Return the time at which :meth:`transmit` may return more, or ``None`` if nothing is pending."""
+        """Return the time of the next data to transmit, or ``None`` if no data is pending."""
 
     def close(self) -> None:
         """End the connection, because the host has disconnected."""

@@ -1,9 +1,6 @@
-"""Fault link for tests: wraps any link, applies seeded faults in both directions and counts them.
+"""Link with artificial faults, for tests.
 
-Whether a byte is damaged depends only on the seed, the direction and the number of the byte in the stream. Every run
-therefore has the same damage, also over TCP. Whole chunks (one ``write`` of the host, or one ``read`` of the inner
-link) can be delayed, split, swapped or hit by a burst of wrong bytes. The line itself can stall, half close or be
-unplugged after a given number of bytes.
+Equal seeds give equal faults, independent of timing.
 """
 
 from __future__ import annotations
@@ -26,9 +23,7 @@ _FLUSH_S = 1.0  # time limit for sending delayed bytes
 
 
 class FaultLink(DrainedByReading):
-    """A link with faults; wraps any :class:`~lumion_hw.links.base.Link`.
-
-    It has no thread: delayed bytes move when the host next uses the link.
+    """A link with artificial faults; wraps any :class:`~lumion_hw.links.base.Link`.
 
     Args:
         inner: Link to the device.
@@ -53,7 +48,7 @@ class FaultLink(DrainedByReading):
         return self._inner.name
 
     def apply(self, plan: FaultPlan) -> None:
-        """Replace the fault plan. Events of the new plan at byte counts that have already passed do not happen."""
+        """Replace the fault plan. Events at byte counts that have already passed do not happen."""
         for lane, rates in ((self._out, plan.to_device), (self._in, plan.from_device)):
             lane.apply(rates, (event for event in plan.events if event.direction is lane.direction))
 
@@ -70,7 +65,7 @@ class FaultLink(DrainedByReading):
         self._lost = None
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write through the faults. Raises ``LinkLost`` if unplugged, or stalled until the deadline."""
+        """Write ``data`` with faults. Raises ``LinkLost`` if the link is unplugged, or blocked until the deadline."""
         lane, n_written = self._out, 0
         self._check()
         while True:
@@ -87,7 +82,7 @@ class FaultLink(DrainedByReading):
             n_written += size
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return data that passed the faults, or ``b""`` at the deadline. Raises ``LinkLost`` if the link ended."""
+        """Return received data with faults, or ``b""`` at the deadline. Raises ``LinkLost`` if the link ended."""
         lane, polled = self._in, False
         while True:
             now = self._clock.now()
@@ -105,7 +100,7 @@ class FaultLink(DrainedByReading):
             self._wait(deadline, now)
 
     def close(self) -> None:
-        """Close the inner link; queued bytes are lost."""
+        """Close the inner link. Delayed bytes are lost."""
         self._inner.close()
         self._backlog = b""
         for lane in (self._out, self._in):
@@ -113,7 +108,6 @@ class FaultLink(DrainedByReading):
             lane.ended = False
 
     def _wait(self, deadline: Deadline, now: float) -> None:
-        """Wait for the device, for bytes queued in either direction, or for the end of a stall."""
         lane = self._in
         stalled = lane.stalled_until_s > now
         wake = min(deadline, self._out.next_due(), lane.next_due(), lane.stalled_until_s if stalled else math.inf)
@@ -128,7 +122,6 @@ class FaultLink(DrainedByReading):
             self._clock.sleep(min(wake - now, _SLICE_S))
 
     def _admit(self, now: float) -> None:
-        """Move bytes from the device into the queue for the host, up to the next fault of the line."""
         lane = self._in
         while True:
             while (event := lane.line_event_due()) is not None:
@@ -156,7 +149,6 @@ class FaultLink(DrainedByReading):
             self._inner.close()
 
     def _flush(self, deadline: Deadline) -> None:
-        """Send the device all bytes whose delay has passed, unless the link is unplugged."""
         while self._lost is None and (data := self._out.pop(self._clock.now())):
             self._inner.write(data, deadline)
 
@@ -171,7 +163,6 @@ class FaultLink(DrainedByReading):
             self._end(f"{self._lost}; {progress}" if progress else self._lost)
 
     def _end(self, label: str, *, orderly: bool = False) -> NoReturn:
-        """Close the link and raise ``LinkLost``, caused by an ``OSError`` if the end is abrupt, as for a socket."""
         self._lost = self._lost or label
         self.close()
         hint = "The fault plan of this test link caused it; open the link again."

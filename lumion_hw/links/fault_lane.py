@@ -1,4 +1,4 @@
-"""One direction of a fault link: bytes enter, are damaged at random, and leave when their delay has passed."""
+"""Faults of one direction of a link."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class _Chunk:
 
 
 class FaultLane:
-    """One direction of a fault link: damages bytes, delays chunks of bytes, and triggers faults of the whole line.
+    """Damages, delays and reorders the bytes of one direction of a link.
 
     Args:
         direction: Direction in which the bytes travel.
-        seed: Random seed; the two directions are independent.
+        seed: Random seed.
     """
 
     def __init__(self, direction: Direction, seed: int) -> None:
@@ -51,17 +51,17 @@ class FaultLane:
         self._draw_next_hit()
 
     def line_event_due(self) -> FaultEvent | None:
-        """Return and remove the next fault of the line if all bytes before it have entered; else ``None``."""
+        """Return and remove the next fault of the whole link if its byte count is reached, otherwise ``None``."""
         if self._line_events and self._line_events[0].at_byte <= self.counts["taken"]:
             return self._line_events.popleft()
         return None
 
     def bytes_before_line_event(self, n_bytes: int) -> int:
-        """Return how many of ``n_bytes`` enter before the next fault of the line."""
+        """Return how many of ``n_bytes`` can enter before the next fault of the whole link."""
         return min(n_bytes, self._line_events[0].at_byte - self.counts["taken"]) if self._line_events else n_bytes
 
     def push(self, data: bytes, now: float) -> None:
-        """Apply random faults to one chunk of bytes and queue the bytes that remain."""
+        """Accept one chunk of bytes, apply random faults, and queue the result."""
         start = self.counts["taken"]
         self.counts["taken"] += len(data)
         rates, shots = self._rates, self._shots(start, start + len(data))
@@ -99,7 +99,7 @@ class FaultLane:
         return b""
 
     def next_due(self) -> float:
-        """Return the time at which the oldest chunk leaves; infinity if no chunk is queued."""
+        """Return the time at which the oldest chunk leaves, or infinity without a queued chunk."""
         return self._queue[0].due_s if self._queue else math.inf
 
     def waiting(self) -> int:
@@ -118,7 +118,6 @@ class FaultLane:
         return chunk
 
     def _shots(self, start: int, end: int) -> list[FaultEvent]:
-        """Return and remove the planned single faults (``FaultEvent``) that hit these bytes."""
         shots = [event for event in self._events if start <= event.at_byte < end]
         if shots:
             self._events = [event for event in self._events if event not in shots]
@@ -177,7 +176,6 @@ class FaultLane:
         return b"".join(damaged_bytes)
 
     def _random_hits(self, end: int) -> Iterator[tuple[int, FaultKind, int]]:
-        """Yield all random damage before byte ``end``: byte number, kind of fault, and number of the wrong bit."""
         while self._next_hit < end:
             index = int(self._next_hit)
             weights = (self._rates.flip, self._rates.drop, self._rates.duplicate)
@@ -185,7 +183,6 @@ class FaultLane:
             self._draw_next_hit()
 
     def _draw_next_hit(self) -> None:
-        """Draw the distance to the next damaged byte, so that undamaged bytes need no random numbers."""
         rate = self._rates.flip + self._rates.drop + self._rates.duplicate
         if rate <= 0.0:
             self._next_hit = math.inf

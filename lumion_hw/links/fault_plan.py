@@ -1,4 +1,4 @@
-"""Plan of a fault link: which faults it applies, and counts of the faults that it has applied."""
+"""Faults to apply to a link, and counts of applied faults."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class FaultKind(enum.Enum):
 BYTE_KINDS = (FaultKind.FLIP, FaultKind.DROP, FaultKind.DUPLICATE)
 """Faults of single bytes."""
 LINE_KINDS = (FaultKind.STALL, FaultKind.HALF_CLOSE, FaultKind.UNPLUG)
-"""Faults of the line itself, between two bytes."""
+"""Faults of the whole link."""
 
 
 @dataclass(frozen=True)
 class FaultRates:
-    """Fault rates of one direction: probabilities from 0 to 1.
+    """Random faults of one direction, with probabilities from 0 to 1. A chunk is the data of one write or read.
 
     Attributes:
         flip: Probability per byte that one bit is inverted.
@@ -48,10 +48,10 @@ class FaultRates:
         delay: Probability that a chunk is delayed.
         split: Probability that a chunk is split in two.
         swap: Probability that a chunk and the next chunk arrive in reverse order.
-        burst_bytes: Length of the longest burst, in bytes.
-        delay_s: Additional delay of a delayed chunk, in seconds.
-        gap_s: Time between the parts of a split chunk, in seconds.
-        max_swap_wait_s: Longest time in seconds that a chunk waits for the next chunk, to change places with it.
+        burst_bytes: Length of the longest burst.
+        delay_s: Additional delay of a delayed chunk.
+        gap_s: Time between the parts of a split chunk.
+        max_swap_wait_s: Longest time that a chunk waits for the next chunk, to change places with it.
     """
 
     flip: float = 0.0
@@ -77,12 +77,12 @@ class FaultRates:
 
 @dataclass(frozen=True)
 class FaultEvent:
-    """A fault that a fault link applies once.
+    """A fault that happens once.
 
     Attributes:
         kind: Kind of the fault.
         direction: Direction whose bytes are counted and damaged (``UNPLUG`` affects both directions).
-        at_byte: Number of bytes that pass before the fault; a fault of bytes or chunks hits the byte after them.
+        at_byte: Number of bytes that pass before the fault.
         duration_s: Length of a delay, gap, wait or stall in seconds; for ``UNPLUG``, time in which reconnecting fails.
         n_bytes: Length of a burst, in bytes.
     """
@@ -103,8 +103,8 @@ class FaultPlan:
     """Faults to apply to a link.
 
     Attributes:
-        to_device: Fault rates of data that the host writes.
-        from_device: Fault rates of data that the host reads.
+        to_device: Random faults of data that the host writes.
+        from_device: Random faults of data that the host reads.
         events: Faults that happen once.
     """
 

@@ -1,4 +1,4 @@
-"""Link to a device in the same process, without threads or sockets; waiting advances the injected clock."""
+"""Link to an emulated device in the same process. Waiting advances a virtual clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MemoryLink(DrainedByReading):
 
     @property
     def name(self) -> str:
-        """Name of the link, as given at construction."""
+        """Name of the link."""
         return self._name
 
     def open(self, deadline: Deadline) -> None:
@@ -51,7 +51,7 @@ class MemoryLink(DrainedByReading):
         self._open_peer().receive(data)
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return data that the device has sent; advance the clock until there is some or the deadline is reached."""
+        """Return data that the device has sent, or ``b""`` at the deadline."""
         while True:
             peer = self._open_peer()
             data = peer.transmit()

@@ -1,9 +1,7 @@
-"""Ownership of open links: a link belongs to the process that opened it.
+"""Ownership of open links: only the process that opened a link can use it.
 
-A child created by ``fork`` shares the sockets and ports of its parent. If both processes used them, each would receive
-replies meant for the other, and a child that exits would send its parent's closing command, such as heaters off.
-Therefore links, sessions and drivers store the id of the process that opened them. In a different process, every use
-raises :class:`~lumion_hw.errors.ForkError`, and closing sends nothing.
+In a forked child process, every use of a link, session or driver of the parent raises
+:class:`~lumion_hw.errors.ForkError`, and closing sends nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ _forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class OwnerProcess:
-    """The process that owns a link: the first process that opened the link."""
+    """The process that owns a link, which is the first that opened it."""
 
     __slots__ = ("_pid",)
     this_process: ClassVar[int] = os.getpid()
-    """Id of this process, cached: it is checked before every use, and system calls are slow in containers."""
+    """Id of this process."""
 
     def __init__(self) -> None:
         self._pid = 0
@@ -54,13 +52,13 @@ class OwnerProcess:
 
 
 def fork_safe(lock: LockT) -> LockT:
-    """Register a lock and return it. In a forked child the lock is free, even if a thread of the parent held it."""
+    """Make a lock free in forked child processes, and return it."""
     _locks.add(lock)
     return lock
 
 
 def forget_in_child(link: Any) -> None:
-    """Call ``link.forget()`` in forked children; otherwise a child's exit would end the parent's session."""
+    """Call ``link.forget()`` in forked child processes."""
     _forgetful.add(link)
 
 

@@ -1,4 +1,4 @@
-"""Replay of a recorded conversation as the far end of a link: checks sent bytes and returns the recorded replies."""
+"""Replays a recorded conversation with a device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class RecordedExchange:
 
     Attributes:
         sent: Bytes that the host sends.
-        received: Reply of the device once it has received all of ``sent``.
+        received: Reply of the device.
         delay_s: Time in seconds until the reply leaves the device.
     """
 
@@ -27,11 +27,11 @@ class RecordedExchange:
 
 
 class ReplayPeer:
-    """Emulated device that replays a recorded conversation; a :class:`~lumion_hw.links.base.Peer`.
+    """Device that replays a recorded conversation; a :class:`~lumion_hw.links.base.Peer`.
 
     Args:
         exchanges: Steps of the conversation, in order.
-        clock: The clock of the link.
+        clock: Clock of the link.
     """
 
     def __init__(self, exchanges: Iterable[RecordedExchange], clock: Clock) -> None:
@@ -75,7 +75,7 @@ class ReplayPeer:
         return self._replies[0][0] if self._replies else None
 
     def close(self) -> None:
-        """Do nothing: the conversation continues with the next connection."""
+        """Do nothing: the next connection continues the conversation."""
 
 
 def replay_link(peer: ReplayPeer, clock: Clock) -> MemoryLink:

@@ -1,8 +1,4 @@
-"""Serial link: a UART, USB bridge or pty, through pyserial.
-
-It avoids three problems of pyserial: ``flush()`` blocks on some systems, ``readline`` makes one system call per byte,
-and changing the time-out reconfigures the port, so time-outs are set only once, at opening.
-"""
+"""Serial link: a UART, USB bridge or pty, through pyserial."""
 
 from __future__ import annotations
 
@@ -39,7 +35,7 @@ class SerialLink(DrainedByReading):
     Args:
         path: Device path, such as ``/dev/ttyUSB0`` or ``COM3``; a stable ``/dev/serial/by-id`` path is better.
         baud: Baud rate.
-        clock: A wall clock, to which deadlines refer.
+        clock: Wall clock (not a virtual clock) for the deadlines.
     """
 
     def __init__(self, path: AnyPath, baud: int, clock: Clock) -> None:
@@ -53,11 +49,14 @@ class SerialLink(DrainedByReading):
 
     @property
     def name(self) -> str:
-        """The address as ``serial://path?baud=...``."""
+        """Address, as ``serial://path?baud=...``."""
         return f"serial://{self._path}?baud={self._baud}"
 
     def open(self, deadline: Deadline) -> None:
-        """Open the port. Raises ``ConnectError`` if it is missing, ``InUseError`` if another program uses it."""
+        """Open the port.
+
+        Raises ``ConnectError`` if it does not exist, and ``InUseError`` if another program uses it.
+        """
         del deadline  # opening a port does not wait
         self._owner.claim(self.name)
         if self._port is not None:
@@ -79,17 +78,14 @@ class SerialLink(DrainedByReading):
         self._port = port
 
     def _request_low_latency(self, port: serial.Serial) -> None:
-        """Ask the driver not to delay short replies by up to 16 ms; ptys and many drivers do not support this."""
+        """Ask the operating system not to delay short replies."""
         try:
             port.set_low_latency_mode(True)
         except (OSError, ValueError, AttributeError, NotImplementedError) as error:
             _log.debug("%s: the port has no low-latency mode: %s", self.name, error)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data`` in chunks. Raises ``LinkLost`` if writing fails or is not complete in time.
-
-        After a time-out, part of the data may be on the wire, so the link is closed and nothing is sent again.
-        """
+        """Write all of ``data``. Raises ``LinkLost`` and closes the port if this fails or takes too long."""
         port = self._opened()
         for start in range(0, len(data), self._chunk_bytes):
             if start and self._clock.now() >= deadline:
@@ -100,7 +96,7 @@ class SerialLink(DrainedByReading):
                 raise self._close_as_lost(f"writing failed: {error}") from error
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if unplugged."""
+        """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if the port is lost."""
         port = self._opened()
         while True:
             try:
@@ -115,7 +111,7 @@ class SerialLink(DrainedByReading):
                 return data
 
     def set_rts(self, on: bool) -> None:
-        """Assert or release RTS; a port without RTS ignores it. Raises ``LinkLost`` if the link is closed."""
+        """Assert or release RTS. A port without RTS ignores it. Raises ``LinkLost`` if the link is closed."""
         port = self._opened()
         try:
             port.rts = on
@@ -123,7 +119,7 @@ class SerialLink(DrainedByReading):
             _log.debug("%s: the RTS line could not be set: %s", self.name, error)
 
     def close(self) -> None:
-        """Close the port; idempotent, never raises. In a forked child, the parent's port stays open."""
+        """Close the port; idempotent, never raises. A forked child process leaves it open."""
         port, self._port = self._port, None
         if port is not None:
             try:

@@ -1,4 +1,4 @@
-"""TCP link: a plain socket without Nagle's delay, with keepalive, and with absolute deadlines on a wall clock."""
+"""TCP link."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # dete
 
 
 class TcpLink(DrainedByReading):
-    """A TCP connection to a device, with deadlines on a wall clock.
+    """A TCP connection to a device.
 
     Args:
         host: Host name or address.
         port: TCP port.
-        clock: A wall clock, to which deadlines refer.
+        clock: Wall clock (not a virtual clock) for the deadlines.
     """
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
@@ -40,11 +40,11 @@ class TcpLink(DrainedByReading):
 
     @property
     def name(self) -> str:
-        """The address as ``tcp://host:port``."""
+        """Address, as ``tcp://host:port``."""
         return f"tcp://[{self._host}]:{self._port}" if ":" in self._host else f"tcp://{self._host}:{self._port}"
 
     def open(self, deadline: Deadline) -> None:
-        """Connect to the device. Raises ``ConnectError`` if refused, unreachable or unknown, or after ``deadline``."""
+        """Connect to the device. Raises ``ConnectError`` if this fails or takes until ``deadline``."""
         self._owner.claim(self.name)
         if self._socket is not None:
             return
@@ -71,7 +71,7 @@ class TcpLink(DrainedByReading):
         self._socket = connection
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data``. Raises ``LinkLost`` if writing fails or is not complete by ``deadline``."""
+        """Write all of ``data``. Raises ``LinkLost`` if this fails or takes until ``deadline``."""
         connection = self._connected()
         view = memoryview(data)
         while view:
@@ -91,11 +91,10 @@ class TcpLink(DrainedByReading):
         return self._receive(deadline, lambda connection: connection.recv(_RECEIVE_BYTES)) or b""
 
     def read_into(self, view: memoryview, deadline: Deadline) -> int:
-        """Receive at least one byte into ``view``; return the number, 0 at the deadline. Errors: see :meth:`read`."""
+        """Receive at least one byte into ``view``; return the number, or 0 at the deadline. Raises ``LinkLost``."""
         return self._receive(deadline, lambda connection: connection.recv_into(view)) or 0
 
     def _receive(self, deadline: Deadline, receive: Callable[[socket.socket], ReceivedT]) -> ReceivedT | None:
-        """Receive as soon as data arrives; return ``None`` at the deadline."""
         connection = self._connected()
         while True:
             try:
@@ -114,7 +113,7 @@ class TcpLink(DrainedByReading):
         return received
 
     def close(self) -> None:
-        """Close the connection; idempotent, never raises. In a forked child, the parent's connection stays open."""
+        """Close the connection; idempotent, never raises. A forked child process leaves it open."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
@@ -126,7 +125,6 @@ class TcpLink(DrainedByReading):
         return self._socket
 
     def _ready(self, deadline: Deadline, *, for_writing: bool) -> bool:
-        """Wait for the socket until the deadline, at most ``_SLICE_S``; return whether the socket is ready."""
         timeout_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
         return (self._writable if for_writing else self._readable)(timeout_s)
 
@@ -141,7 +139,6 @@ def _always_ready(timeout_s: float) -> bool:
 
 
 def _waiter(connection: socket.socket, *, for_writing: bool) -> Callable[[float], bool]:
-    """Return a function that waits until a socket is ready and returns whether it is."""
     number = connection.fileno()
     if hasattr(select, "poll"):  # unlike select, poll accepts file numbers above 1023; missing on Windows
         poller = select.poll()

@@ -1,7 +1,7 @@
-"""VISA link: any message-based VISA resource as a byte stream, through pyvisa with its pure-Python backend.
+"""VISA link, through pyvisa with its pure-Python backend, for VXI-11, HiSLIP and USBTMC.
 
-Where the instrument offers a plain TCP or serial port, :class:`~lumion_hw.links.tcp.TcpLink` or
-:class:`~lumion_hw.links.serial.SerialLink` is faster and simpler. Use this link for VXI-11, HiSLIP and USBTMC.
+For TCP or serial ports, :class:`~lumion_hw.links.tcp.TcpLink` and :class:`~lumion_hw.links.serial.SerialLink` are
+faster.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ _USB_HINT = "VISA over USB without a vendor's backend needs PyUSB and libusb: pi
 
 
 def _resource_manager(backend: str) -> Any:
-    """Return the resource manager of this process. It is never closed, because that would end all its sessions.
-
-    pyvisa shares one manager within a process. If other code has closed this manager, a new manager is created.
-    """
+    """Return the resource manager that all links of this process share. It is never closed."""
     import pyvisa
 
     with _manager_lock:
@@ -55,7 +52,7 @@ class VisaLink(DrainedByReading):
 
     Args:
         resource: Resource name, such as ``TCPIP0::192.0.2.7::hislip0::INSTR``.
-        clock: A wall clock, to which deadlines refer.
+        clock: Wall clock (not a virtual clock) for the deadlines.
         backend: The pyvisa backend; ``@py`` needs no vendor library.
     """
 
@@ -71,11 +68,11 @@ class VisaLink(DrainedByReading):
 
     @property
     def name(self) -> str:
-        """The address as ``visa://resource``."""
+        """Address, as ``visa://resource``."""
         return f"visa://{self._resource_name}"
 
     def open(self, deadline: Deadline) -> None:
-        """Open the resource. Raises ``ConnectError`` if it is missing, refused, or not open by ``deadline``."""
+        """Open the resource. Raises ``ConnectError`` if this fails or takes until ``deadline``."""
         self._owner.claim(self.name)
         if self._resource is not None:
             return
@@ -110,7 +107,7 @@ class VisaLink(DrainedByReading):
             resource.set_visa_attribute(ResourceAttribute.suppress_end_enabled, False)
 
     def write(self, data: bytes, deadline: Deadline) -> None:
-        """Write all of ``data``. Raises ``LinkLost`` if that fails."""
+        """Write all of ``data``. Raises ``LinkLost`` if this fails."""
         del deadline  # the time-out of the resource limits the call
         resource = self._opened()
         try:
@@ -145,7 +142,7 @@ class VisaLink(DrainedByReading):
         return b""
 
     def close(self) -> None:
-        """Close the resource, not the resource manager; idempotent, never raises."""
+        """Close the resource; idempotent, never raises."""
         resource, self._resource = self._resource, None
         if resource is not None:
             try:
@@ -154,7 +151,7 @@ class VisaLink(DrainedByReading):
                 _log.debug("%s: the lost VISA resource could not be closed cleanly: %s", self.name, error)
 
     def forget(self) -> None:
-        """Drop the resource without closing it. In a forked child, its library would end the parent's session."""
+        """Drop the resource without closing it, in a forked child process."""
         resource, self._resource = self._resource, None
         if resource is not None:
             resource.session = None

@@ -1,7 +1,6 @@
-"""Sessions: one conversation per link, with a lock, deadlines and recovery after a missed reply.
+"""Sessions: each exchanges requests and replies with one device, with locks, time-outs and recovery.
 
-For writing a driver, or for opening a module without a bench file (docs/transponders.md). Import from this package; its
-modules are private.
+Import from this package; its modules are private.
 """
 
 import lazy_loader

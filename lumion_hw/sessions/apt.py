@@ -1,4 +1,4 @@
-"""Session with a Thorlabs APT device: requests and replies, mixed with messages that the device sends on its own."""
+"""Session with a Thorlabs APT device."""
 
 from __future__ import annotations
 
@@ -11,18 +11,15 @@ from lumion_hw.sessions.codecs.apt import AptDecoder, AptFrame, DecodedAptMessag
 from lumion_hw.sessions.conversation import Conversation
 
 DEFAULT_TIMEOUT_S = 0.5
-"""Time limit for a reply: 20 bytes at 115 200 baud take 2 ms, and a USB bridge may delay them by 16 ms."""
+"""Default time limit for a reply, in s."""
 WRITE_GAP_S = 3e-3
-"""Time between two writes; faster writes are lost (Thorlabs MPC, docs/instruments.md)."""
+"""Minimum time between two writes, in s; faster writes are lost (Thorlabs MPC, docs/instruments.md)."""
 # RTS must be toggled at opening; no document states the duration, so this value is a guess.
 _RTS_PULSE_S = 0.05
 
 
 class AptSession(Conversation):
     """Session with one APT device. Thread-safe; share one session per line.
-
-    A reply is recognized by its message id and channel. All messages are passed to ``on_frame``, including those that
-    the device sends on its own. Bytes that are not a message mark the session as out of sync.
 
     Args:
         link: Link with 115 200 baud, 8N1.
@@ -52,7 +49,7 @@ class AptSession(Conversation):
         self._is_first_probe = True
 
     def open(self, timeout_s: float = 5.0) -> None:
-        """Open the link, toggle RTS if available, and wait until the device replies to a request for its parameters.
+        """Open the link, toggle RTS if available, and check that the device replies.
 
         Raises ``ConnectError`` if the link cannot be opened, and ``LinkTimeout`` if the device did not reply.
         """
@@ -102,11 +99,7 @@ class AptSession(Conversation):
             return reply
 
     def probe(self, deadline: Deadline) -> bool:
-        """Request the paddle parameters, which no device sends unasked; after a failure, send one zero byte first.
-
-        A device that waits for the rest of a frame mistakes the request for that rest. The zero shifts the request by
-        one byte in each round, until it starts at a frame boundary. Six zeros, or a shifted request, address no device.
-        """
+        """Check that the device replies; a zero byte before each further attempt aligns host and device again."""
         if not self._is_first_probe:
             self._write_paced(b"\0", deadline)
         self._is_first_probe = False
@@ -122,7 +115,6 @@ class AptSession(Conversation):
         self._written_s = self._clock.now()
 
     def _wait_for(self, reply_id: DecodedAptMessage, channel: int | None, deadline: Deadline) -> AptFrame | None:
-        """Return the wanted message, or the latest of several; ``None`` if none arrives before the deadline."""
         while data := self._link.read(deadline):
             found = [
                 frame
@@ -151,7 +143,6 @@ class AptSession(Conversation):
             self.mark_out_of_sync(f"{n_foreign} bytes that are not a message, before {label}")
 
     def _discard_input(self, quiet_s: float) -> int:
-        """Discard input until the line is quiet; return the number of bytes that were not part of a message."""
         n_foreign, end = self._decoder.foreign_bytes, self._clock.now() + quiet_s + self._patience_s
         while (now := self._clock.now()) < end and (data := self._link.read(Deadline(min(now + quiet_s, end)))):
             self._decode_bytes(data)

@@ -1,8 +1,7 @@
-"""Shared base of the byte-stream sessions: one lock per address, and resynchronisation after a missed reply.
+"""Base of the sessions with a byte stream.
 
-The most dangerous fault of instrument control is a wrong number without an error: after a time-out, the late reply is
-still on its way and answers the *next* query. Therefore a session whose exchange did not complete, for any reason, is
-marked as *out of sync*. It accepts no further reply until it has been resynchronised.
+After a time-out, a late reply could be taken for the reply to the next query. So a session whose exchange failed is
+marked *out of sync*, and accepts no reply until it has been synchronized again.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Counters:
         timeouts: Replies that did not arrive in time.
         incomplete: Exchanges that did not complete.
         resyncs: Successful resynchronisations.
-        foreign_bytes: Number of bytes discarded because they belonged to no query.
+        foreign_bytes: Bytes discarded because they belonged to no reply.
         longest_s: Duration of the longest completed exchange, in seconds.
     """
 
@@ -60,12 +59,12 @@ class Counters:
 
 
 class Conversation(DeviceErrors, abc.ABC):
-    """Base class of the request-and-reply sessions over a byte stream.
+    """Base class of request-and-reply sessions with a byte stream.
 
     A subclass implements :meth:`probe`, which checks that host and device are in sync.
 
     Args:
-        link: Link to the device; :meth:`open_link` opens it.
+        link: Link to the device.
         clock: Clock of the link.
         device: Device name, for messages.
         timeout_s: Default time limit for a reply.
@@ -74,9 +73,9 @@ class Conversation(DeviceErrors, abc.ABC):
 
     resync_rounds = 3
     pause_s = 0.0
-    """Additional wait before every resynchronisation round after the first."""
+    """Pause in s before each further attempt to resynchronise."""
     harmless = b"\r\n\0"
-    """Bytes that may follow a reply and are ignored. Some firmware sends a NUL after every LF."""
+    """Bytes that are ignored after a reply."""
     line_end = re.compile(rb"\n")
     """Pattern of the end of a line from the device."""
 
@@ -101,22 +100,22 @@ class Conversation(DeviceErrors, abc.ABC):
 
     @property
     def address(self) -> str:
-        """Name of the link."""
+        """Address of the link."""
         return self._link.name
 
     @property
     def belongs_to_other_process(self) -> bool:
-        """Whether a different process opened the session; then this process sends nothing."""
+        """Whether a different process opened the session. This process then sends nothing."""
         return self._owner.belongs_to_other_process
 
     @property
     def counters(self) -> Counters:
-        """The event counts of this session so far."""
+        """Event counts of this session."""
         return Counters(**self._tally, longest_s=self._longest_s)
 
     @property
     def is_out_of_sync(self) -> bool:
-        """Whether the next exchange begins with a resynchronisation."""
+        """Whether the next exchange first synchronizes host and device again."""
         return self._out_of_sync
 
     @contextmanager
@@ -138,11 +137,7 @@ class Conversation(DeviceErrors, abc.ABC):
             self._count(foreign_bytes=self._link.drain(self._quiet_s, deadline))
 
     def first_reply(self, ask: Callable[[], _Answer]) -> _Answer:
-        """Send the first query after :meth:`open_link`, and repeat it if it fails.
-
-        On a serial line, a device may still hold bytes without a line end, for example from a driver of a different
-        kind that was opened by mistake. Such bytes corrupt the next line.
-        """
+        """Send the first query after :meth:`open_link`, and repeat it once if it fails."""
         with self.transaction():
             try:
                 return ask()
@@ -161,7 +156,7 @@ class Conversation(DeviceErrors, abc.ABC):
         self._link.close()
 
     def exchange(self, label: str, timeout_s: float | None = None) -> AbstractContextManager[Deadline]:
-        """Run one exchange under the lock and in sync with the device; mark the session out of sync if it fails.
+        """Run one exchange in a ``with`` block, which locks the session. After an error the session is out of sync.
 
         Args:
             label: Description of the command, for messages.
@@ -171,14 +166,14 @@ class Conversation(DeviceErrors, abc.ABC):
             A context manager whose value is the deadline of the exchange.
 
         Raises:
-            LinkTimeout: No complete reply in time; the next exchange resynchronises first.
+            LinkTimeout: No complete reply arrived in time.
             FrameError: The reply is not valid, or belongs to a different request.
-            LinkLost: The link is lost, or could not be resynchronised.
+            LinkLost: The link is lost, or host and device could not be synchronized again.
         """
         return _Exchange(self, label, self._timeout_s if timeout_s is None else timeout_s)
 
     def begin(self, label: str) -> float:
-        """Lock the session, resynchronise if necessary and return the start time. Used by :meth:`exchange`."""
+        """Lock the session, synchronize it if necessary, and return the start time."""
         self._owner.check(self.address, self._device)
         self._lock.acquire()
         try:
@@ -191,7 +186,7 @@ class Conversation(DeviceErrors, abc.ABC):
         return self._clock.now()
 
     def complete(self, label: str, started: float, patience_s: float, error: BaseException | None) -> None:
-        """Count an exchange, or mark the session out of sync if it failed; unlock. Used by :meth:`exchange`."""
+        """Count an exchange, or mark the session out of sync after an error, and unlock the session."""
         try:
             if error is None:
                 self._tally["exchanges"] += 1
@@ -208,7 +203,6 @@ class Conversation(DeviceErrors, abc.ABC):
 
     @contextmanager
     def _with_device_name(self) -> Iterator[None]:
-        """Add the device name to errors of the link; the link knows only its address."""
         try:
             yield
         except LumionError as error:
@@ -216,7 +210,7 @@ class Conversation(DeviceErrors, abc.ABC):
             raise
 
     def mark_out_of_sync(self, why: str) -> None:
-        """Mark the session as out of sync: it accepts no reply before the next resynchronisation."""
+        """Mark the session out of sync: it accepts no reply until it is synchronized again."""
         if not self._out_of_sync:
             _log.warning("%s @ %s: the session is out of sync after %s", self._device, self.address, why)
             self._count(incomplete=1)
@@ -224,7 +218,7 @@ class Conversation(DeviceErrors, abc.ABC):
 
     @abc.abstractmethod
     def probe(self, deadline: Deadline) -> bool:
-        """Send a query whose reply cannot be confused with another reply; return whether this reply arrived."""
+        """Send a query with an unmistakable reply; return whether this reply arrived."""
 
     def _ensure_in_sync(self, label: str) -> None:
         if not self._out_of_sync:
@@ -307,7 +301,7 @@ class Conversation(DeviceErrors, abc.ABC):
         return line
 
     def receive_exactly(self, n_bytes: int, label: str, deadline: Deadline) -> bytes:
-        """Return exactly ``n_bytes``. Raises ``LinkTimeout`` if they do not arrive in time, or ``LinkLost``."""
+        """Return exactly ``n_bytes``. Raises ``LinkTimeout`` if they do not arrive in time, and ``LinkLost``."""
         started = self._clock.now()
         while len(self._buffer) < n_bytes:
             self._buffer += self._received(label, started, deadline)
@@ -316,7 +310,7 @@ class Conversation(DeviceErrors, abc.ABC):
         return data
 
     def receive_block(self, n_bytes: int, label: str, deadline: Deadline) -> bytearray:
-        """Return exactly ``n_bytes``, received without copying if the link can. Errors: :meth:`receive_exactly`."""
+        """Return exactly ``n_bytes`` as a bytearray. Raises the errors of :meth:`receive_exactly`."""
         link = self._link
         if n_bytes < _BULK_BYTES or not isinstance(link, BulkLink):
             return bytearray(self.receive_exactly(n_bytes, label, deadline))
@@ -377,7 +371,7 @@ class Conversation(DeviceErrors, abc.ABC):
 
 
 class _Exchange:
-    """Context manager of one exchange; a class, because a generator would add a microsecond to every query."""
+    """Context manager of one exchange."""
 
     __slots__ = ("_conversation", "_label", "_patience_s", "_started")
 
@@ -398,7 +392,7 @@ class _Exchange:
 
 
 def _shared_lock(address: str) -> threading.RLock:
-    """Return the lock of an address, which all sessions of this process with that address share."""
+    """Return the lock that all sessions with this address share."""
     with _locks_guard:
         lock = _locks.get(address)
         if lock is None:

@@ -1,4 +1,4 @@
-"""ITLA session: one request, one reply of four bytes. Damaged frames are detected and requested again."""
+"""Session with an ITLA laser module. Damaged requests and replies are detected and repeated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lumion_hw.sessions.codecs.itla import (
 from lumion_hw.sessions.conversation import Conversation, format_bytes
 
 DEFAULT_TIMEOUT_S = 0.5
-"""Time limit for a reply: eight bytes at 9600 baud take 8 ms; the module may use the rest."""
+"""Default time limit for a reply, in s."""
 # The checksum has only four bits, so every repeat on a bad line
 # adds a chance of 1 in 16 that a damaged frame passes.
 _ATTEMPTS = 3
@@ -42,7 +42,7 @@ class ItlaSession(Conversation):
     """Session with one ITLA module. Thread-safe; share one session per line.
 
     Args:
-        link: Serial link, 8N1, with 9600 baud unless the module is set otherwise.
+        link: Serial link, 8N1; 9600 baud by default.
         clock: Clock of the link.
         device: Device name, for messages.
         timeout_s: Time limit for a reply.
@@ -60,7 +60,7 @@ class ItlaSession(Conversation):
         """Return the 16 bits of a module register.
 
         Raises the errors of :meth:`exchange`, ``NotSupportedError`` if the module does not have the register, and
-        ``DeviceError`` if it refuses the command for another reason.
+        ``DeviceError`` if the module refuses for another reason.
         """
         with self.transaction():
             reply = self._ask(f"read 0x{register:02X}", read_request(register), register)
@@ -74,7 +74,7 @@ class ItlaSession(Conversation):
             return reply.status is ItlaReplyStatus.PENDING
 
     def read_string(self, register: int) -> bytes:
-        """Return the bytes of a string register (AEA), read through register AEA-EAR. Errors: see :meth:`read`."""
+        """Return the bytes of a text register. Raises the errors of :meth:`read`."""
         for _ in range(_ATTEMPTS - 1):
             with contextlib.suppress(FrameError), self.transaction():
                 return self._string(register)
@@ -82,7 +82,6 @@ class ItlaSession(Conversation):
             return self._string(register)
 
     def _string(self, register: int) -> bytes:
-        """Read a string from its start. Each read of AEA-EAR advances by one word and cannot be repeated."""
         label = f"read string 0x{register:02X}"
         reply = self._accepted(label, self._ask(label, read_request(register), register))
         if reply.status is not ItlaReplyStatus.AEA or reply.data > _LONGEST_STRING_BYTES:
@@ -91,12 +90,7 @@ class ItlaSession(Conversation):
         return data[: reply.data]
 
     def probe(self, deadline: Deadline) -> bool:
-        """Read two registers in turn; after a failure, send one zero byte first.
-
-        A module that waits for the rest of a damaged request mistakes the new bytes for that rest. The zero shifts the
-        requests by one byte in each round, until a request starts at a frame boundary. Zeros are the request NOP, which
-        changes nothing. A shifted request is valid but addresses another register: OPSH (0x51) becomes 0x40 or 0x00.
-        """
+        """Check that the module replies; a zero byte before each further attempt aligns host and module again."""
         if not self._is_first_probe:
             self.send(b"\0", deadline)
             # The zero byte may have completed a request.
@@ -113,11 +107,6 @@ class ItlaSession(Conversation):
         return True
 
     def _ask(self, label: str, request: bytes, register: int) -> Reply:
-        """Send a request until a valid reply arrives.
-
-        Reads, and writes of absolute values, may be repeated. After a damaged reply to a write, the last reply is first
-        requested again and accepted if it belongs to this write.
-        """
         is_write = request != read_request(register)
         # Each read of AEA-EAR advances the module's pointer, so a repeat would skip two bytes of the text.
         attempts = 1 if register == ItlaRegister.AEA_EAR else _ATTEMPTS
@@ -141,7 +130,6 @@ class ItlaSession(Conversation):
             raise self._frame_error(label, f"not a reply to this request: {format_bytes(frame)}")
 
     def _accepted(self, label: str, reply: Reply) -> Reply:
-        """Return the reply; if it reports an execution error, query the cause and raise it."""
         if reply.status is not ItlaReplyStatus.EXECUTION_ERROR:
             return reply
         # An execution error does not name its cause; bits 3-0 of NOP hold the cause for the last command

@@ -1,7 +1,4 @@
-"""Session for devices whose reply is zero or more lines and then an end word, with or without echo.
-
-If a command is refused, the end word may be on the same line as the reason.
-"""
+"""Session for devices that reply with lines of text and then an end word."""
 
 from __future__ import annotations
 
@@ -25,9 +22,9 @@ class LineSession(Conversation):
         clock: Clock of the link.
         device: Device name, for messages.
         done: End word after a command that succeeded.
-        failed: Regular expression for the end of the last reply line of a refused command.
-        marker: Harmless query that the session sends to check that it is in sync.
-        is_marker_reply: Returns whether the lines of a reply answer ``marker`` and nothing else.
+        failed: Regular expression for the end of the reply to a refused command.
+        marker: Harmless query, sent to check that host and device are in sync.
+        is_marker_reply: Returns whether these lines are the reply to ``marker``.
         timeout_s: Default time limit for a reply.
         quiet_s: Silence after which no late reply is expected.
     """
@@ -84,7 +81,6 @@ class LineSession(Conversation):
         return refusal is None and self._is_marker_reply(lines)
 
     def _ask(self, text: str, deadline: Deadline) -> tuple[str | None, tuple[str, ...]]:
-        """Send a command; return the refusal, if any, and the reply lines before the refusal."""
         self.send(text.encode("ascii") + b"\r\n", deadline)
         lines: list[str] = []
         while len(lines) < _MAX_LINES:

@@ -1,7 +1,7 @@
-"""Session with a Novoptel instrument: every exchange ends with a read of a register whose content is known.
+"""Session with a Novoptel instrument.
 
-The two bytes of a reply do not identify the register. If a byte was lost or inserted, the last register (the landmark)
-appears to hold a different word, and the exchange fails.
+A reply does not name its register, so every exchange also reads a register with known content (a landmark) to detect
+lost bytes.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ class NovoptelSession(Conversation):
         clock: Clock of the link.
         device: Device name, for messages.
         form: Format of register accesses on this link.
-        landmarks: Addresses of at least three registers with constant content, such as the type name. Opening stores
-            their content; later exchanges compare it, to detect lost bytes.
+        landmarks: Addresses of at least three registers with constant content, such as the type name.
         timeout_s: Time limit for one exchange.
     """
 
@@ -47,7 +46,7 @@ class NovoptelSession(Conversation):
         self._known: tuple[int, ...] = ()
 
     def open(self, timeout_s: float = 5.0) -> tuple[int, ...]:
-        """Open the link and return the content of the landmark registers.
+        """Open the link and return the content of the constant registers (``landmarks``).
 
         Raises ``ConnectError`` if the link cannot be opened, and the errors of :meth:`exchange`.
         """
@@ -81,13 +80,13 @@ class NovoptelSession(Conversation):
             return words
 
     def write(self, address: int, word: int) -> None:
-        """Write a word to a register. The instrument does not reply, so read it back. Raises ``LinkLost``."""
+        """Write a word to a register. The instrument does not confirm it, so read it back. Raises ``LinkLost``."""
         _check(address, word)
         with self.exchange(f"register {address} = {word}") as deadline:
             self.send(self._form.write_request(address, word), deadline)
 
     def probe(self, deadline: Deadline) -> bool:
-        """Read the landmark registers and check that their content has not changed."""
+        """Check that the constant registers have not changed."""
         if not self._known:
             return False
         try:

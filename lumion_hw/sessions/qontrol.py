@@ -1,9 +1,7 @@
-"""Session with a chain of Qontrol modules: requests sent ahead of earlier replies, and error lines at any time.
+"""Session with a chain of Qontrol modules.
 
-A module reports problems of its outputs at any time, even in the middle of a reply. Such error lines never end a reply
-and are stored as :class:`Report`. A request that is refused or not acknowledged raises an error. The protocol has no
-checksum and no sequence number, so after anything unexpected the session waits for silence and sends ``ID?`` before it
-accepts another reply.
+Modules report problems of their outputs at any time, even in the middle of a reply; these reports are stored. A refused
+or unanswered request raises an error.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from lumion_hw.sessions.conversation import Conversation, format_bytes
 _log = logging.getLogger(__name__)
 
 TIMEOUT_S = 0.5
-"""Time limit for a reply: about twice the longest of 1329 recorded delays (267 ms)."""
+"""Default time limit for a reply, in s; the longest of 1329 recorded delays was 267 ms."""
 WINDOW_BYTES = 64
-"""Bytes sent ahead of their replies; a recorded instruction buffer overflowed at 86 bytes."""
+"""Default number of bytes sent ahead of their replies; modules lost data at 86 bytes."""
 _LINE_S = 0.005  # a line of 31 bytes takes 2.7 ms at 115 200 baud
 _ATTEMPTS = 3
 _LIST_QUIET_S = 0.1  # long replies arrive in chunks up to 32 ms apart
@@ -46,12 +44,12 @@ _MARKER = text_request("ID?", IDENTITY)
 
 @dataclass(frozen=True)
 class Report:
-    """An error line that does not refuse a request but reports a problem of an output.
+    """A problem of an output that a module reported without a request.
 
     Attributes:
         code: Error code.
-        channel: Channel within a module; the line does not identify the module.
-        during: Request that was active when the line arrived; empty if none was active.
+        channel: Channel within a module; the report does not identify the module.
+        during: Request in progress when the report arrived; empty without a request.
         time_s: Time of arrival, on the session's clock.
     """
 
@@ -101,7 +99,7 @@ class QontrolSession(Conversation):
     def check_identity(self) -> str:
         """Query and return the identity of the first module.
 
-        Closes the link and raises ``IdentityError`` if this is a different module than at the previous query.
+        Closes the link and raises ``IdentityError`` if the module has changed since the last query.
         """
         with self.transaction():
             identity = self.ask(_MARKER)[0]
@@ -124,12 +122,12 @@ class QontrolSession(Conversation):
         return self.run((request,))[0]
 
     def run(self, requests: Sequence[QontrolRequest]) -> list[tuple[str, ...]]:
-        """Send requests in order, some ahead of their replies, and return the lines of each reply.
+        """Send requests in order and return the lines of each reply.
 
         All requests must be safe to repeat: after ``E15`` (serial communication error) they are sent again, up to 3
         times.
 
-        Raises the errors of :meth:`exchange`, and ``DeviceError`` if the reply to a request is only an error line.
+        Raises the errors of :meth:`exchange`, and ``DeviceError`` if a module refuses a request.
         """
         with self.transaction():
             for _ in range(_ATTEMPTS - 1):
@@ -143,7 +141,7 @@ class QontrolSession(Conversation):
             return self._run_once(requests)
 
     def request_list(self, request: QontrolRequest) -> tuple[str, ...]:
-        """Send one request whose number of reply lines is unknown; its reply ends with 0.1 s of silence.
+        """Send one request whose number of reply lines is unknown. The reply ends with 0.1 s of silence.
 
         Raises the errors of :meth:`run`.
         """
@@ -161,7 +159,7 @@ class QontrolSession(Conversation):
             raise self._frame_error(request.text, f"longer than {_MAX_LIST_LINES} lines")
 
     def listen(self) -> None:
-        """Store error lines that have arrived as reports, without sending anything. Raises ``LinkLost``."""
+        """Store the reports that have arrived, without sending anything. Raises ``LinkLost``."""
         with self.transaction(), self._with_device_name():
             if not self._out_of_sync:
                 self._process_unrequested("listening")
@@ -174,7 +172,7 @@ class QontrolSession(Conversation):
             return reports
 
     def probe(self, deadline: Deadline) -> bool:
-        """Query the identity of the first module, and skip lines that arrive before it."""
+        """Query the identity of the first module, and skip earlier lines."""
         self.send(_MARKER.data, deadline)
         try:
             while True:
@@ -213,7 +211,6 @@ class QontrolSession(Conversation):
         return replies
 
     def _collect(self, request: QontrolRequest, n_lines: int, deadline: Deadline) -> tuple[str, ...]:
-        """Return the lines of one reply; error lines in between are stored as reports."""
         lines: list[str] = []
         codes: list[int] = []
         while len(lines) < n_lines:
@@ -240,7 +237,6 @@ class QontrolSession(Conversation):
         return tuple(lines)
 
     def _check_time(self, request: QontrolRequest, deadline: Deadline) -> None:
-        """Raise ``LinkTimeout`` after the deadline, even while data is arriving."""
         if self._clock.now() > deadline:
             raise self.error(
                 LinkTimeout,
@@ -259,7 +255,6 @@ class QontrolSession(Conversation):
         )
 
     def _report(self, text: str, during: str) -> int | None:
-        """Return the code of an error line, and store the line as a report unless its code refuses a request."""
         match = ERROR.fullmatch(text.strip())
         if match is None:
             return None
@@ -270,7 +265,6 @@ class QontrolSession(Conversation):
         return report.code
 
     def _process_unrequested(self, label: str) -> None:
-        """Read data that arrived since the last exchange. Data other than reports marks the session as out of sync."""
         self._buffer += self._link.read(Deadline(self._clock.now()))
         if not self._buffer:
             return
@@ -296,7 +290,6 @@ class QontrolSession(Conversation):
         return dropped
 
     def _sift(self, during: str) -> int:
-        """Empty the receive buffer, store the reports in it, and return the number of other bytes."""
         foreign = 0
         for line in bytes(self._buffer).splitlines(keepends=True):
             if not line.endswith(b"\n") or self._report(line.decode("ascii", errors="replace"), during) is None:

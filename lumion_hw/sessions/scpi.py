@@ -1,4 +1,4 @@
-"""SCPI session: text queries, definite-length blocks, and resynchronisation by the instrument's identity."""
+"""Session with SCPI instruments: text queries and definite-length blocks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ class ScpiSession(Conversation):
         device: Device name, for messages.
         timeout_s: Default time limit for a reply.
         identity: Required reply to ``*IDN?``; if omitted, the first reply sets it.
-        block_limit_bytes: Longest block accepted.
-        terminator: Bytes that end a message to the instrument. Replies end with LF or CR LF, or with CR alone if the
-            terminator is CR.
-        identity_query: Query whose reply identifies the instrument and cannot be confused with another reply; also
-            proves that the session is in sync.
-        gap_s: Minimum time between two messages in seconds, for instruments that lose messages sent faster.
+        block_limit_bytes: Longest block accepted, in bytes.
+        terminator: Bytes that end a message to the instrument. Replies end with LF or CR LF, or with CR if
+            ``terminator`` is CR.
+        identity_query: Query whose reply identifies the instrument; also shows that host and instrument are in sync.
+        gap_s: Minimum time between two messages in seconds, for instruments that lose faster messages.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class ScpiSession(Conversation):
     def open(self, timeout_s: float = 5.0) -> str:
         """Open the link and return the identity. Raises ``ConnectError`` or ``LinkTimeout``.
 
-        Raises ``IdentityError`` if a different instrument than at the previous opening replied.
+        Raises ``IdentityError`` if the instrument has changed since the previous opening.
         """
         with self.transaction():
             self.open_link(timeout_s)
@@ -82,14 +81,14 @@ class ScpiSession(Conversation):
             return found
 
     def forget_identity(self) -> None:
-        """Accept any instrument at the next :meth:`open`; called after an unexpected instrument was found."""
+        """Accept any instrument at the next :meth:`open`."""
         self._identity = None
 
     def query(self, command: str, timeout_s: float | None = None) -> str:
         """Send a query and return its reply, without the terminator. Raises the errors of :meth:`exchange`.
 
         Args:
-            command: One program message with a ``?``.
+            command: Query to send, with a ``?``.
             timeout_s: Time limit for the reply; by default that of the session.
         """
         message = _encoded(command, is_query=True) + self._terminator
@@ -111,7 +110,7 @@ class ScpiSession(Conversation):
     def query_block(self, command: str, timeout_s: float | None = None) -> bytearray:
         """Send a query and return the content of the definite-length block (IEEE 488.2, 8.7.9) in its reply.
 
-        Raises the errors of :meth:`exchange`; a block longer than ``block_limit_bytes`` is a ``FrameError``.
+        Raises the errors of :meth:`exchange`, and ``FrameError`` for a block longer than ``block_limit_bytes``.
         """
         message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
@@ -129,7 +128,7 @@ class ScpiSession(Conversation):
         super().send(data, deadline)
 
     def probe(self, deadline: Deadline) -> bool:
-        """Query the identity, and skip late replies that arrive before it."""
+        """Query the identity, and skip late replies."""
         self.send(self._identity_query.encode() + self._terminator, deadline)
         try:
             while True:
@@ -164,7 +163,6 @@ class ScpiSession(Conversation):
         return length
 
     def _end_of_block(self, command: str, deadline: Deadline) -> None:
-        """Read the terminator after a block, if there is one, and check that nothing else follows."""
         end = self.receive_available(1, Deadline(min(deadline, self._clock.now() + _TERMINATOR_WAIT_S)))
         if end == b"\r" and not self._by_cr:
             end = self.receive_exactly(1, command, deadline)

@@ -1,1 +1,1 @@
-"""Register maps of pluggable modules from public standards (CMIS, SFF-8472), as data."""
+"""Register maps of pluggable modules from public standards (CMIS, SFF-8472)."""

@@ -1,7 +1,6 @@
-"""Describes the fields in the memory of pluggable modules, for every standard: address, number format and codec.
+"""Describes the fields in the memory of pluggable modules: address, number format and codec.
 
-The maps of CMIS (:mod:`~lumion_hw.standards.cmis`) and of SFF-8472 (:mod:`~lumion_hw.standards.sff8472`) are tables of
-such fields. A memory has several spaces of at most 256 bytes: the pages of CMIS, or the two I2C devices of SFF-8472.
+A memory has several spaces of at most 256 bytes: the pages of CMIS, or the two I2C devices of SFF-8472.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from functools import cached_property
 from lumion_hw.errors import LimitError
 
 Bits = tuple[int, int]
-"""Highest and lowest bit number of a field inside its byte."""
+"""Highest and lowest bit number of a field within its byte."""
 
 Value = int | float | bool | str | bytes
-"""A decoded field: a number in the field's unit (``int`` where the scale is 1), a bit, a code, text or bytes."""
+"""Decoded value: a number in the field's unit, a bit, a code, text or bytes."""
 
 
 class NumberFormat(enum.Enum):
@@ -54,7 +53,7 @@ class Array:
     """Repetition of a field: ``count`` elements, ``stride_bits`` bits apart, numbered from ``first``.
 
     Attributes:
-        of: Meaning of an element: ``host lane``, ``media lane``, ``application``, ``instance``, ``bank`` and so on.
+        of: Meaning of an element, such as ``host lane``.
         count: Number of elements.
         stride_bits: Distance between elements in bits.
         first: Number of the first element; lanes and applications count from 1, instances from 0.
@@ -76,10 +75,10 @@ class Register:
     """One field of a module's memory map.
 
     Attributes:
-        name: Unique name in the register map, in snake case.
+        name: Unique name.
         space: Page of CMIS (``None``: the lower memory), or 7-bit address of the I2C device of SFF-8472.
         byte: Address of the first byte of the first element, 0 to 255.
-        bits: Highest and lowest bit if the field is a part of one byte; ``None`` for whole bytes.
+        bits: Highest and lowest bit of a field within one byte; ``None`` for whole bytes.
         length: Number of bytes of one element.
         kind: Number format.
         scale: Exact size of one count of the raw number, in ``unit``.
@@ -101,12 +100,12 @@ class Register:
 
     @property
     def end(self) -> int:
-        """Address of the first byte after the first element."""
+        """Address of the first byte after the field; for an array, after its first element."""
         return self.byte + self.length
 
     @property
     def mask(self) -> int:
-        """Bits of the first element as a mask in its byte; FFh for fields of whole bytes."""
+        """Mask of the first element within its byte; FFh for whole bytes."""
         return 0xFF if self.bits is None else (1 << self.width) - 1 << self.bits[1]
 
     @cached_property
@@ -115,7 +114,7 @@ class Register:
         return 8 * self.length if self.bits is None else self.bits[0] - self.bits[1] + 1
 
     def shift(self, index: int | None = None) -> int:
-        """Return the lowest bit number of an element inside its last byte.
+        """Return the lowest bit number of an element within its last byte.
 
         Raises:
             ValueError: ``index`` is missing, not needed, or not in the array.
@@ -146,7 +145,6 @@ class Register:
 
     @cached_property
     def _low_bits(self) -> dict[int | None, int]:
-        """Number of the lowest bit of each element, counted from bit 0 of byte 0."""
         first = 8 * self.byte + (0 if self.bits is None else self.bits[1])
         if self.array is None:
             return {None: first}
@@ -195,15 +193,15 @@ def checksum_matches(item: Checksum, memory: bytes, start: int = 0) -> bool:
 
 
 def raw(field: Register, data: bytes, index: int | None = None) -> int:
-    """Return the raw integer of a field, before scaling; with its sign for ``INT``.
+    """Return the raw integer of a field, before scaling, with its sign for ``INT``.
 
     Args:
-        field: The field. Text and bytes are returned as the big-endian number of their bytes.
-        data: The bytes of ``field.span(index)``.
+        field: Field to decode. Text and bytes give the big-endian number of their bytes.
+        data: Bytes of ``field.span(index)``.
         index: Element of an array.
 
     Raises:
-        ValueError: ``data`` has another length, or ``index`` does not fit the field.
+        ValueError: ``data`` has the wrong length, or ``index`` does not fit the field.
     """
     span = field.span(index)
     if len(data) != len(span):
@@ -218,7 +216,7 @@ def raw(field: Register, data: bytes, index: int | None = None) -> int:
 
 
 def unscaled(field: Register, data: bytes, index: int | None = None) -> Value:
-    """Return the value of a field, or of one element, in counts. Arguments and errors as for :func:`raw`."""
+    """Return the value of a field, or of an array element, in counts. Arguments and errors as for :func:`raw`."""
     count = raw(field, data, index)
     if field.kind is NumberFormat.BYTES:
         return bytes(data)
@@ -234,7 +232,10 @@ def unscaled(field: Register, data: bytes, index: int | None = None) -> Value:
 
 
 def decode(field: Register, data: bytes, index: int | None = None) -> Value:
-    """Return the value of a field, or of one element, in ``field.unit``. Arguments and errors: :func:`raw`."""
+    """Return the value of a field, or of an array element, in ``field.unit``.
+
+    Arguments and errors as for :func:`raw`.
+    """
     value = unscaled(field, data, index)
     # Scaled as an exact fraction and rounded to a float once: 0.1
     # µW times a count must give the same number everywhere.
@@ -250,35 +251,32 @@ def number(field: Register, data: bytes, index: int | None = None) -> float:
 
 
 def encode(field: Register, value: Value, index: int | None = None, *, current: bytes | None = None) -> bytes:
-    """Return the bytes of ``field.span(index)`` for ``value``: the inverse of :func:`decode`.
-
-    Numbers are rounded to the nearest count; text is padded with spaces.
+    """Return the bytes of ``field.span(index)`` for a value. Numbers are rounded to the nearest count.
 
     Args:
-        field: The field.
+        field: Field to encode.
         value: Value in ``field.unit``.
         index: Element of an array.
-        current: Present content of the bytes; needed for a field that is a part of a byte, to keep the other bits.
+        current: Present content of the bytes; needed for a part of a byte, to keep the other bits.
 
     Raises:
         LimitError: The number does not fit the field.
-        ValueError: The value is of the wrong type or length, or ``current`` is missing or of another length.
+        ValueError: The value has the wrong type or length, or ``current`` is missing or has the wrong length.
     """
     return _placed(field, count_of(field, value), index, current)
 
 
 def encode_unscaled(field: Register, value: Value) -> bytes:
-    """Return the bytes of a field of whole bytes for a value in counts: the inverse of :func:`unscaled`.
+    """Return the bytes of a field for a value in counts.
 
     Raises:
         LimitError: The number does not fit the field.
-        ValueError: The value is of the wrong type or length.
+        ValueError: The value has the wrong type or length.
     """
     return _placed(field, count_of(field, value, Fraction(1)), None, None)
 
 
 def _placed(field: Register, count: int | bytes, index: int | None, current: bytes | None) -> bytes:
-    """Return the bytes of a field after inserting a raw number; the other bits in these bytes do not change."""
     span = field.span(index)
     if isinstance(count, bytes):
         return count
@@ -294,11 +292,11 @@ def _placed(field: Register, count: int | bytes, index: int | None, current: byt
 
 
 def count_of(field: Register, value: Value, scale: Fraction | None = None) -> int | bytes:
-    """Return a number as raw integer; text, bytes and F32 numbers as bytes. Errors as for :func:`encode`.
+    """Return a number as raw integer; return text, bytes and F32 numbers as bytes. Raises the errors of :func:`encode`.
 
     Args:
-        field: The field.
-        value: The value.
+        field: Field to encode.
+        value: Value in ``field.unit``.
         scale: Scale that replaces the field's own scale.
     """
     if field.kind in (NumberFormat.ASCII, NumberFormat.BYTES):
@@ -321,11 +319,11 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
 
 
 _CLEAR = 1e-3
-"""A quotient at least this far from the midpoint of two counts is rounded correctly as a float, up to 1e6 counts."""
+"""Distance from the midpoint of two counts at which float rounding is certainly right."""
 
 
 def _nearest_count(value: float, scale: Fraction) -> int:
-    """Return the integer nearest to value / scale; halfway between two integers, the even one."""
+    """Return the integer nearest to value / scale; of two equally near, the even one."""
     # Fractions are exact but slow. They are needed only where a float cannot show on which side of a half the value is.
     quotient = value / float(scale) if abs(value) < _CLEAR**-4 else math.inf
     if abs(quotient) < _CLEAR**-2 and abs(quotient % 1.0 - 0.5) > _CLEAR:
@@ -353,17 +351,17 @@ def raw_limits(field: Register) -> tuple[int, int]:
 
 
 def text(data: bytes) -> str:
-    """Return ASCII without trailing spaces and NULs; bytes that cannot be printed become ``?``."""
+    """Return ASCII text without trailing spaces and NULs. Unprintable bytes become ``?``."""
     return "".join(chr(byte) if 0x20 <= byte < 0x7F else "?" for byte in data.rstrip(b" \x00"))
 
 
 def f16_decode(code: int) -> float:
-    """Return the value of an F16 number: mantissa bits 10:0 times ten to the power of bits 15:11 minus 24."""
+    """Return the value of an F16 number: mantissa in bits 10:0, times ten to the power of (bits 15:11) − 24."""
     return float(Decimal(code & 0x7FF).scaleb((code >> 11) - 24))
 
 
 def f16_encode(value: float) -> int:
-    """Return the most precise F16 code of a value; values of 0 or less give 0000h.
+    """Return the most precise F16 code of a value. Values of 0 or less give 0000h.
 
     Raises:
         LimitError: The value is above 2.047e10.

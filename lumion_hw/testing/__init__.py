@@ -1,8 +1,7 @@
-"""Test tools for users: an emulated bench as a pytest fixture, and a contract test suite for every interface.
+"""Test tools for users: an emulated bench as a pytest fixture, and contract tests for drivers of every interface.
 
-The fixture ``bench`` is installed with the package and needs no import. The tests of a new driver subclass a contract;
-:func:`wired` connects an emulated device by a wire that a test can cut and disturb. Import all names from this package;
-its modules are private.
+The fixture ``bench`` needs no import. To test a new driver, subclass a contract. :func:`wired` connects an emulated
+device by a wire that a test can disturb. Import from this package; its modules are private.
 """
 
 import lazy_loader

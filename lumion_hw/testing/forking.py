@@ -9,13 +9,14 @@ import warnings
 from collections.abc import Callable
 
 CHILD_S = 20.0
-"""Time after which a child process counts as hanging."""
+"""Time after which a child process counts as hanging, in s."""
 
 
 def run_in_child(action: Callable[[], object]) -> str:
-    """Run an action in a forked child and return the ``repr`` of its result, the name of its error, or ``hangs``.
+    """Run an action in a forked child process and return its result, or its error.
 
-    The child exits immediately, without running the rest of the test.
+    Returns:
+        The ``repr`` of the result, the class name of the error, or ``hangs``.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():

@@ -1,7 +1,4 @@
-"""The pytest plugin: provides an emulated bench as a fixture, with a given seed and on virtual time.
-
-pytest loads this module in every run, so it imports the package only when a test requests a bench.
-"""
+"""The pytest plugin with the fixture ``bench``."""
 
 from __future__ import annotations
 
@@ -39,9 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     """An emulated bench on virtual time, open during the test; ``bench.emulated.faults`` injects faults.
 
-    The marker ``lumion_bench(path, *, seed=0)`` selects bench file and seed. Function, class and module may each have a
-    marker; path and seed each come from the innermost marker that gives the value. Without a path the ini option
-    ``lumion_bench`` is used, by default a built-in bench. The same seed gives the same bench and the same readings.
+    The marker ``lumion_bench(path, *, seed=0)`` selects bench file and seed; the innermost marker counts. The default
+    bench file is the ini option ``lumion_bench``, or a built-in bench. Equal seeds give equal readings.
 
     Raises:
         ConfigError: The bench file or the marker is wrong.

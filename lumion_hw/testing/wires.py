@@ -1,4 +1,4 @@
-"""Wires between a driver and an emulated device that a test can cut and disturb: in memory, TCP, pty or HiSLIP."""
+"""Wires between a driver and an emulated device, which a test can cut and disturb."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.wires.device import EmulatedDevice
 
 TRANSPORTS = ("memory", "tcp", "pty", "hislip")
-"""Kinds of wires. With ``memory`` the device runs on virtual time in one thread, otherwise on the wall clock."""
+"""Kinds of wires. With ``memory`` the device runs on virtual time, otherwise on the wall clock."""
 _SERVER_TIMEOUT_S = 120.0
-"""Longest wait for the server thread, in seconds; only a hang reaches it."""
+"""Longest wait for the thread of the device, in seconds."""
 _CUT_HINT = "The test cut this link on purpose."
 
 
@@ -37,7 +37,7 @@ def clock_for(transport: str) -> Clock:
 
 
 class DisturbedLink(DrainedByReading):
-    """A link that a test can cut, delay or slow down to single bytes, and into which it can insert bytes."""
+    """A link that a test can cut, delay and disturb."""
 
     def __init__(self, link: Link, clock: Clock) -> None:
         self._link = link
@@ -51,11 +51,11 @@ class DisturbedLink(DrainedByReading):
 
     @property
     def name(self) -> str:
-        """The address of the wrapped link."""
+        """Address of the link."""
         return self._link.name
 
     def cut(self) -> None:
-        """Cut the link: all later calls fail, and the device is not notified."""
+        """Cut the link: all later calls fail."""
         self._cut = True
         self._link.close()
 
@@ -88,7 +88,7 @@ class DisturbedLink(DrainedByReading):
         self._at_next_reply.clear()
 
     def read(self, deadline: Deadline) -> bytes:
-        """Return at least one byte, inserted bytes first, or ``b""`` at the deadline."""
+        """Return at least one byte, or ``b""`` at the deadline."""
         self._check_not_cut()
         while self._holding and (data := self._link.read(deadline)):
             self._held += data
@@ -111,7 +111,7 @@ class DisturbedLink(DrainedByReading):
 
 
 class _DeviceWithActions:
-    """An emulated device that also runs actions posted by other threads, in the thread that serves the device."""
+    """An emulated device that also runs actions posted by other threads."""
 
     def __init__(self, device: EmulatedDevice, wake: Callable[[], None]) -> None:
         self._device = device
@@ -140,7 +140,7 @@ class _DeviceWithActions:
         return float("-inf") if self._posted else self._device.next_due()
 
     def do(self, action: Callable[[], object]) -> None:
-        """Run an action in the server thread and wait for it. Raises the error of the action."""
+        """Run an action in the thread of the device, and wait for it. Raises the error of the action."""
         done: Future[None] = Future()
         self._posted.append((action, done))
         self._wake()
@@ -152,13 +152,13 @@ def _call(action: Callable[[], object]) -> None:
 
 
 class WireUnderTest:
-    """The wire to one emulated device.
+    """Wire to one emulated device.
 
     Args:
         make_link: Returns a new link to the device.
-        clock: The clock of device and links.
+        clock: Clock of device and links.
         do: Runs an action in the device's thread.
-        pull: Disconnects the device permanently from its wire; a second call has no effect.
+        pull: Disconnects the device permanently from its wire.
         address: Address of the device; ``None`` in memory.
     """
 
@@ -179,13 +179,13 @@ class WireUnderTest:
         self.address = address
 
     def link(self) -> DisturbedLink:
-        """Return a new link to the device, not yet open."""
+        """Return a new link to the device."""
         link = DisturbedLink(self._make_link(), self._clock)
         self._links.append(link)
         return link
 
     def do(self, action: Callable[[], object]) -> None:
-        """Run an action on the emulated device, such as a fault, in the thread that serves the device.
+        """Run an action on the emulated device, such as a fault, in the thread of the device.
 
         Raises the error of the action.
         """
@@ -207,7 +207,7 @@ class WireUnderTest:
             link.drip()
 
     def unplug(self) -> None:
-        """Disconnect the device for good: close its TCP connection, remove its serial port or cut its memory link."""
+        """Disconnect the device permanently."""
         if self.address is None:
             for link in self._links:
                 link.cut()
@@ -216,12 +216,12 @@ class WireUnderTest:
 
 @contextlib.contextmanager
 def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[WireUnderTest]:
-    """Connect an emulated device by a wire for the duration of a ``with`` block.
+    """Connect an emulated device by a wire in a ``with`` block.
 
     Args:
-        device: The device.
+        device: Device to connect.
         transport: ``memory``, ``tcp`` (loopback), ``pty`` or ``hislip`` (message-based instruments only).
-        clock: The clock of the device, from :func:`clock_for`.
+        clock: Clock of the device, from :func:`clock_for`.
 
     Raises:
         ConfigError: The transport does not exist, or the device does not support it.

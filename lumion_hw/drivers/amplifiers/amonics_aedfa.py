@@ -1,13 +1,7 @@
 """Driver for Amonics AEDFA erbium-doped fibre amplifiers: SCPI-like text at 19200 baud, no ``*IDN?``, no error queue.
 
-The commands are those of the programming manual, as three public clients quote it: ``amonics_edfa``, KeckLFC's client
-of the same name, and a class ``AmonicsEDFA``. The first shows replies, line ends, the gap of at least 50 ms between
-commands, the states (0 off, 1 on, 2 busy, 4 lock) and queries for the numbers of pumps and monitors. The second shows
-the units of set points. It also shows that some models have no mode query or no input monitor, and that some ignore the
-first switching command at times.
-
-An amplifier does not answer unknown queries, so a feature whose query has no reply at opening counts as missing.
-Commands have no reply, so settings are read back. The modes are ACC (current), APC (power) and AGC (gain, unverified).
+Sources: the programming manual as quoted by three public clients (``amonics_edfa``, the KeckLFC client of the same
+name, and a class ``AmonicsEDFA``). AGC mode (constant gain) is unverified.
 """
 
 from __future__ import annotations
@@ -40,11 +34,11 @@ ValueT = TypeVar("ValueT")
 _log = logging.getLogger(__name__)
 
 GAP_S = 0.05
-"""Minimum time between two commands (manual, "Important Notes" 4, as quoted by ``amonics_edfa``)."""
+"""Minimum time between two commands, in s (manual, "Important Notes" 4, as quoted by ``amonics_edfa``)."""
 MODE_BY_NAME = {"ACC": AmplifierMode.CURRENT, "APC": AmplifierMode.POWER, "AGC": AmplifierMode.GAIN}
 """Names of the modes in commands."""
 _MILLI = {"MA": 1.0, "A": 1e3, "MW": 1.0, "W": 1e3}
-"""Units of set points, in mA and mW."""
+"""Factors from the units of set points to mA or mW."""
 _ON, _BUSY, _LOCKED = 1, 2, 4
 MONITORS = {
     "input power": (":READ:CH:POW:IN?", ":SENS:POW:IN:CH1?"),
@@ -52,7 +46,7 @@ MONITORS = {
     "pump current": (":READ:CH:CUR?", ":SENS:CUR:CH1?"),
     "temperature": (":READ:CH:TEMP:BOX?", ":SENS:TEMP:BOX?"),
 }
-"""Per kind of monitor: query for the number of monitors, and query for the first monitor (mW, mA or °C)."""
+"""Queries for each monitor: the number of monitors, and the reading of the first (in mA, mW or °C)."""
 _SWITCH_S = 5.0
 _REPEAT_S = 1.0
 _POLL_S = 0.1
@@ -60,7 +54,7 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class _HeldQuantity:
-    """Unit, limits and step of the set point for one quantity that the amplifier can keep constant."""
+    """Unit, limits and step of one quantity that the amplifier can keep constant."""
 
     unit: str
     low: float
@@ -68,21 +62,19 @@ class _HeldQuantity:
     step: float
 
     def from_wire(self, value: float) -> float:
-        """Convert a set point from the amplifier's unit to mA, dBm or dB."""
         if self.unit in ("DBM", "DB"):
             return value
         milli = value * _MILLI[self.unit]
         return dbm_from_w(1e-3 * milli) if self.unit.endswith("W") else milli
 
     def to_wire(self, value: float) -> float:
-        """Convert a set point from mA, dBm or dB to the amplifier's unit."""
         if self.unit in ("DBM", "DB"):
             return value
         return (1e3 * w_from_dbm(value) if self.unit.endswith("W") else value) / _MILLI[self.unit]
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Limits of the set point in mA, dBm or dB. A lower limit of 0 mW (no value in dBm) is replaced by one step."""
+        """Limits in mA, dBm or dB. A lower limit of 0 mW, which has no value in dBm, is replaced by one step."""
         low = max(self.low, self.step) if self.unit.endswith("W") else self.low
         return self.from_wire(low), self.from_wire(self.high)
 
@@ -90,11 +82,11 @@ class _HeldQuantity:
 class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     """Driver of one amplifier; implements ``OpticalAmplifier``. Thread-safe; every setting is read back.
 
-    A set point applies to the first pump. Other pumps keep their set points. All pumps are switched together.
+    Set points apply to the first pump only. All pumps are switched together.
 
     Args:
         link: Serial link, 19200 baud.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         **names: Device name, required model and required serial number; an omitted requirement accepts any.
     """
 
@@ -121,8 +113,8 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     def open(self) -> None:
         """Open the link, check the identity, and read the modes and monitors of the amplifier.
 
-        A feature whose query gets no reply counts as missing; each such query costs a time-out. Raises the errors of
-        :meth:`Driver.open`, and ``DeviceError`` if the amplifier reports no limits for any mode.
+        A feature whose query gets no reply counts as missing. Raises the errors of :meth:`Driver.open`, and
+        ``DeviceError`` if the amplifier reports no limits for any mode.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identity = self._checked_identity(self._session.open())
@@ -244,7 +236,7 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
     # -- shared helpers
 
     def _read_mode_names(self) -> list[str]:
-        """Return the names of the amplifier's possible modes; all known modes if the amplifier reports none."""
+        """Return the modes that the amplifier reports, or all modes if it reports none."""
         query = ":READ:MODE:NAMES?"
         names = self._reply_or_none(partial(self._session.query, query))
         if names is None:
@@ -295,7 +287,6 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
                 )
 
     def _switch(self, header: str, *, on: bool) -> None:
-        """Switch a pump or the output and wait for the change; repeat the command if the amplifier ignores it."""
         deadline = repeat_at_s = self._clock.now()
         deadline += _SWITCH_S
         while (actual := self._read_state(header)) != int(on):
@@ -318,7 +309,6 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             raise self._session.error(VerifyError, label, wrote=wrote, read=actual)
 
     def _mode_name(self) -> str:
-        """Return the name of the present mode. Some models with a single mode do not answer this query."""
         if len(self._quantities) == 1:
             (only,) = self._quantities
             return next(mode_name for mode_name, mode in MODE_BY_NAME.items() if mode is only)
@@ -327,7 +317,6 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         )
 
     def _quantity(self, mode_name: str) -> _HeldQuantity:
-        """Return unit, limits and step of a quantity. The unit is read each time: the panel can change it."""
         mode = MODE_BY_NAME[mode_name]
         if self._quantities[mode].unit != self._unit(mode_name):
             self._quantities[mode] = self._read_quantity(mode_name)
@@ -351,7 +340,6 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
         return self._has_interlock and self._scpi.setting(":DRIV:INTERLOCK?") != 0
 
     def _monitor(self, name: str) -> float | None:
-        """Return the reading of a monitor, or ``None`` if the monitor is missing."""
         return self._scpi.setting(MONITORS[name][1]) if name in self._monitors else None
 
     def _checked_identity(self, model: str) -> Identity:
@@ -373,5 +361,4 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
 
 
 def _level_dbm(power_mw: float | None) -> float | None:
-    """Return a power in dBm, or ``None`` if there is no light or no measurement."""
     return dbm_from_w(1e-3 * power_mw) if power_mw is not None and power_mw > 0.0 else None

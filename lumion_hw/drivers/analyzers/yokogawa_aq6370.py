@@ -1,10 +1,7 @@
 """Driver for Yokogawa AQ6370, AQ6370B, C, D and E optical spectrum analysers over SCPI.
 
-The commands are those of the Remote Control Manuals (IM AQ6370C-17EN and AQ6370D-17EN, chapter 7), in the form in which
-PyMeasure, InstrumentKit and LabExT send them. For the sweep, LabExT quotes pages 7-85 to 7-88. Wavelengths are sent
-with the suffix NM and returned in metres; a trace is a block of little-endian float64. TCP port 10001 requires a login:
-``OPEN "user"``, reply ``AUTHENTICATE CRAM-MD5.``, then the password in plain text (any for ``anonymous``), reply
-``ready``. The encrypted login is not used (unverified whether all units accept plain text).
+Sources: the Remote Control Manuals IM AQ6370C-17EN and AQ6370D-17EN, chapter 7, as used by PyMeasure, InstrumentKit and
+LabExT. TCP port 10001 requires a login; the driver sends the password as plain text (unverified for all models).
 """
 
 from __future__ import annotations
@@ -55,13 +52,13 @@ _AXIS = (
     (":UNIT:X", "WAV", 0, "unit of the horizontal axis (0 is wavelength)"),
     (":SENS:CORR:RVEL:MED", "VAC", 1, "medium of the wavelengths (1 is vacuum)"),
 )
-"""Settings on which wavelengths depend: header, value to set, reply to the query, and description."""
+"""Settings that define the wavelength axis: header, value to set, expected reply, and description."""
 _LEVELS = (
     (f":TRAC:ATTR:{_TRACE}", "WRIT", 0, "attribute of the trace (0 is write)"),
     (":DISP:TRAC:Y1:SPAC", "LOG", 0, "level scale (0 is logarithmic)"),
     (":DISP:TRAC:Y1:UNIT", "DBM", 0, "unit of levels (0 is dBm)"),
 )
-"""Settings on which the levels of a trace depend."""
+"""Settings that define the levels of a trace: header, value to set, expected reply, and description."""
 _WAVELENGTH_TOLERANCE_NM = 1.1e-3
 _SHIFT_TOLERANCE = 1e-3
 """Largest accepted change of a shift, in nm or dB; the setting steps are 0.001 nm and 0.01 dB."""
@@ -77,7 +74,6 @@ class LoggedInSession(ScpiSession):
     Args:
         link: Link to the instrument.
         clock: Clock for time-outs, shared with the link.
-        device: Device name, for messages.
         user: User name.
         password_env: Environment variable with the password.
     """
@@ -88,7 +84,7 @@ class LoggedInSession(ScpiSession):
         self._password_env = password_env
 
     def open_link(self, timeout_s: float) -> None:
-        """Open the link and log in. Raises ``ConnectError``, also if the login is refused."""
+        """Open the link and log in. Raises ``ConnectError`` if the link cannot be opened or the login is refused."""
         password = self._password()
         super().open_link(timeout_s)
         with self.exchange("login", timeout_s) as deadline:
@@ -127,9 +123,7 @@ class YokogawaAq6370(ScpiDriver):
     """Driver of one analyser; implements ``SpectrumAnalyzer``. Thread-safe; every setting is read back.
 
     Args:
-        link: Link to the analyser.
-        clock: Clock for time-outs, shared with the link.
-        user: User name for the TCP port.
+        clock: Clock of the link.
         password_env: Environment variable with the password for the TCP port; not needed for ``anonymous``.
         **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``AQ6370D``.
     """
@@ -153,7 +147,6 @@ class YokogawaAq6370(ScpiDriver):
         self._levels = HeldSetup(self._session)
 
     def _session_on(self, link: Link, clock: Clock, device: str) -> ScpiSession:
-        """Return a session that logs in, except over VISA and serial lines, which need no login."""
         if link.name.startswith(("visa://", "serial://")):
             return super()._session_on(link, clock, device)
         user, password_env = self._login
@@ -282,14 +275,12 @@ class YokogawaAq6370(ScpiDriver):
         )
 
     def _hold(self, setup: HeldSetup, table: Sequence[tuple[str, str, float | str, str]]) -> None:
-        """Apply the settings listed in ``table``, and check them with every later trace."""
         for header, text, reply, label in table:
             restore = partial(self._scpi.set, f"{header} {text}")
             restore()
             setup.hold(HeldSetting(f"{header}?", reply, label, restore))
 
     def _hold_shift(self, setup: HeldSetup, header: str, scale: float, unit: str, label: str) -> None:
-        """Check the user's wavelength or level shift with every later trace, if the analyser has such a shift."""
         try:
             shift = self._scpi.setting(f"{header}?")
         except LinkTimeout:
@@ -304,7 +295,6 @@ class YokogawaAq6370(ScpiDriver):
         return LIMITS
 
     def _wait_swept(self, deadline: Deadline, timeout_s: float) -> None:
-        """Wait for the end of the sweep; stop the sweep after a time-out or an error."""
         try:
             while not int(self._scpi.setting(":STAT:OPER:EVEN?")) & _SWEPT:
                 if self._clock.now() >= deadline:

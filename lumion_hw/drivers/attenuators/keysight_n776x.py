@@ -1,8 +1,6 @@
 """Driver for Keysight (Agilent) N776xA variable attenuators, and for the attenuators in an N7751A or N7752A.
 
-The commands are those of the N77xx Series Programming Guide, "Signal Conditioning". Each attenuator occupies two slots
-("Slot and Channel Numbers"), so attenuator ``n`` is slot ``2n - 1``. Attenuations without a unit are dB. Wavelengths
-are sent with the suffix NM and returned in metres.
+Source: N77xx Series Programming Guide, "Signal Conditioning". Attenuator ``n`` is slot ``2n - 1``.
 """
 
 from __future__ import annotations
@@ -27,12 +25,8 @@ _TIMEOUT_S = 5.0
 class KeysightN776x(ScpiDriver):
     """Driver of one instrument; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
-    Opening sets the offset of the displayed attenuation to zero, and switches off the output power control, which would
-    otherwise move the filter automatically. The filter does not move. From then on, setting an attenuation also
-    restores offset, power control and wavelength, and every attenuation is read together with the offset
-    (:mod:`lumion_hw.drivers.held_setup`).
-
-    The link is a raw socket (port 5025) or VISA; a model is, for example, ``N7764A``. Arguments as for
+    Opening sets the offset of the displayed attenuation to zero and switches the output power control off; the filter
+    does not move. The link is a raw socket (port 5025) or VISA; a model is, for example, ``N7764A``. Arguments as for
     :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
@@ -41,12 +35,12 @@ class KeysightN776x(ScpiDriver):
     models = tuple(CHANNELS)
     ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
     _displays: dict[int, HeldSetup]
-    """Checked settings on which the displayed attenuation depends, by slot."""
+    """Settings on which the displayed attenuation depends, by slot; checked at every reading."""
     _filters: dict[int, HeldSetup]
-    """Other checked settings on which the light depends, by slot."""
+    """Other settings on which the light depends, by slot; checked at every reading."""
 
     def open(self) -> None:
-        """Open the link, check the identity, and remove offsets from the displayed attenuations.
+        """Open the link, check the identity, and set the offsets of the displayed attenuations to zero.
 
         Raises the errors of :meth:`Driver.open`, and ``DeviceError`` if the instrument refuses a setting.
         """
@@ -62,7 +56,7 @@ class KeysightN776x(ScpiDriver):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Channel numbers of the attenuators, from 1, in the order of their slots."""
+        """Channel numbers of the attenuators, from 1."""
         return tuple(range(1, CHANNELS[self.model.upper()] + 1))
 
     def set_attenuation_db(self, channel: int, attenuation_db: float) -> None:
@@ -90,7 +84,7 @@ class KeysightN776x(ScpiDriver):
         self._wait(header, 0.0)
 
     def enable(self, channel: int) -> None:
-        """Open the shutter, which moves at the speed set for attenuations."""
+        """Open the shutter."""
         slot = self._checked_slot(channel)
         with self._session.transaction():
             speed_db_per_s = self._scpi.setting(f"INP{slot}:ATT:SPE?")
@@ -130,7 +124,6 @@ class KeysightN776x(ScpiDriver):
     def _hold(
         self, setup: HeldSetup, header: str, text: str, value: float, scale: float, tolerance: float, label: str
     ) -> None:
-        """Set and verify a number; check it with every reading. ``scale`` converts replies to the unit of ``value``."""
         restore = partial(self._scpi.set_number, header, text, value, scale, tolerance, label)
         restore()
         setup.hold(HeldSetting(f"{header}?", value / scale, label, restore, tolerance / scale))
@@ -139,7 +132,6 @@ class KeysightN776x(ScpiDriver):
         self._scpi.set_number(f"OUTP{slot}:STAT", str(int(on)), float(on), 1.0, 0.0, "shutter")
 
     def _wait(self, header: str, duration_s: float) -> None:
-        """Wait until all filters have stopped: ``*OPC?`` returns 0 without blocking while a filter moves."""
         deadline = self._clock.now() + duration_s + _TIMEOUT_S
         while not self._scpi.setting("*OPC?"):
             if self._clock.now() >= deadline:

@@ -1,10 +1,7 @@
 """Driver for OZ Optics DA-100, DD-100 and DD-600 attenuators: motorized, text over a serial line at 9600 baud.
 
-Every reply is zero or more lines followed by ``Done`` or by ``Error-`` and a number. Commands may be echoed, even
-without a line end. The maker's manual is not published; commands, replies and errors are those of three public clients.
-QMI's ``dd100mc`` expects ``DPos:1234`` and ``ATTEN:3.00`` as reply to ``D``, with echo. pyLabLib's ``DD100`` expects
-``IL:`` and ``MAX ATTEN:`` as reply to ``CD``. The Caltech Optical Observatories' ``ozoptics`` lists commands and
-errors, and expects ``Atten: 3.00(dB)`` or ``unknown``. Nothing is verified on a unit.
+The maker's manual is not published. Sources: three public clients, namely ``dd100mc`` of QMI, ``DD100`` of pyLabLib,
+and ``ozoptics`` of the Caltech Optical Observatories. Not verified on a unit.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from lumion_hw.sessions.lines import LineSession
 CHANNEL = 1
 STEP_DB = 0.01
 READBACK_DB = 0.1
-"""Largest accepted difference between the attenuation set and read back, for the motor's steps (unverified)."""
+"""Largest accepted difference between the attenuation set and read back, in dB (unverified)."""
 ERRORS = {
     "Error-2": "the unit does not know this command or its value",
     "Error-5": "the home sensor failed; the unit must be repaired",
@@ -41,14 +38,14 @@ _MAX_ATTENUATION = re.compile(r"\bMAX ATTEN\w*\s*[:=]\s*([+-]?\d+(?:\.\d+)?)")
 class OzDa100(Driver):
     """Driver of one attenuator; implements ``VariableAttenuator``. Thread-safe; every setting is read back.
 
-    Opening homes the motor of a unit that does not know its position, for example after power-on. The unit reports
-    neither model nor serial number.
+    If the position of the motor is unknown, as after power-on, opening homes the motor. The unit reports neither model
+    nor serial number.
 
     Args:
         link: Serial link, 9600 baud.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         device: Device name, for messages.
-        attenuation_max_db: Largest attenuation allowed, unless the unit reports a smaller one.
+        attenuation_max_db: Largest attenuation allowed; a smaller limit reported by the unit has priority.
     """
 
     model = "DA-100"
@@ -95,7 +92,7 @@ class OzDa100(Driver):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Number of the attenuator's only channel."""
+        """Channel number of the only attenuator."""
         return (CHANNEL,)
 
     @property
@@ -120,7 +117,7 @@ class OzDa100(Driver):
             )
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Raise ``NotSupportedError``: the unit is calibrated for fixed wavelengths, which it does not report."""
+        """Raise ``NotSupportedError``: the wavelength of this unit cannot be set."""
         self._check_channel(channel)
         raise self._not_supported_error(
             f"this unit has the fixed wavelength of its calibration; {wavelength_nm:g} nm cannot be set"
@@ -141,12 +138,12 @@ class OzDa100(Driver):
         return AttenuatorSettings(self._read_db(), None, passing=True)
 
     def limits(self, channel: int) -> AttenuatorLimits:
-        """Return the attenuation limits: those that the unit reports, or narrower ones from the bench file."""
+        """Return the attenuation limits: the reported range, narrowed by ``attenuation_max_db``."""
         self._check_channel(channel)
         return AttenuatorLimits(self._range_db, STEP_DB, None, shutter=False)
 
     def home(self) -> None:
-        """Move the motor to its home sensor; the attenuation takes all values on the way.
+        """Move the motor to its home sensor; the attenuation passes through all values on the way.
 
         Raises ``DeviceError`` if the motor does not find the sensor.
         """
@@ -199,6 +196,5 @@ class OzDa100(Driver):
 
 
 def _find_match(pattern: re.Pattern[str], lines: Sequence[str]) -> str | None:
-    """Search a reply, in capitals, for a pattern; return the captured text. An echo may begin the first line."""
     match = pattern.search("\n".join(lines).upper())
     return None if match is None else match[1]

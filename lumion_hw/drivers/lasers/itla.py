@@ -1,7 +1,7 @@
 """Driver for integrable tunable laser assemblies (OIF-ITLA-MSA-01.2 or 01.3) over a serial line.
 
-The frequency is FCF (first channel frequency) + (Channel - 1) x Grid; this driver sets FCF and uses Channel 1. A module
-refuses a change of FCF while it emits.
+The driver sets the first channel frequency (register FCF) and uses Channel 1. A module refuses a change of FCF while it
+emits.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from lumion_hw.sessions.codecs.itla import (
 from lumion_hw.sessions.itla import ItlaSession
 
 PENDING_TIMEOUT_S = 30.0
-"""Longest wait for the end of a pending operation (tuning, start-up), in s: the longest time class of the MSA."""
+"""Longest wait for tuning or start-up, in s (the longest time class of the MSA)."""
 _POLL_S = 0.05
 _ENABLED = 0x0008  # ResEna, SENA
 _READY = 0x0010  # NOP, MRDY
@@ -46,11 +46,11 @@ _READY = 0x0010  # NOP, MRDY
 _DARK_DBM = -60.0
 _FATAL = "FATAL"
 _LATCHED = 0x00FF
-"""Value that clears the latched bits of register StatusF when written to it."""
+"""Value that clears the latched bits of register StatusF."""
 _STATUS_BITS = {8: "PWR", 9: "THERM", 10: "FREQ", 11: "VSF"}
 _CAPABILITIES = LaserCapabilities(tunes_while_emitting=False, measures_power=True, sweep=False, wavelength_log=False)
 _NO_RANGES = LaserRanges((0.0, 0.0), 0.0, None, 0.0)
-"""Placeholder until the limits have been read from the module."""
+"""Placeholder for limits that have not been read yet."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,8 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
     """Driver of one module; implements ``TunableLaser``. Thread-safe; every setting is read back.
 
     Args:
-        link: Serial link with 9600 baud, unless the module is set otherwise.
-        clock: Clock for time-outs, shared with the link.
-        device: Device name, for messages.
+        link: Serial link; 9600 baud by default.
+        clock: Clock of the link.
         expected_serial: Required serial number; any if omitted.
     """
 
@@ -168,8 +167,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
     def wait_ready(self, timeout_s: float) -> LaserState:
         """Wait until the module emits, no operation is pending and its fatal status is clear.
 
-        Raises the errors of :meth:`TunableLaser.wait_ready`. A latched fault that only remains from tuning is no error
-        and is cleared.
+        Clears faults that are latched but no longer present. Raises the errors of :meth:`TunableLaser.wait_ready`.
         """
         deadline = deadline_after(self._clock, timeout_s)
         cleared = False
@@ -197,7 +195,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
 
     def state(self) -> LaserState:
-        """Read status (NOP, ResEna, StatusF, StatusW) and settings, and the output power (OOP) if the laser emits."""
+        """Read the status and settings, and the output power if the laser emits."""
         read = self._session.read
         with self._session.transaction():
             nop = read(ItlaRegister.NOP)
@@ -221,7 +219,7 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             )
 
     def sweep(self, plan: LaserSweep) -> SweepLog:
-        """Raise ``NotSupportedError``: the MSA has no sweeps."""
+        """Raise ``NotSupportedError``: an ITLA cannot sweep."""
         del plan
         self._check_open()
         raise self._session.error(
@@ -232,7 +230,10 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         )
 
     def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
-        """Shift the frequency while the output is on, up to the range FTFR. Errors: see :meth:`set_power_dbm`."""
+        """Shift the frequency by an offset within the range of register FTFR. The output may be on.
+
+        Raises the errors of :meth:`set_power_dbm`.
+        """
         largest_mhz = float(self._session.read(ItlaRegister.FTFR))
         check_range("fine tuning", offset_mhz, (-largest_mhz, largest_mhz), "MHz", self._session)
         with self._setting:
@@ -281,7 +282,6 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
         return LaserRanges((1e-6 * lowest, 1e-6 * highest), 1e-6 if self._has_mhz else 1e-4, powers_dbm, 0.01)
 
     def _mhz(self, register: ItlaRegister) -> int:
-        """Return the MHz part of a frequency; 0 for MSA 01.2 modules, which do not have this register."""
         return self._session.read(register) if self._has_mhz else 0
 
     def _fcf_mhz(self) -> int:
@@ -302,7 +302,6 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             return fcf_mhz + (channel - 1) * grid_mhz
 
     def _write_frequency(self, before_mhz: int, requested_mhz: int) -> None:
-        """Write FCF and Channel 1, in an order that keeps intermediate frequencies within the module's range."""
         low_mhz, high_mhz = (round(1e6 * limit) for limit in self.ranges.frequency_thz)
         # The module checks its range after each word. With the old GHz, the new THz may be out of
         # range; then a THz value in the middle of the range is written first.
@@ -335,7 +334,6 @@ class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
             self._verify("ResEna, bit 3", requested, self._session.read(ItlaRegister.RES_ENA) & _ENABLED)
 
     def _wait_idle(self, label: str) -> None:
-        """Wait until no operation is pending: a busy module ignores settings."""
         deadline = self._clock.now() + PENDING_TIMEOUT_S
         while pending := self._session.read(ItlaRegister.NOP) >> 8:
             if self._clock.now() >= deadline:

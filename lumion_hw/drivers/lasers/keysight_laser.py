@@ -1,8 +1,4 @@
-"""Driver for Keysight (Agilent) tunable lasers: N7776C, and 8164A/B mainframes with a laser in slot 0.
-
-Wavelengths and speeds are sent with the suffix NM and returned in metres. A wavelength log is a block of little-endian
-float64 in metres.
-"""
+"""Driver for Keysight (Agilent) tunable lasers: N7776C, and 8164A/B mainframes with a laser in slot 0."""
 
 from __future__ import annotations
 
@@ -49,7 +45,7 @@ class KeysightLaser(ScpiLaser):
 
     Args:
         link: Link to the instrument (raw socket, port 5025, or VISA).
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         pin: PIN that unlocks the laser; without a PIN, switching on a locked laser raises an error.
         settle_s: Settling time of the power after the output is switched on or the power is changed.
@@ -81,7 +77,7 @@ class KeysightLaser(ScpiLaser):
         self._power = HeldSetup(self._session)
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Select dBm as power unit, check this unit from now on, and read the limits."""
+        """Select dBm as power unit, and return the wavelength limits in nm and the power limits in dBm."""
         self._scpi.errors()  # discard errors of earlier users
         label = "unit of the power (0 is dBm)"
         restore = partial(self._scpi.set_number, "SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, label)
@@ -124,7 +120,7 @@ class KeysightLaser(ScpiLaser):
             self._scpi.set_number("SOUR0:POW:STAT", str(int(on)), int(on), 1.0, 0.0, "output (1 is on)")
 
     def prepare_sweep(self, plan: LaserSweep) -> int:
-        """Set up a continuous sweep with a trigger at every step, and let the instrument check it."""
+        """Set up a continuous sweep with a trigger at every step, and return the number of wavelengths to log."""
         sweep = "SOUR0:WAV:SWE"
         self._scpi.set_keyword(f"{sweep}:MODE", "CONTinuous")
         self._scpi.set_keyword(f"{sweep}:REP", "ONEWay")
@@ -150,7 +146,7 @@ class KeysightLaser(ScpiLaser):
         return round(self._scpi.setting("SOUR0:WAV:SWE?")) != _STOPPED
 
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Read the logged wavelengths; check that their number is right and that they belong to the sweep."""
+        """Read the logged wavelengths. Raises ``FrameError`` if they do not belong to the sweep."""
         if not plan.log:
             return SweepLog(None, 0.0, 0.0)
         n_points = round(self._scpi.setting("SOUR0:READ:POIN? LLOG"))
@@ -162,7 +158,7 @@ class KeysightLaser(ScpiLaser):
         return self.checked_log(plan, 1e9 * np.frombuffer(payload, "<f8"))
 
     def end_sweep(self) -> None:
-        """Stop the sweep; switch log and triggers off."""
+        """Stop the sweep; switch the log and the triggers off."""
         with self._session.transaction():
             self._scpi.set("SOUR0:WAV:SWE 0")
             self._scpi.set("SOUR0:WAV:SWE:LLOG 0")

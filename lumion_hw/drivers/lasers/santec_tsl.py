@@ -1,19 +1,9 @@
 """Driver for Santec TSL-510, 550, 570 and 710 tunable lasers.
 
-The unit of numbers depends on a setting of the instrument: nm in ``Legacy`` mode, metres in ``SCPI`` mode. The driver
-reads the mode of a TSL-570 before the first wavelength; older lasers are always in Legacy mode. Every wavelength read
-is checked for plausibility in this unit. Messages end with CR alone in both directions (manual 7.1.3, as quoted by
-public clients); CR LF from a GPIB adapter is accepted too.
-
-A sweep sends a pulse at every ``TRIG:OUTP:STEP``, and the laser logs its wavelength at each pulse. ``READ:POIN?``
-returns the number of values, at most 500 000. They are little-endian int32 in 0.1 pm (Legacy) or float64 in metres
-(SCPI). The source is the manuals of TSL-570, 770 and 775. The TSL-550 has the same Legacy commands, and public clients
-use them with a TSL-710. For the TSL-510 there is no source, so its log is not used.
-
-The driver allows 5000 pulses per second for all models (unverified): a client measured this limit on a TSL-770,
-although the manual of the TSL-775 states 20 000. ``TRIG:OUTP:SETT`` selects pulses equidistant in wavelength or in
-time. It is not changed, because two manuals give it opposite meanings (unverified) and the log contains the wavelengths
-either way.
+Sources: manuals of the TSL-570, 770 and 775, and public clients of the TSL-550 and 710. Wavelengths are in nm in the
+``Legacy`` command set and in metres in the ``SCPI`` command set. A log contains at most 500 000 wavelengths; the
+TSL-510 has no log. The limit of 5000 trigger pulses per second was measured by a public client on a TSL-770 (unverified
+for other models).
 """
 
 from __future__ import annotations
@@ -46,15 +36,15 @@ _SANE_NM = (200.0, 20000.0)
 _CONTINUOUS_ONE_WAY = 1
 _EVERY_STEP = 3
 _DARK_DBM = -99.0
-"""Without light, the power monitor reports less than this limit, in dBm."""
+"""Power reading below which the laser counts as dark, in dBm."""
 _STOPPED = 0
 _MAX_LOG_POINTS = 500_000
 _LOG_FORMATS = {4: ("<i4", 1e-4), 8: ("<f8", 1e9)}
-"""Number type of the wavelengths in a log, and nanometres per count, by the number of bytes per value."""
+"""Number type of logged wavelengths and nanometres per count, by the number of bytes per value."""
 
 
 class Dialect(enum.Enum):
-    """Command set of the laser, which determines the unit of numbers in commands and replies (``SYST:COMM:COD?``)."""
+    """Command set of the laser (``SYST:COMM:COD?``), which determines the unit of wavelengths."""
 
     LEGACY = 0
     SCPI = 1
@@ -69,10 +59,9 @@ class SantecTsl(ScpiLaser):
     """Driver of one laser; implements ``TunableLaser``. Thread-safe; every setting is read back.
 
     Args:
-        link: Link to the instrument.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
-        limits_nm: Shortest and longest wavelength: required, except for a TSL-570, which reports them.
+        limits_nm: Shortest and longest wavelength; not needed for a TSL-570, which reports them.
         limits_dbm: Lowest and highest power; if omitted, only the instrument checks the power.
         settle_s: Settling time of the power after the output is switched on or the power is changed.
     """
@@ -110,11 +99,11 @@ class SantecTsl(ScpiLaser):
 
     @property
     def dialect(self) -> Dialect:
-        """Command set, and thus unit of numbers, that this laser uses."""
+        """Command set that this laser uses."""
         return self._dialect
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Determine the command set, select dBm as power unit, check both settings from now on, and read the limits."""
+        """Read the command set, select dBm, and return the wavelength limits in nm and the power limits in dBm."""
         self._scpi.errors()  # discard errors of earlier users
         self.capabilities = replace(self.capabilities, wavelength_log=self.model.upper() in _LOGGING)
         self._dialect = self._read_dialect()
@@ -155,7 +144,7 @@ class SantecTsl(ScpiLaser):
         self._scpi.set_number("POW", text, power_dbm, 1.0, _POWER_TOLERANCE_DB, label, self._power)
 
     def measure_power_dbm(self) -> float | None:
-        """Return the output power that the laser measures; ``None`` if it is too low for a value in dBm."""
+        """Return the measured output power, or ``None`` if the laser is dark."""
         measured_dbm = self._scpi.number("POW:ACT?", held=self._power)
         if is_value(measured_dbm):
             return measured_dbm if measured_dbm > _DARK_DBM else None
@@ -167,19 +156,19 @@ class SantecTsl(ScpiLaser):
         return bool(self._scpi.setting("POW:STAT?")) and not self._scpi.setting("POW:SHUT?")
 
     def switch(self, on: bool) -> None:
-        """Switch the diode on and open the shutter, or switch the diode off; verify both."""
+        """Switch the diode on and open the shutter, or switch the diode off. Verify both."""
         with self._session.transaction():
             self._scpi.set_number("POW:STAT", str(int(on)), int(on), 1.0, 0.0, "laser diode (1 is on)")
             if on:
                 self.set_shutter(open_=True)
 
     def set_shutter(self, *, open_: bool) -> None:
-        """Open or close the shutter and verify the change. The shutter is fast, and the diode stays warm."""
+        """Open or close the shutter and verify the change. The diode stays on."""
         state = 0 if open_ else 1
         self._scpi.set_number("POW:SHUT", str(state), state, 1.0, 0.0, "shutter (0 is open)")
 
     def prepare_sweep(self, plan: LaserSweep) -> int:
-        """Set up one continuous sweep in one direction, with a trigger pulse at every step."""
+        """Set up one continuous sweep with a trigger at every step, and return the number of wavelengths to log."""
         speed = plan.speed_nm_per_s
         if plan.log:
             check_range("pulses of the sweep", speed / plan.step_nm, (0.0, self.pulses_per_s), "1/s", self._session)
@@ -212,11 +201,11 @@ class SantecTsl(ScpiLaser):
         self._scpi.set("WAV:SWE 1")
 
     def is_sweeping(self) -> bool:
-        """Return whether a sweep runs (1), waits for a trigger (3) or is being prepared (4)."""
+        """Return whether a sweep is running, being prepared, or waiting for a trigger."""
         return round(self._scpi.setting("WAV:SWE?")) != _STOPPED
 
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Read the logged wavelengths, as many as the laser reports, and check that they belong to the sweep."""
+        """Read the logged wavelengths. Raises ``FrameError`` if they do not belong to the sweep."""
         if not n_logged:
             return SweepLog(None, 0.0, 0.0)
         n_points = round(self._scpi.setting("READ:POIN?"))
@@ -243,13 +232,11 @@ class SantecTsl(ScpiLaser):
         return Dialect(int(code))
 
     def _hold(self, setup: HeldSetup, header: str, value: int, label: str) -> Callable[[], object]:
-        """Check a setting with every reading from now on, and return the function that restores this setting."""
         restore = partial(self._scpi.set_number, header, str(value), value, 1.0, 0.0, label)
         setup.hold(HeldSetting(f"{header}?", value, label, restore))
         return restore
 
     def _read_nm(self, command: str) -> float:
-        """Return a wavelength. A value that is implausible in the unit of the command set is an error."""
         number = self._scpi.setting(command, self._wavelength)
         value_nm = number * self._dialect.nm_per_unit
         if not _SANE_NM[0] < value_nm < _SANE_NM[1]:

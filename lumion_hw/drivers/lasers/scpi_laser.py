@@ -31,7 +31,7 @@ from lumion_hw.sessions.conversation import Conversation
 
 
 def check_sweep(plan: LaserSweep, low_high_nm: tuple[float, float], session: Conversation) -> None:
-    """Check that a sweep is within the range of the laser. Raises ``LimitError``; nothing was changed."""
+    """Raise ``LimitError`` if a sweep exceeds the range of the laser. Nothing is changed."""
     check_range("start of the sweep", plan.start_nm, low_high_nm, "nm", session)
     check_range("end of the sweep", plan.stop_nm, (plan.start_nm, low_high_nm[1]), "nm", session)
     span_nm = plan.stop_nm - plan.start_nm
@@ -68,19 +68,17 @@ def nm_from_thz(frequency_thz: float) -> float:
 
 
 class ScpiLaser(ScpiDriver):
-    """Base of laser drivers; implements ``TunableLaser`` except for the commands of each instrument. Thread-safe.
-
-    Changing a setting locks the session until the setting is verified; waiting for the laser does not lock the session.
+    """Base of laser drivers with wavelength settings; implements ``TunableLaser``. Thread-safe.
 
     Args:
         link: Link to the instrument.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         settle_s: Settling time of the power after the output is switched on or the power is changed.
 
     Attributes:
-        step_nm: Step of wavelength settings in nm; settings are rounded to multiples of this step.
-        power_step_db: Step of power settings in dB; settings are rounded to multiples of this step.
+        step_nm: Wavelengths are rounded to multiples of this step.
+        power_step_db: Powers are rounded to multiples of this step.
         speeds_nm_per_s: Available sweep speeds of each model.
         pulses_per_s: Highest pulse rate of a sweep.
     """
@@ -104,7 +102,7 @@ class ScpiLaser(ScpiDriver):
 
     @abc.abstractmethod
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
-        """Bring the instrument into a known state; return its wavelength limits in nm and power limits in dBm."""
+        """Select the units, and return the wavelength limits in nm and the power limits in dBm."""
 
     @abc.abstractmethod
     def read_wavelength_nm(self) -> float:
@@ -123,7 +121,7 @@ class ScpiLaser(ScpiDriver):
         """Set the output power and verify the setting."""
 
     def measure_power_dbm(self) -> float | None:
-        """Return the measured power, or ``None`` without a measurement. Called while the output is on and ready."""
+        """Return the measured output power, or ``None`` if the laser cannot measure it. The output must be on."""
         return None
 
     @abc.abstractmethod
@@ -136,7 +134,7 @@ class ScpiLaser(ScpiDriver):
 
     @abc.abstractmethod
     def prepare_sweep(self, plan: LaserSweep) -> int:
-        """Set up a sweep; return the number of wavelengths that will be logged, 0 without a log."""
+        """Set up a sweep, and return the number of wavelengths that will be logged (0 without a log)."""
 
     @abc.abstractmethod
     def start_sweep(self) -> None:
@@ -148,7 +146,7 @@ class ScpiLaser(ScpiDriver):
 
     @abc.abstractmethod
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Return the log of the finished sweep; the caller adds start and end time."""
+        """Return the wavelengths of the finished sweep."""
 
     @abc.abstractmethod
     def end_sweep(self) -> None:
@@ -167,7 +165,7 @@ class ScpiLaser(ScpiDriver):
 
     @property
     def ranges(self) -> LaserRanges:
-        """Limits of the instrument; the frequency step is the wavelength step converted at the shortest wavelength."""
+        """Limits of the instrument. The frequency step is that of the shortest wavelength."""
         self._check_open()
         shortest_nm, longest_nm = self._limits_nm
         highest_thz = thz_from_nm(shortest_nm)

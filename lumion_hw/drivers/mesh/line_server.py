@@ -1,9 +1,7 @@
-"""Driver for the control server of the SmartLight prototype: one line of text sets the states of all unit cells.
+"""Driver for the control server of the SmartLight mesh: one line of text sets the states of all unit cells.
 
-The server sends no acknowledgement and has no read-back, checksum or watchdog. If the server closes the connection
-after a line, this only means that the line was *sent*: check the light with a power meter. This is no
-``MeshController``, because the server sets states, not currents. Connect it to a separate network: it has no
-authentication.
+The server sends no acknowledgement: check the light with a power meter. It has no authentication: connect it to a
+separate network.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ _EFFECT_UNKNOWN = "The line may or may not have taken effect. Check the light be
 
 
 def line_from_states(states: Mapping[int, PucState], n_pucs: int = N_PUCS) -> str:
-    """Return a configuration as a line such as ``[(0, '='), (1, 'x')]``: cells ascending, a space after commas.
+    """Return a configuration as a line such as ``[(0, '='), (1, 'x')]``, with the unit cells in ascending order.
 
     Raises:
         LimitError: A unit cell does not exist.
@@ -54,11 +52,10 @@ def line_from_states(states: Mapping[int, PucState], n_pucs: int = N_PUCS) -> st
 class LineServerMesh:
     """A mesh set by lines of text, one per configuration; implements :class:`~lumion_hw.interfaces.MeshStates`.
 
-    Thread-safe: one exchange at a time. Nothing is repeated automatically. There is no ``open``: the server has no
-    query, and it is not known whether connecting without sending a line is safe.
+    Thread-safe. Nothing is repeated automatically. There is no ``open``: each configuration uses a new connection.
 
     Args:
-        make_link: Function that returns a new link for each configuration; the driver opens and closes this link.
+        make_link: Function that returns a new link for each configuration.
         clock: Clock of the links.
         device: Device name, for messages.
         n_pucs: Number of unit cells, 1 to 72; otherwise ``ConfigError`` is raised.
@@ -79,25 +76,24 @@ class LineServerMesh:
 
     @property
     def info(self) -> MeshStatesInfo:
-        """Capabilities of the server; known from its protocol, not queried."""
+        """Capabilities of the server, known from its protocol."""
         return MeshStatesInfo(self._n_pucs)
 
     def program_states(self, states: Mapping[int, PucState]) -> Submission:
-        """Send one complete configuration; unit cells not named in it become inactive.
+        """Send one complete configuration. Unit cells that it does not contain become inactive.
 
         Args:
             states: State of every active unit cell.
 
         Returns:
-            The line sent and the text that the server sent before it closed the connection.
+            The line sent, and the text that the server sent before it closed the connection.
 
         Raises:
             LimitError: A unit cell does not exist; nothing was sent.
             ConfigError: An index or a state is not valid; nothing was sent.
             ConnectError: The server cannot be reached within 2 s; nothing was sent.
-            LinkTimeout: No greeting within 2 s, and nothing was sent; or the connection did not end within 10 s.
-            LinkLost: The connection broke (the message says whether the line may have taken effect), or :meth:`close`
-                was called before.
+            LinkTimeout: No greeting arrived within 2 s and nothing was sent, or the connection did not end within 10 s.
+            LinkLost: The driver is closed, or the connection broke; the message says whether the line was sent.
         """
         with _with_device_name(self._device):
             line = line_from_states(states, self._n_pucs)
@@ -114,7 +110,7 @@ class LineServerMesh:
                     link.close()
 
     def close(self) -> None:
-        """Refuse further configurations; the cells keep their states. Idempotent; waits for an exchange in progress."""
+        """Refuse further configurations; the unit cells keep their states. Idempotent."""
         with self._lock:
             self._closed = True
 
@@ -135,7 +131,6 @@ class LineServerMesh:
         return Submission(line, _printable(greeting), _printable(progress), dropped, sent_s, self._clock.now())
 
     def _progress_until_closed(self, link: Link, deadline: Deadline) -> tuple[bytes, int]:
-        """Return the text that the server sends before it closes the connection, and the number of discarded bytes."""
         progress, dropped = b"", 0
         while self._clock.now() < deadline:
             try:
@@ -162,7 +157,6 @@ def _printable(data: bytes) -> str:
 
 @contextlib.contextmanager
 def _hint(text: str) -> Iterator[None]:
-    """Add a hint to a link error: whether the line may have taken effect."""
     try:
         yield
     except LinkError as error:

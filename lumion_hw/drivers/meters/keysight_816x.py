@@ -1,8 +1,6 @@
 """Driver for Keysight (Agilent) 8163, 8164 and 8166 mainframes with power sensors such as the dual 81635A.
 
-The mainframe reports which slots hold power meters, and how many heads they have. Averaging, automatic ranging and
-logging are settings of a module: they are sent to its first head and act on both heads. Manual ranges, wavelengths and
-units belong to each head.
+A module may have two sensor heads; averaging, automatic ranging and logging always apply to both.
 """
 
 from __future__ import annotations
@@ -20,9 +18,8 @@ _LARGEST_SLOT = 17
 class Keysight816x(LoggingKeysightMeter):
     """Driver of the power sensors of one mainframe; implements ``LoggingMeter``. Thread-safe; settings are read back.
 
-    Channels are numbered from 1 in the order in which the mainframe lists its heads; see :meth:`slot_and_head`.
-
-    For arguments and readings see :class:`~lumion_hw.drivers.meters.keysight_meter.KeysightMeter`.
+    Channels are numbered from 1 in the order of slots and heads. Arguments as for
+    :class:`~lumion_hw.drivers.meters.keysight_meter.KeysightMeter`.
     """
 
     makers = ("KEYSIGHT", "AGILENT", "HEWLETT-PACKARD")
@@ -37,7 +34,7 @@ class Keysight816x(LoggingKeysightMeter):
         return head.module, int(head.sense.rpartition("CHAN")[2])
 
     def read_heads(self) -> tuple[Head, ...]:
-        """Read the list of sensor heads from the mainframe: slot and channel of each head, as two uint16."""
+        """Read the list of sensor heads from the mainframe."""
         payload = self.session.query_block("READ:POW:ALL:CONF?")
         pairs = list(struct.iter_unpack("<HH", payload)) if payload and len(payload) % 4 == 0 else []
         sane = all(1 <= slot <= _LARGEST_SLOT and head in (1, 2) for slot, head in pairs)

@@ -1,8 +1,4 @@
-"""Power logs and triggers of Keysight power meters.
-
-``FUNC:RES?`` returns watts: 816x mainframes always send watts, and N77xx meters the unit that the driver selected
-(watt). Changing a setting would end a running log, so the driver refuses changes meanwhile (``BusyError``).
-"""
+"""Power logs and triggers of Keysight power meters. During a log, changes of settings raise ``BusyError``."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, Limit
 from lumion_hw.interfaces import PowerLog, RangeState
 
 LARGEST_LOG = 1_000_000
-"""Samples per channel in the largest of these meters; smaller meters refuse longer logs themselves."""
+"""Largest number of samples per channel that any of these meters can log."""
 _POLL_S = 0.05
 _TIMEOUT_MARGIN = 1.2
 _BASE_TIMEOUT_S = 2.0
@@ -69,7 +65,10 @@ class LoggingKeysightMeter(KeysightMeter, abc.ABC):
     def start_triggered_log(
         self, channels: Sequence[int], n_samples: int, averaging_s: float, *, internal_trigger: bool = False
     ) -> PowerRun:
-        """Start a log with an averaged sample at each trigger pulse. Errors: :meth:`KeysightFunctions.start_log`."""
+        """Start a log with an averaged sample at each trigger pulse.
+
+        Raises the errors of :meth:`KeysightFunctions.start_log`.
+        """
         functions = self.functions
         # Pulses of the instrument's output reach its input only if the connectors are looped back.
         functions.set_trigger_wiring(TriggerWiring.LOOP_BACK if internal_trigger else TriggerWiring.DEFAULT)
@@ -78,7 +77,7 @@ class LoggingKeysightMeter(KeysightMeter, abc.ABC):
 
 @dataclass(frozen=True)
 class _LogPlan:
-    """Settings of a power log, as strings for the instrument and as numbers."""
+    """Settings of a power log, as text for the instrument and as numbers."""
 
     text: str
     values: tuple[float, ...]
@@ -88,11 +87,7 @@ class _LogPlan:
 
 
 class KeysightFunctions:
-    """Logging and trigger functions of one Keysight power meter.
-
-    Args:
-        meter: The open meter.
-    """
+    """Logging and trigger functions of one Keysight power meter."""
 
     def __init__(self, meter: KeysightMeter) -> None:
         self._meter = meter
@@ -105,16 +100,16 @@ class KeysightFunctions:
         averaging_s: float,
         trigger: TriggerInput = TriggerInput.IGNORE,
     ) -> PowerRun:
-        """Start a log without dead time between samples, either free-running or triggered.
+        """Start a log without dead time between samples.
 
-        Raises the errors of :meth:`LoggingMeter.start_triggered_log`, and ``VerifyError`` if the values read back
-        differ.
+        Raises the errors of :meth:`LoggingMeter.start_triggered_log`, and ``VerifyError`` if a setting read back
+        differs.
 
         Args:
             channels: Channels to log.
             n_samples: Samples per channel.
             averaging_s: Averaging time of one sample.
-            trigger: Action that a pulse at the trigger input starts; ``IGNORE`` for a free-running log.
+            trigger: Action that a pulse at the trigger input starts; ``IGNORE`` starts the log immediately.
         """
         self._check_samples(n_samples)
         # With one trigger per sample, the period is that of the triggers.
@@ -129,21 +124,27 @@ class KeysightFunctions:
         return self._start(channels, plan, trigger)
 
     def log(self, channels: Sequence[int], n_samples: int, averaging_s: float) -> PowerLog:
-        """Make a free-running log and wait for its end. Errors: see :meth:`start_log` and :meth:`PowerRun.wait`."""
+        """Make a log without triggers and wait for its end.
+
+        Raises the errors of :meth:`start_log` and :meth:`PowerRun.wait`.
+        """
         run = self.start_log(channels, n_samples, averaging_s)
         return run.wait()
 
     def set_trigger_output(self, channel: int, output: TriggerOutput) -> None:
-        """Select when the instrument sends a pulse at its trigger output; verify the setting."""
+        """Select and verify when the instrument sends a pulse at its trigger output."""
         self._scpi.set_keyword(f"TRIG{self._meter.idle_head(channel).module}:OUTP", output.value)
 
     def set_trigger_wiring(self, wiring: TriggerWiring) -> None:
-        """Select the internal connection of the trigger connectors; verify the setting."""
+        """Select and verify the internal connection of the trigger connectors."""
         self._meter.check_idle("trigger wiring")
         self._scpi.set_keyword("TRIG:CONF", wiring.value)
 
     def result(self, head: Head, n_samples: int) -> NDArray[np.float64]:
-        """Return the logged samples in watts, shape ``(n_samples,)``. Raises ``FrameError`` for a different number."""
+        """Return the logged samples in watts, shape ``(n_samples,)``.
+
+        Raises ``FrameError`` if their number is wrong.
+        """
         command = f"{head.sense}:FUNC:RES?"
         payload = self._meter.session.query_block(command, _BASE_TIMEOUT_S + 4 * n_samples / _SLOWEST_BYTES_PER_S)
         if len(payload) != 4 * n_samples:
@@ -201,7 +202,7 @@ class PowerRun:
     """A log in progress, returned by :meth:`KeysightFunctions.start_log`. End it with :meth:`wait` or :meth:`stop`.
 
     Attributes:
-        started_s: Host clock at the start of the run.
+        started_s: Host clock at the start of the log.
     """
 
     def __init__(
@@ -221,14 +222,14 @@ class PowerRun:
         self.started_s = meter.clock.now()
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the last sample, read all samples and stop the log in any case.
+        """Wait for the last sample, stop the log, and return its samples.
 
-        Raises the errors of :meth:`LogRun.wait`, ``LimitError`` if ``timeout_s`` is negative or not a number, and
-        ``VerifyError`` if another program changed the unit or the wavelength during the run.
+        Raises the errors of :meth:`LogRun.wait`, ``LimitError`` if ``timeout_s`` is not a number, and ``VerifyError``
+        if another program changed the unit or the wavelength during the log. The log is stopped after every error.
 
         Args:
             timeout_s: Longest wait in s, from now; by default 2 s plus 1.2 times the duration of the log. Required for
-                triggered logs, which do not end if there are too few triggers. A negative value stops the log.
+                triggered logs, which do not end if there are too few triggers.
         """
         # With too few triggers a run never ends, so every wait has a deadline.
         wait_s = _BASE_TIMEOUT_S + _TIMEOUT_MARGIN * self._plan.duration_s if timeout_s is None else timeout_s
@@ -245,7 +246,7 @@ class PowerRun:
         return PowerLog(self._channels, values_w, states, self._plan.period_s, self.started_s)
 
     def stop(self) -> None:
-        """End the log; from then on, every reading triggers a new measurement again. Idempotent.
+        """Stop the log; idempotent. Later readings trigger a new measurement again.
 
         Raises ``LinkError`` if the command did not reach the instrument; the log may then continue.
         """

@@ -1,8 +1,4 @@
-"""Base of the drivers for Keysight (Agilent) power meters: N77xx, and sensors of 816x mainframes.
-
-Commands as in the programming guides: wavelengths without a unit are metres, ranges are dBm in steps of 10 dB, blocks
-are little-endian float32, and numbers have the precision of float32.
-"""
+"""Base of the drivers for Keysight (Agilent) power meters: N77xx, and sensors of 816x mainframes."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from lumion_hw.quantities import w_from_dbm
 _log = logging.getLogger(__name__)
 
 WAVELENGTH_TOLERANCE_NM = 0.006
-"""Largest accepted difference between the wavelength set and read back: half a step of 0.01 nm, plus rounding."""
+"""Largest accepted difference between the wavelength set and read back, in nm (the step is 0.01 nm)."""
 AVERAGING_TOLERANCE = 1e-3
 """Largest accepted relative difference between the averaging time set and read back."""
 # The instrument silently rounds to the nearest multiple of 10 dB (N774xC Programming Guide).
@@ -47,10 +43,9 @@ _ZERO_POLL_S = 0.25
 class Head:
     """SCPI address of one channel.
 
-    sense: Header of the channel's settings, such as ``SENS2:CHAN2``.
-    master: Header of settings that apply to all channels of the module: averaging, automatic ranging, logging.
-    read: Header of the channel's readings.
-    module: Module number, for triggers.
+    sense: Header of the channel's settings, such as ``SENS2:CHAN2``. master: Header of the settings that all channels
+    of the module share: averaging, automatic ranging, logging. read: Header of the channel's readings. module: Module
+    number, for triggers.
     """
 
     sense: str
@@ -62,10 +57,8 @@ class Head:
 class KeysightMeter(ScpiMeter):
     """Base of Keysight power meter drivers; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
-    Readings are absolute powers in watts: opening selects this unit and switches references off. Every reading triggers
-    a new measurement, so it is never older than the call. Unit, reference, wavelength and the calibration offset found
-    at opening are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). The link is
-    a raw socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    Readings are in watts, and every reading triggers a new measurement. Opening switches references off. The link is a
+    raw socket (port 5025) or VISA; arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
         channel_word: Name of a channel, for messages.
@@ -83,10 +76,10 @@ class KeysightMeter(ScpiMeter):
 
     @abc.abstractmethod
     def read_heads(self) -> tuple[Head, ...]:
-        """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` for unexpected channels."""
+        """Return the SCPI addresses of the channels. Raises ``IdentityError`` for unexpected channels."""
 
     def open(self) -> None:
-        """Open the link, check identity and channels, and bring the channels into a known state.
+        """Open the link, check the identity, select watts, and switch references off.
 
         Raises the errors of :meth:`Driver.open`.
         """
@@ -101,7 +94,7 @@ class KeysightMeter(ScpiMeter):
                 self._prepare(channel)
 
     def close(self) -> None:
-        """Return the channels to continuous triggering and close the link; idempotent, never raises."""
+        """Close the link and let the meter measure continuously; idempotent, never raises."""
         with self._closing:
             identity, self._identity = self._identity, None
             if identity is not None and not self._session.is_out_of_sync:
@@ -120,7 +113,7 @@ class KeysightMeter(ScpiMeter):
 
     @property
     def scpi(self) -> StrictScpi:
-        """Sender of this instrument's commands, which checks every reply."""
+        """Sends commands to this instrument and checks every reply."""
         return self._scpi
 
     @property
@@ -143,10 +136,7 @@ class KeysightMeter(ScpiMeter):
         return 1e9 * self._scpi.setting(f"{self.head(channel).sense}:POW:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity. Raises ``LimitError`` or ``VerifyError``.
-
-        Automatic ranging would interfere, so it is paused meanwhile.
-        """
+        """Set the wavelength for the responsivity. Raises ``LimitError`` or ``VerifyError``."""
         head = self.idle_head(channel)
         header = f"{head.sense}:POW:WAV"
         label = f"wavelength of {self.channel_word} {channel}"
@@ -187,16 +177,15 @@ class KeysightMeter(ScpiMeter):
             self.setup(channel).also_restore("averaging", partial(self.set_averaging_s, channel, averaging_s))
 
     def range_dbm(self, channel: int) -> float | None:
-        """Return the power range in dBm, or ``None`` while ranging is automatic."""
+        """Return the power range in dBm, or ``None`` if ranging is automatic."""
         head = self.head(channel)
         with self._session.transaction():
             return None if self._is_automatic(head) else self._scpi.setting(f"{head.sense}:POW:RANG?")
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
-        """Set the power range, or with ``None`` automatic ranging, which applies to all channels of the module.
+        """Set the power range. ``None`` selects automatic ranging of all channels of the module.
 
-        Raises ``LimitError`` or ``VerifyError``, and ``ConfigError`` for a range that is not a multiple of 10 dB,
-        because the instrument would round it.
+        Raises ``LimitError`` or ``VerifyError``, and ``ConfigError`` for a range that is not a multiple of 10 dB.
         """
         head = self.idle_head(channel)
         header, automatic_header = f"{head.sense}:POW:RANG", f"{head.master}:POW:RANG:AUTO"
@@ -271,20 +260,20 @@ class KeysightMeter(ScpiMeter):
         return self.merged_setup(self.channels).read_held(self._read_block)
 
     def setup(self, channel: int) -> HeldSetup:
-        """Return the expected settings of a channel, which are read together with its power."""
+        """Return the settings that are checked at every reading of a channel."""
         return self._setups[channel - 1]
 
     def merged_setup(self, channels: Sequence[int]) -> HeldSetup:
-        """Return the expected settings of several channels, which are read together with their powers."""
+        """Return the settings that are checked at every reading of these channels."""
         return HeldSetup.merge(self.setup(channel) for channel in channels)
 
     @property
     def largest_w(self) -> float:
-        """Nominal power of the highest range of any sensor."""
+        """Nominal power of the highest range of any sensor, in W."""
         return w_from_dbm(self.highest_range_dbm)
 
     def check_idle(self, label: str) -> None:
-        """Raise ``BusyError`` if a log is in progress, which this call would end."""
+        """Raise ``BusyError`` if a log is in progress."""
         self._check_open()
         if self._run is not None:
             raise self._session.error(
@@ -292,13 +281,13 @@ class KeysightMeter(ScpiMeter):
             )
 
     def mark_run_started(self, label: str) -> None:
-        """Remember that a log is in progress. Raises ``BusyError`` if another log is in progress."""
+        """Record that a log has started. Raises ``BusyError`` if another log is in progress."""
         with self._session.transaction():
             self.check_idle(label)
             self._run = label
 
     def mark_run_ended(self) -> None:
-        """Remember that no log is in progress."""
+        """Record that the log has ended."""
         self._run = None
 
     def idle_head(self, channel: int) -> Head:
@@ -308,7 +297,7 @@ class KeysightMeter(ScpiMeter):
         return head
 
     def wrong_block(self, command: str, payload: Sized, expected: str) -> FrameError:
-        """Return the error for a block of the wrong length."""
+        """Return the error for a reply with the wrong number of values."""
         return self._session.error(
             FrameError,
             f"{command} returned {len(payload)} bytes instead of {expected}",
@@ -316,7 +305,6 @@ class KeysightMeter(ScpiMeter):
         )
 
     def _prepare(self, channel: int) -> None:
-        """Make readings of a channel absolute, in watts and self-triggered; check these settings from now on."""
         head, setup, name = self.head(channel), self.setup(channel), f"{self.channel_word} {channel}"
         for header, value, label in (
             # A reference set at the front panel would make readings ratios in dB.
@@ -333,7 +321,6 @@ class KeysightMeter(ScpiMeter):
         self.averaging_s(channel)
 
     def _hold_offset(self, head: Head, setup: HeldSetup, label: str) -> None:
-        """Check the calibration offset, as set by the user, with every reading, and restore a changed offset."""
         header = f"{head.sense}:CORR"
         offset_db = self._scpi.setting(f"{header}?")
         restore = partial(
@@ -342,7 +329,6 @@ class KeysightMeter(ScpiMeter):
         setup.hold(HeldSetting(f"{header}?", offset_db, label, restore, _OFFSET_TOLERANCE_DB))
 
     def _read_block(self) -> tuple[PowerReading, ...]:
-        """Trigger all channels and return their readings, in the present unit of the instrument."""
         channels = self.channels
         payload = self._session.query_block("READ:POW:ALL?", self._timeout_s(self._heads))
         if len(payload) != 4 * len(channels):
@@ -357,15 +343,9 @@ class KeysightMeter(ScpiMeter):
         return self._scpi.setting(f"{head.master}:POW:RANG:AUTO?") != 0
 
     def _zeroing_problem(self, channel: int) -> str:
-        """Return why zeroing a channel failed, or an empty string.
-
-        Not all models can report the zeroing status. Its query is sent together with a query that all models answer, to
-        avoid a time-out.
-        """
         status, _, _ = self._session.query(f"{self.head(channel).sense}:CORR:COLL:ZERO?;*OPC?").rpartition(";")
         return "" if not status or float(status) == 0 else f"status {status}"
 
     def _timeout_s(self, heads: Sequence[Head]) -> float:
-        """Return the time limit for one reading, from the averaging times last read."""
         longest_s = max(self._averaging_s.get(head.master, 0.0) for head in heads)
         return max(_SHORTEST_TIMEOUT_S, _TIMEOUT_FACTOR * longest_s)

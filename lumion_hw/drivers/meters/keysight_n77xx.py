@@ -1,6 +1,6 @@
 """Driver for Keysight (Agilent) N7744A, N7745A, N7744C and N7745C multiport optical power meters.
 
-Commands as in the N774xC Programming Guide; most are in :mod:`lumion_hw.drivers.meters.keysight_meter`.
+Source: the N774xC Programming Guide.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PORTS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
 class KeysightN77xx(LoggingKeysightMeter):
     """Driver of one meter; implements ``LoggingMeter``. Thread-safe; every setting is read back.
 
-    Arguments and readings as for :class:`~lumion_hw.drivers.meters.keysight_meter.KeysightMeter`; a channel is a port.
+    A channel is a port. Arguments as for :class:`~lumion_hw.drivers.meters.keysight_meter.KeysightMeter`.
     """
 
     models = tuple(PORTS)
@@ -26,7 +26,7 @@ class KeysightN77xx(LoggingKeysightMeter):
     max_samples = LARGEST_LOG
 
     def read_heads(self) -> tuple[Head, ...]:
-        """Check that the instrument lists the ports of its model: slot and channel of each port, as two uint16."""
+        """Return the ports of the instrument. Raises ``IdentityError`` if the ports differ from those of its model."""
         n_ports = PORTS[self.model.upper()]
         payload = self.session.query_block("READ:POW:ALL:CONF?")
         if payload != b"".join(struct.pack("<HH", port, 1) for port in range(1, n_ports + 1)):

@@ -1,9 +1,7 @@
 """Driver for Santec MPM-210 and MPM-210H: mainframes with up to five four-port power meter modules, TCP port 5000.
 
-ASCII without a SCPI tree: a command word and comma-separated arguments; CR LF in both directions. Wavelengths are nm,
-averaging is in ms and common to all ports, powers are mW or dBm. Modules are numbered 0 to 4, ports 1 to 4. Written
-from the list of commands, without a manual. A public client measures spectra with a swept laser by ``TRIG 1`` and
-``WMOD CONST1``, which take one sample at each pulse (unverified).
+Written from the list of commands, without a manual. Logs at external trigger pulses follow a public client
+(unverified).
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ WAVELENGTHS_NM = (1250.0, 1630.0)
 AVERAGING_S = (1e-5, 10.0)
 LARGEST_LOG = 1_000_000
 RANGE_OF_LEVEL_DBM = {1: 10.0, 2: 0.0, 3: -10.0, 4: -20.0, 5: -30.0}
-"""Power range of each gain level, in dBm. The command list gives only the levels; the powers are unverified."""
+"""Power range of each gain level, in dBm (unverified)."""
 LARGEST_W = w_from_dbm(max(RANGE_OF_LEVEL_DBM.values()))
 _N_MODULES = 5
 _COMMON = 0
-"""Key for settings that all channels share; channels are numbered from 1."""
+"""Key for settings that all channels share."""
 _WAVELENGTH_TOLERANCE_NM = 0.006
 _AVERAGING_TOLERANCE = 1e-3
 _MILLIWATT = 1
@@ -60,10 +58,8 @@ _SLOWEST_BYTES_PER_S = 50e3
 class SantecMpm(ScpiMeter):
     """Driver of one mainframe; implements ``LoggingMeter``. Thread-safe; every setting is read back.
 
-    Channels are numbered from 1, four for each installed module; see :meth:`module_and_port`. The meter measures
-    continuously: a reading waits until a complete average was taken after the call. Unit, averaging time and
-    wavelengths are checked: they are read together with every reading (:mod:`lumion_hw.drivers.held_setup`). Arguments
-    as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    Channels are numbered from 1, four for each installed module. A reading waits for an average that began after the
+    call. Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
     makers = ("SANTEC",)
@@ -138,17 +134,16 @@ class SantecMpm(ScpiMeter):
         return self._set("AVG", f"{requested_ms:.6g}", "AVG?", requested_ms, tolerance_ms, "averaging time in ms")
 
     def _hold_averaging(self, averaging_ms: float) -> None:
-        """Check this averaging time with every reading; the time determines how long a reading waits."""
         self._averaging_s = 1e-3 * averaging_ms
         restore = partial(self._set_averaging_ms, averaging_ms)
         tolerance_ms = _AVERAGING_TOLERANCE * averaging_ms
         self._setups[_COMMON].hold(HeldSetting("AVG?", averaging_ms, "averaging time in ms", restore, tolerance_ms))
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
-        """Set the range of one channel by its gain level; ``None`` selects automatic ranging of the whole module.
+        """Set the range of one channel. ``None`` selects automatic ranging of the channel's whole module.
 
-        Raises ``LimitError`` outside -30 to 10 dBm, ``ConfigError`` if no level has this range, or
-        ``VerifyError`` if the level read back differs.
+        Raises ``LimitError`` outside -30 to 10 dBm, ``ConfigError`` for a range that the meter does not have, or
+        ``VerifyError`` if the gain level read back differs.
         """
         module, _ = self.module_and_port(channel)
         if range_dbm is None:
@@ -179,7 +174,7 @@ class SantecMpm(ScpiMeter):
             return MeterSettings(self.wavelength_nm(channel), 1e-3 * self._scpi.setting("AVG?"), range_dbm)
 
     def limits(self, channel: int) -> MeterLimits:
-        """Return the limits of the settings, from the command list."""
+        """Return the limits of the settings."""
         self.module_and_port(channel)
         ranges_dbm = RANGE_OF_LEVEL_DBM.values()
         return MeterLimits(WAVELENGTHS_NM, AVERAGING_S, (min(ranges_dbm), max(ranges_dbm)))
@@ -213,22 +208,21 @@ class SantecMpm(ScpiMeter):
             raise self._zeroing_failed([f"{code} {text}"], "ZERO", code)
 
     def read(self, channel: int) -> PowerReading:
-        """Return one power reading, whose averaging begins after the call."""
+        """Return one power reading, averaged after the call."""
         module, port = self.module_and_port(channel)
         self._check_idle("read")
         return self._merged_setup((channel,)).read_held(lambda: self._read_fresh((module,)))[port - 1]
 
     def read_all(self) -> tuple[PowerReading, ...]:
-        """Return one reading per channel, with averaging after the call; modules are read one after the other."""
+        """Return one reading per channel, averaged after the call. Modules are read one after the other."""
         self._check_idle("read_all")
         return self._merged_setup(self.channels).read_held(lambda: self._read_fresh(self._modules))
 
     def log(self, channels: tuple[int, ...], n_samples: int, timeout_s: float | None = None) -> PowerLog:
-        """Log power samples at the internal trigger and wait for the end of the log.
+        """Log power samples at the meter's internal trigger and wait for the end of the log.
 
-        The samples are 10 ms apart; if the averaging time is longer, the next multiple of 10 ms. If all logged modules
-        are set to automatic ranging, the log ranges automatically; otherwise every channel keeps its gain level. Raises
-        the errors of :meth:`fetch`.
+        The samples are 10 ms apart, or the next multiple of 10 ms above the averaging time. Ranging is automatic only
+        if it is automatic for all logged modules. Raises the errors of :meth:`fetch`.
 
         Args:
             channels: Channels to return; the meter logs all channels.
@@ -246,7 +240,7 @@ class SantecMpm(ScpiMeter):
         """Start a log with an averaged sample at each pulse at the trigger input. Gain levels do not change.
 
         Raises the errors of :meth:`LoggingMeter.start_triggered_log`, and ``NotSupportedError`` if ``internal_trigger``
-        is set, because this mainframe has no laser.
+        is set.
         """
         if internal_trigger:
             raise self._session.error(
@@ -261,7 +255,6 @@ class SantecMpm(ScpiMeter):
             return self._start(channels, n_samples, None)
 
     def _start(self, channels: Sequence[int], n_samples: int, period_s: float | None) -> MpmRun:
-        """Start a log at the internal trigger or, if ``period_s`` is ``None``, at external pulses."""
         locations = [self.module_and_port(channel) for channel in channels]
         self._check_samples(n_samples)
         with self._session.transaction():
@@ -279,7 +272,7 @@ class SantecMpm(ScpiMeter):
             return run
 
     def fetch(self, channels: Sequence[int], n_samples: int, timeout_s: float) -> NDArray[np.float64]:
-        """Wait for the end of the log; return its samples in watts (with range markers), one row per channel.
+        """Wait for the end of the log; return its samples in watts, one row per channel.
 
         Raises:
             LimitError: ``timeout_s`` is negative or not a number.
@@ -296,7 +289,7 @@ class SantecMpm(ScpiMeter):
         return values_w
 
     def stop_run(self) -> None:
-        """End the present log, so that readings are possible again."""
+        """Stop the present log."""
         self._is_running = False
         self._session.write("STOP")
 
@@ -347,7 +340,6 @@ class SantecMpm(ScpiMeter):
         label: str,
         held_by: int | None = None,
     ) -> float:
-        """Send a setting and verify it; ``held_by`` is the channel whose readings depend on the setting."""
         self._check_idle(command)
         with self._session.transaction():
             self._session.write(f"{command} {arguments}")
@@ -369,7 +361,6 @@ class SantecMpm(ScpiMeter):
         return HeldSetup.merge(self._setups[key] for key in (_COMMON, *channels))
 
     def _read_fresh(self, modules: Sequence[int]) -> tuple[PowerReading, ...]:
-        """Wait until averages begun after the call are complete, then read the modules one after the other."""
         self._clock.sleep(_FRESH * self._averaging_s)
         return tuple(reading_ for module in modules for reading_ in self._read_module(module))
 
@@ -386,7 +377,6 @@ class SantecMpm(ScpiMeter):
             return tuple(reading(channel, value_w, now_s, LARGEST_W) for channel, value_w in values_w)
 
     def _wait(self, deadline: Deadline, n_samples: int) -> None:
-        """Wait until ``STAT?`` returns 1; 0 means running, -1 stopped."""
         while (state := self._scpi.numbers("STAT?"))[0] != 1.0:
             if state[0] < 0.0 or self._clock.now() >= deadline:
                 raise self._session.error(
@@ -412,7 +402,7 @@ class MpmRun:
 
     Args:
         meter: Meter that makes the log.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         channels: Channels to return; the meter logs all channels.
         n_samples: Samples per channel.
         period_s: Time between samples; ``None`` for external pulses.
@@ -426,7 +416,7 @@ class MpmRun:
         self._ended = False
 
     def wait(self, timeout_s: float | None = None) -> PowerLog:
-        """Wait for the last sample, read all samples and stop the log in any case. Errors: see :meth:`LogRun.wait`."""
+        """Wait for the last sample, stop the log, and return its samples. Raises the errors of :meth:`LogRun.wait`."""
         try:
             wait_s = _BASE_TIMEOUT_S if timeout_s is None else timeout_s
             values_w = self._meter.fetch(self._channels, self._n_samples, wait_s)

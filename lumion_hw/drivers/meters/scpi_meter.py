@@ -1,4 +1,4 @@
-"""Base of the drivers for power meters over SCPI: error queue, and errors of zeroing."""
+"""Base of the drivers for power meters over SCPI."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from lumion_hw.errors import DeviceError
 
 
 class ScpiMeter(ScpiDriver):
-    """Base of power meter drivers; implements ``PowerMeter`` except the instrument's commands. Thread-safe.
+    """Base of power meter drivers over SCPI; implements ``PowerMeter``. Thread-safe.
 
-    A setting outside the limits of the meter raises ``LimitError``, and nothing is sent. A setting that reads back
-    differently raises ``VerifyError``. Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
+    Arguments as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
 
     Attributes:
         dark: Text for messages: how to darken the meter for zeroing.

@@ -1,7 +1,6 @@
-"""Driver for Thorlabs PM100D, PM100A, PM100USB, PM400, PM101 and PM160 power meters, which share one command set.
+"""Driver for Thorlabs PM100D, PM100A, PM100USB, PM400, PM101 and PM160 power meters.
 
-Each meter has one channel. Wavelengths without a unit are nanometres, ranges are upper limits in watts, averaging is a
-number of samples. The legacy PM100 has a different command set (metres) and is refused by its identity.
+Each meter has one channel. The legacy PM100 is refused, because its commands differ.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
 CHANNEL = 1
 DEFAULT_SAMPLE_S = 3e-3
-"""Time of one sample on a PM100D (about 3 ms); other models may differ."""
+"""Duration of one sample of a PM100D, in s; other models may differ."""
 WAVELENGTH_TOLERANCE_NM = 0.51
-"""Largest accepted difference: some sensors round to whole nanometres."""
+"""Largest accepted difference between the wavelength set and read back, in nm; some sensors round to 1 nm."""
 _CORRECTION_TOLERANCE_DB = 1e-3
 _FLAG_POWER = 1
 # The meter rounds its ranges: without slack, a range would not contain its own limit.
@@ -62,13 +61,11 @@ class Sensor:
 class ThorlabsPm(ScpiMeter):
     """Driver of one meter; implements ``PowerMeter``. Thread-safe; every setting is read back.
 
-    Readings are absolute powers in watts: opening selects this unit and switches the reference off. Unit, reference,
-    wavelength and the attenuation correction found at opening are checked: they are read together with every reading
-    (:mod:`lumion_hw.drivers.held_setup`).
+    Readings are in watts. Opening switches the reference off.
 
     Args:
         link: Link to the instrument (VISA for USB, serial, or a socket).
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``PM100D``.
         sample_s: Duration of one sample in s; an averaging time is set as a whole number of samples.
     """
@@ -89,10 +86,9 @@ class ThorlabsPm(ScpiMeter):
         self._setup = HeldSetup(self._session)
 
     def open(self) -> None:
-        """Open the link, check identity and sensor, and bring the meter into a known state.
+        """Open the link, check identity and sensor, select watts, and switch the reference off.
 
-        Raises the errors of :meth:`Driver.open`, and ``DeviceError`` if no sensor is connected or it does not measure
-        power.
+        Raises the errors of :meth:`Driver.open`, and ``DeviceError`` without a power sensor.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -116,7 +112,7 @@ class ThorlabsPm(ScpiMeter):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Number of the meter's only channel."""
+        """Channel number of the only channel."""
         self._check_open()
         return (CHANNEL,)
 
@@ -134,10 +130,7 @@ class ThorlabsPm(ScpiMeter):
         return self._scpi.setting("SENS:CORR:WAV?")
 
     def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
-        """Set the wavelength for the responsivity. Raises ``LimitError`` or ``VerifyError``.
-
-        The wavelength is read back, because the meter ignores unsuitable values without an error.
-        """
+        """Set the wavelength for the responsivity. Raises ``LimitError`` or ``VerifyError``."""
         self._check_channel(channel)
         with self._session.transaction():
             self._scpi.check_limits("SENS:CORR:WAV", "wavelength", wavelength_nm, 1.0, "nm")
@@ -163,7 +156,7 @@ class ThorlabsPm(ScpiMeter):
             self._setup.also_restore("averaging", partial(self.set_averaging_s, channel, averaging_s))
 
     def range_dbm(self, channel: int = CHANNEL) -> float | None:
-        """Return the upper limit of the range in dBm, or ``None`` while ranging is automatic."""
+        """Return the upper limit of the range in dBm, or ``None`` if ranging is automatic."""
         self._check_channel(channel)
         with self._session.transaction():
             if self._scpi.setting("SENS:POW:RANG:AUTO?"):
@@ -171,11 +164,10 @@ class ThorlabsPm(ScpiMeter):
             return dbm_from_w(self._scpi.setting("SENS:POW:RANG?"))
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
-        """Set the smallest range that includes a power, or with ``None`` automatic ranging.
+        """Set the smallest range that includes a power. ``None`` selects automatic ranging.
 
-        The meter has fixed ranges, at most a decade apart; :meth:`range_dbm` returns the present one. Raises
-        ``LimitError``, or ``VerifyError`` if the range read back does not include this power or is more than a decade
-        above it.
+        Raises ``LimitError``, or ``VerifyError`` if the range read back does not include this power or is more than a
+        decade above it.
         """
         self._check_channel(channel)
         with self._session.transaction():
@@ -283,7 +275,6 @@ class ThorlabsPm(ScpiMeter):
         return sensor
 
     def _range_limits_w(self) -> tuple[float, float]:
-        """Return the limits of the smallest and the largest range, which must be positive."""
         lowest_w, highest_w = (self._scpi.setting(f"SENS:POW:RANG? {end}") for end in ("MIN", "MAX"))
         if not 0.0 < lowest_w <= highest_w:
             raise self._scpi.wrong_shape("SENS:POW:RANG? MIN", f"{lowest_w:g}, {highest_w:g}", "ranges in watts")

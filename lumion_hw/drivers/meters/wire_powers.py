@@ -1,4 +1,4 @@
-"""Converts received numbers to readings; markers such as over-range and impossible powers never become ``OK``."""
+"""Converts received numbers to power readings; over-range marks and impossible powers become invalid readings."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from lumion_hw.drivers.scpi import NOT_A_VALUE
 from lumion_hw.interfaces import PowerReading, RangeState
 
 _MAX_FRACTION = 2.1
-"""Largest valid ratio of power to range: ranges overflow 3 dB above their nominal power (panels show 1.9999)."""
+"""Largest valid ratio of power to the nominal power of the highest range."""
 _NEGATIVE_FRACTION = 0.01
-"""Powers below minus this fraction of the highest range are invalid: they exceed offset and noise of dark sensors."""
+"""Powers below minus this fraction of the highest range are invalid."""
 
 
 def range_states(values_w: NDArray[np.float64], largest_w: float) -> NDArray[np.object_]:
-    """Return the range state of each number, in the shape of ``values_w``.
-
-    Markers are the largest float32 or float64, 9.9E37, infinities and NaN. A power above the capability of the sensor,
-    or far below zero, is invalid: either its unit is not watt, or the meter has a fault.
+    """Return whether each number is a valid power, over-range or invalid, in the shape of ``values_w``.
 
     Args:
         values_w: Numbers in watts.
@@ -32,6 +29,6 @@ def range_states(values_w: NDArray[np.float64], largest_w: float) -> NDArray[np.
 
 
 def reading(channel: int, power_w: float, timestamp_s: float, largest_w: float) -> PowerReading:
-    """Return the reading for a number in watts or a marker; ``largest_w`` as for :func:`range_states`."""
+    """Return a number in watts as a reading; ``largest_w`` as for :func:`range_states`."""
     state = range_states(np.array([power_w]), largest_w)[0]
     return PowerReading(channel, state, timestamp_s, power_w if state is RangeState.OK else None)

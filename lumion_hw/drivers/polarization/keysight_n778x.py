@@ -1,7 +1,7 @@
 """Driver for the Keysight N7785C polarization stabilizer with external feedback.
 
-The instrument has six wave plates and an unpublished search algorithm. The host measures a figure of merit of the
-present polarization and reports it; the instrument then makes a step to reduce the figure (docs/polarization.md).
+The host measures a figure of merit and reports it; the instrument then changes the polarization to reduce this figure
+(docs/polarization.md).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
 
 MODELS = ("N7785C",)
-"""Supported models. In N7786C and N7788C, ``STAB:SOP`` means a different function: stabilizing a measured state."""
+"""Supported models. In N7786C and N7788C the same commands have a different function."""
 LARGEST_FACTOR = 100.0
 DEFAULT_SETTLE_S = 0.05
-"""Default settling time of the light after a step, in s; the maker's own control loop runs at 10 to 20 Hz."""
+"""Default settling time of the light after a step, in s (the maker's own control loop runs at 10 to 20 Hz)."""
 _HOLD, _STABILIZE = "STAB:STAB 0", "STAB:STAB 1"
 
 
 class KeysightN7785C(ScpiDriver):
     """Driver of one instrument; implements ``PolarizationOptimizer``. Thread-safe.
 
-    No command has a documented query form, so a command counts as executed if the error queue stays empty.
+    No setting can be read back; a command counts as executed if the instrument reports no error.
 
     Args:
         link: Link to the instrument (raw socket, port 5025, or VISA).
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         settle_s: Settling time of the light after a step.
     """
@@ -73,10 +73,12 @@ class KeysightN7785C(ScpiDriver):
             self._started = True
 
     def improve(self, factor: float) -> None:
-        """Report the figure of merit of the present polarization; the instrument makes one step to reduce the figure.
+        """Report the figure of merit of the present polarization.
 
-        Raises ``DeviceError`` if no search was started or the instrument refuses, and ``LimitError`` for a wrong
-        factor.
+        The instrument then makes one step to reduce this figure.
+
+        Raises ``DeviceError`` if no search was started or the instrument refuses, and ``LimitError`` if ``factor`` is
+        out of range.
 
         Args:
             factor: Figure of merit, above 0 and at most 100. Scale its largest value to about 100 for fast convergence.

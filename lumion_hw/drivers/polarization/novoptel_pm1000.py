@@ -1,8 +1,4 @@
-"""Driver for the Novoptel PM1000 polarimeter over LAN (port 5025) or its USB 2 port (230 400 baud).
-
-A state is read from registers 512 + 18 to 23, which the instrument latches together when S0 is read. The live registers
-are not used, because they belong to different instants.
-"""
+"""Driver for the Novoptel PM1000 polarimeter over LAN (port 5025) or its USB 2 port (230 400 baud)."""
 
 from __future__ import annotations
 
@@ -51,13 +47,13 @@ _MIN_WAIT_S = 1e-3
 class NovoptelPm1000(Driver):
     """Driver of one polarimeter; implements ``Polarimeter``. Thread-safe; every setting is read back.
 
-    The sign of S3 is that of the instrument, which register 45 can invert; the driver does not change this register.
+    The sign of S3 is that of the instrument, which its register 45 can invert.
 
     Args:
         link: Link to the instrument.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         device: Device name, for messages.
-        serial_line: Whether the link is the USB 2 port (lines of text) instead of LAN.
+        serial_line: Whether the link is the USB 2 port instead of LAN.
         expected_serial: Required serial number; any if omitted.
     """
 
@@ -109,7 +105,7 @@ class NovoptelPm1000(Driver):
         return self._firmware
 
     def read(self) -> PolarizationReading:
-        """Return the state of polarization, averaged after the call; all components belong to one instant.
+        """Return the state of polarization, averaged after the call. All components are measured at the same time.
 
         Raises:
             OutOfRangeError: There is too much or too little light.
@@ -175,10 +171,6 @@ class NovoptelPm1000(Driver):
     # -- the registers
 
     def _latched(self) -> tuple[tuple[int, ...], float]:
-        """Wait for an average begun after the call; return the register words of S0 to S3, the alarms and the time.
-
-        The settings are read in the same exchange. A setting that has changed is restored, and the state is read again.
-        """
         for _ in range(2):
             # An average that began just before the call ends after one averaging time, the next one after two.
             self._clock.sleep(max(2.0 * _averaging_s(self._held[AVERAGING]), _MIN_WAIT_S))
@@ -200,7 +192,6 @@ class NovoptelPm1000(Driver):
         )
 
     def _set(self, register: int, word: int, label: str) -> int:
-        """Write and verify a register, and check its value from now on."""
         self._session.write(register, word)
         (actual,) = self._session.read(register)
         if actual != word:

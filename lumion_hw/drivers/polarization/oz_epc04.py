@@ -1,8 +1,6 @@
 """Driver for OZ Optics EPC-400 / EPC04: four fibre squeezers driven by voltages, over a serial line at 9600 baud.
 
-Every reply is zero or more lines followed by ``Done`` or ``Error!``; commands may be echoed. The maker publishes no
-manual. The replies are those in public clients. The tests of QMI quote every reply, and pyLabLib accepts an echo and
-text before ``Error!``. Two authors report voltages up to 40 mV from the set value.
+The maker publishes no manual. Sources: the public clients QMI and pyLabLib.
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from lumion_hw.sessions.lines import LineSession
 N_CHANNELS = 4
 LARGEST_MV = 5000
 READBACK_MV = 40
-"""Largest difference between a voltage set and read back that counts as inaccuracy of the reading."""
+"""Largest accepted difference between a voltage set and read back, in mV (two authors report up to 40 mV)."""
 DEFAULT_SETTLE_S = 0.01
-"""Default settling time of the light; the maker states none, so this is a guess."""
+"""Default settling time of the light, in s (a guess)."""
 _CONSTANT = re.compile(r"\bM?DC\b")
 _CHANNEL = re.compile(r"CH\s*(\d+)\s*[:=]?\s*([+-]?\d+)")
 _ACTUATOR = ActuatorInfo(
@@ -38,7 +36,7 @@ class OzEpc04(Driver):
 
     Args:
         link: Serial link, 9600 baud.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         device: Device name, for messages.
         settle_s: Settling time of the light after a change.
     """
@@ -59,7 +57,7 @@ class OzEpc04(Driver):
         self._is_open = False
 
     def open(self) -> None:
-        """Open the link, check that a four-channel controller replies, and switch to constant voltages.
+        """Open the link, check that a four-channel controller replies, and switch scrambling off.
 
         Raises the errors of :meth:`Driver.open`.
         """
@@ -82,7 +80,7 @@ class OzEpc04(Driver):
 
     @property
     def actuators(self) -> tuple[ActuatorInfo, ...]:
-        """Four drive voltages in mV. The period of the polarization depends on the fibre and is unknown."""
+        """Limits of the four drive voltages in mV. The voltage for a full turn of the polarization is unknown."""
         return (_ACTUATOR,) * N_CHANNELS
 
     @property
@@ -96,7 +94,7 @@ class OzEpc04(Driver):
         return self._session
 
     def set(self, settings: NDArray[np.float64]) -> None:
-        """Set the four voltages and verify them; only changed voltages are sent.
+        """Set the four voltages and verify them.
 
         Args:
             settings: Voltages in mV, shape ``(4,)``; set to the nearest mV.
@@ -130,7 +128,6 @@ class OzEpc04(Driver):
             return np.array(self._read_mv(), dtype=np.float64)
 
     def _hold_voltages(self) -> None:
-        """Leave the scrambling mode and verify the mode: ``M?`` returns ``Work Mode: DC``, ``AC`` or ``AC(Sine)``."""
         self._session.command("MDC")
         lines = self._session.command("M?")
         if not any(_CONSTANT.search(line) for line in lines):
@@ -159,7 +156,6 @@ class OzEpc04(Driver):
         return tuple(round(value) for value in values.tolist())
 
     def _send(self, requested_mv: Sequence[int], known_mv: Sequence[int] | None) -> None:
-        """Send the voltages that differ from those last read back; send all if none are known."""
         self._known_mv = None  # unknown until they have been read back
         for index, value in enumerate(requested_mv):
             # Every command takes a line and a reply at 9600 baud, and a
@@ -193,7 +189,6 @@ def _agree(actual_mv: Sequence[int], requested_mv: Sequence[int]) -> bool:
 
 
 def _voltages(lines: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the voltages in a reply to ``V?``; ``None`` unless the reply lists each channel once and in order."""
     actual = [(int(channel), int(value)) for channel, value in _CHANNEL.findall(" ".join(lines))]
     # Each channel once and in order: a lost line would shift all later voltages.
     if [channel for channel, _ in actual] != list(range(1, N_CHANNELS + 1)):

@@ -1,8 +1,4 @@
-"""Driver for Thorlabs MPC220 and MPC320: two or three motorized paddles of fixed retardance, over APT messages.
-
-Positions are counts, 1370 for 170°. Channel ids are bits: 1, 2 and 4. The device can send its state at any time, so a
-move is complete only when the reported position is the target.
-"""
+"""Driver for Thorlabs MPC220 and MPC320: two or three motorized paddles of fixed retardance, over APT messages."""
 
 from __future__ import annotations
 
@@ -52,7 +48,7 @@ STEP_DEG = TRAVEL_DEG / TRAVEL_COUNTS
 FULL_SPEED_DEG_PER_S = 400.0
 SLOWEST_PERCENT, FASTEST_PERCENT = 10, 100
 DEFAULT_SETTLE_S = 0.05
-"""Default time until the fibre has stopped moving; the maker states none, so this is a guess."""
+"""Default time until the fibre has stopped moving, in s (a guess)."""
 # A quarter of a degree; chosen by this project.
 _TOLERANCE_COUNTS = 2
 _SLACK_DEG = 1e-6
@@ -69,12 +65,11 @@ _PADDLE = ActuatorInfo(
 class ThorlabsMpc(Driver):
     """Driver of one controller; implements ``PolarizationController``. Thread-safe; every setting is read back.
 
-    Opening does not move anything. Paddles that have not been homed since power-on are homed before their first move,
-    because their positions are undefined until then.
+    Opening does not move anything. Paddles that were not homed since power-on are homed before their first move.
 
     Args:
         link: Serial link, 115 200 baud.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         device: Device name, for messages.
         model: Required model; if omitted, the number of paddles is detected.
         velocity_percent: Velocity to set, 10 to 100 % of 400°/s; not changed if omitted.
@@ -131,19 +126,19 @@ class ThorlabsMpc(Driver):
 
     @property
     def actuators(self) -> tuple[ActuatorInfo, ...]:
-        """One angle per paddle, 0 to 170° in steps of one count."""
+        """One angle per paddle, 0 to 170°."""
         return (_PADDLE,) * len(self._channels)
 
     @property
     def settle_s(self) -> float:
-        """Settling time of the light after ``set``, which itself waits until the paddles have arrived."""
+        """Settling time of the light after the paddles have arrived."""
         return self._settle_s
 
     def set(self, settings: NDArray[np.float64]) -> None:
-        """Turn the paddles and return when all of them report that they have arrived.
+        """Turn the paddles and wait until all have arrived.
 
         Args:
-            settings: Angle of each paddle in degrees; set to the nearest count.
+            settings: Angle of each paddle in degrees, rounded to 0.124°.
 
         Raises:
             LimitError: An angle is outside 0 to 170°; nothing moved.
@@ -165,10 +160,7 @@ class ThorlabsMpc(Driver):
             self._targets.update(targets)
 
     def read(self) -> NDArray[np.float64]:
-        """Return the angle of each paddle in degrees.
-
-        A paddle within two counts of its target is reported at the target.
-        """
+        """Return the angle of each paddle in degrees. A paddle within 0.25° of its target is reported at the target."""
         with self._session.transaction():
             self._check_open()
             reported = self._statuses(self._channels)
@@ -183,7 +175,6 @@ class ThorlabsMpc(Driver):
     # -- moves
 
     def _move(self, targets: Mapping[int, int], present: Mapping[int, AptStatus]) -> None:
-        """Move the paddles that are not at their targets (in counts) and wait until they have arrived."""
         targets = {channel: counts for channel, counts in targets.items() if not self._is_at(present[channel], counts)}
         travel_deg = STEP_DEG * sum(abs(counts - present[channel].counts) for channel, counts in targets.items())
         self._completed.clear()
@@ -240,7 +231,6 @@ class ThorlabsMpc(Driver):
     def _wait_until(
         self, channels: Iterable[int], arrived: Callable[[AptStatus], bool], timeout_s: float
     ) -> dict[int, AptStatus]:
-        """Poll paddles until all have arrived or the time is over; return the last state of each."""
         deadline = self._clock.now() + timeout_s
         last: dict[int, AptStatus] = {}
         waiting = list(channels)
@@ -279,7 +269,6 @@ class ThorlabsMpc(Driver):
             self._completed.add(frame.channel)
 
     def _setting_counts(self, status: AptStatus) -> int:
-        """Return a paddle's position as a setting: near its target, the target; near an end of the range, that end."""
         target = self._targets.get(status.channel)
         if target is not None and abs(status.counts - target) <= _TOLERANCE_COUNTS:
             return target
@@ -293,7 +282,6 @@ class ThorlabsMpc(Driver):
     # -- opening
 
     def _set_velocity(self) -> int:
-        """Set the requested velocity, if any, and return the velocity in percent."""
         reported = self._parameters()
         requested = self._velocity_percent
         if requested is not None:
@@ -329,7 +317,6 @@ class ThorlabsMpc(Driver):
         return channels
 
     def _enable(self) -> None:
-        """Enable all paddles with one command: enabling one paddle disables the others."""
         self._session.send_message(
             command(DecodedAptMessage.SET_CHANNEL_ENABLE, sum(self._channels), _ENABLE), "enable all paddles"
         )

@@ -1,9 +1,6 @@
 """Driver for Polatis (HUBER+SUHNER) matrix switches over SCPI: TCP port 5025, or a serial line.
 
-Commands and replies are those of the maker's SCPI guide as quoted by public clients. The size reads ``16,16``;
-connections read ``(@1,2,3),(@19,18,22)``, or ``(@),(@)`` if there are none. ``CONN:ADD``, ``CONN:SUB``, ``CONN:ONLY``
-and ``DISC:ALL`` have no reply. Inputs are numbered from 1, followed by the outputs. ``SYST:ERR?`` is assumed to remove
-the oldest error from the queue, as in SCPI (unverified).
+Source: the maker's SCPI guide as quoted by public clients. The error query is unverified.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from lumion_hw.interfaces import SwitchPorts
 from lumion_hw.links.base import Link
 
 SETTLE_S = 0.025
-"""Settling time of the light; the maker's data sheets state less than 25 ms (unverified)."""
+"""Settling time of the light, in s; the maker's data sheets state less than 25 ms (unverified)."""
 _LISTS = re.compile(r"\(@([\d,: ]*)\)\s*,\s*\(@([\d,: ]*)\)")
 
 
@@ -29,9 +26,9 @@ class Polatis(ScpiDriver):
 
     Args:
         link: Link to the switch.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         expected_size: Required numbers of inputs and outputs; any if omitted.
-        settle_s: Time in s from a change of connections until the light has switched.
+        settle_s: Time from a change of connections until the light has switched.
         **names: Device name and expected identity, as for :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
@@ -53,9 +50,9 @@ class Polatis(ScpiDriver):
         self._ports = SwitchPorts((), ())
 
     def open(self) -> None:
-        """Open the link, check identity and size. The connections stay as they are.
+        """Open the link, check identity and size. The connections do not change.
 
-        Raises the errors of :meth:`Driver.open`; a switch of a different size is an ``IdentityError``.
+        Raises the errors of :meth:`Driver.open`, and ``IdentityError`` if the size is not the expected one.
         """
         with self._session.transaction(), close_on_error(self.close):
             self._identify()
@@ -82,7 +79,7 @@ class Polatis(ScpiDriver):
         return self._ports
 
     def connections(self) -> Mapping[int, int]:
-        """Return the present connections as a mapping from input port to output port, in the order of the inputs."""
+        """Return the present connections as a mapping from input port to output port."""
         self._check_open()
         command = ":OXC:SWIT:CONN:STAT?"
         with self._session.transaction():
@@ -133,7 +130,6 @@ class Polatis(ScpiDriver):
             )
 
     def _set_and_verify(self, command: str | None, requested: Mapping[int, int]) -> None:
-        """Send a command, if one is given, and verify the connections."""
         if command is None:
             return
         self._scpi.set(command)
@@ -164,12 +160,10 @@ class Polatis(ScpiDriver):
 
 
 def _channel_lists(connections: Mapping[int, int]) -> str:
-    """Return connections as two channel lists (SCPI-1999, 8.3.2)."""
     return f"(@{','.join(map(str, connections))}),(@{','.join(map(str, connections.values()))})"
 
 
 def _parse_channel_list(text: str) -> tuple[int, ...]:
-    """Return the ports of a channel list, in which ranges are written ``1:4``."""
     actual: list[int] = []
     for item in filter(None, (field.strip() for field in text.split(","))):
         first, _, last = item.partition(":")

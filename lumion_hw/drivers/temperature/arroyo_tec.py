@@ -1,10 +1,6 @@
 """Driver for Arroyo TECSource temperature controllers: one channel, SCPI-like text over USB, serial line or TCP.
 
-The commands are those of Arroyo's Computer Interfacing Manual, as quoted by public clients. The bits of ``TEC:COND?``
-are those in MSL-Equipment's ``ComboSource`` and in a client "verified against Rev 2021-01, p. 12". Bit 9 means *out* of
-tolerance; other makers' controllers with the same commands define it inversely. Tolerances are 0.01 to 10 K for 0.1 to
-50 s. ``ERRSTR?`` returns errors, as ``0`` or ``201,"Out of range"``. Serial lines have 38400 baud. Sources disagree on
-the separator of the ``*IDN?`` fields, so commas and spaces are accepted (unverified).
+Source: Arroyo's Computer Interfacing Manual (Rev 2021-01) as quoted by public clients. Serial lines have 38400 baud.
 """
 
 from __future__ import annotations
@@ -32,14 +28,14 @@ FAULTS = {
     7: "cooler open, or its interlock",
     12: "thermal run-away",
 }
-"""Fault bits of the condition and event registers. A cooler at its current limit still works."""
+"""Fault bits of the condition and event registers."""
 _OUT_OF_TOLERANCE = 1 << 9
 _OUTPUT_ON = 1 << 10
 _NO_SENSOR = 1 << 5 | 1 << 6
 _ONLY_SLOW = 1 << 0 | 1 << 1
 """Faults at which the controller continues to work: current limit and voltage limit."""
 _MODE_AND_SENSOR = "TEC:MODE?;TEC:SEN?;TEC:CONST?"
-"""Queries for the settings on which temperatures depend; all replies arrive in one line, separated by commas."""
+"""Queries for the settings on which temperature readings depend."""
 _SETPOINT_TOLERANCE_C = 0.0051
 _POLL_S = 0.2
 
@@ -49,7 +45,7 @@ class ArroyoTec(ScpiDriver):
 
     Args:
         link: Link to the controller.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         **names: As for :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is, for example, ``5305``.
     """
 
@@ -67,9 +63,8 @@ class ArroyoTec(ScpiDriver):
     def open(self) -> None:
         """Open the link, check identity and temperature mode. Output and setpoint do not change.
 
-        All later readings assume the present sensor settings; if something changes them, readings raise an error.
-
-        Raises the errors of :meth:`Driver.open`, and ``DeviceError`` unless the controller is in temperature mode.
+        If the sensor settings change later, readings raise an error. Raises the errors of :meth:`Driver.open`, and
+        ``DeviceError`` unless the controller is in temperature mode.
         """
         with self._session.transaction(), close_on_error(self.close):
             reply = self._session.open()
@@ -91,7 +86,10 @@ class ArroyoTec(ScpiDriver):
             self._scpi.verify("temperature in °C", temperature_c, actual_c, _SETPOINT_TOLERANCE_C)
 
     def set_tolerance(self, tolerance_c: float, window_s: float) -> None:
-        """Set tolerance and window of the lock. Raises the errors of :meth:`TemperatureController.set_tolerance`."""
+        """Set the tolerance of the temperature and the time within it that counts as locked.
+
+        Raises the errors of :meth:`TemperatureController.set_tolerance`.
+        """
         self._check_open()
         check_range("tolerance", tolerance_c, TOLERANCES_C, "K", self._session)
         check_range("time within the tolerance", window_s, WINDOWS_S, "s", self._session)
@@ -103,7 +101,7 @@ class ArroyoTec(ScpiDriver):
             self._was_locked = False  # the controller restarts the window, which is not a loss of lock
 
     def enable(self) -> None:
-        """Switch the output on. Raises ``DeviceError`` if it does not stay on."""
+        """Switch the output on. Raises ``DeviceError`` if the output does not stay on."""
         self._check_open()
         with self._session.transaction():
             self._scpi.set("TEC:OUT 1")
@@ -151,7 +149,7 @@ class ArroyoTec(ScpiDriver):
         return state
 
     def state(self) -> TemperatureState:
-        """Read the present state; count a loss of the temperature lock."""
+        """Read the present state."""
         self._check_open()
         with self._session.transaction():
             self._check_sensor()
@@ -188,11 +186,6 @@ class ArroyoTec(ScpiDriver):
         return TemperatureLimits(low_high_c, TOLERANCES_C, WINDOWS_S)
 
     def _read_sensor(self) -> str:
-        """Return type and constants of the sensor, as the controller reports them.
-
-        Raises ``DeviceError`` if the controller is not in temperature mode, because its bits then mean other
-        quantities.
-        """
         mode, _, sensor = self._session.query(_MODE_AND_SENSOR).upper().partition(",")
         if mode.strip() != "T":
             raise self._session.error(
@@ -204,7 +197,6 @@ class ArroyoTec(ScpiDriver):
         return sensor
 
     def _check_sensor(self) -> None:
-        """Raise ``DeviceError`` if the sensor settings have changed since opening."""
         sensor = self._read_sensor()
         if sensor != self._sensor:
             raise self._session.error(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lumion_hw.interfaces import Application, Quality, TransponderIdentity
 
 FieldKey = tuple[str, int | None]
-"""Name of a field, and the index for an element of an array."""
+"""Name of a field, and the index of an array element."""
 PLAUSIBLE_RANGES = {"temperature": (-60.0, 125.0), "supply": (2.5, 4.0)}
 """Plausible ranges of a working module: temperature in °C, supply in V (nominally 3.3 V)."""
 _DAMAGE = frozenset({"checksum", "truncated", "unreadable"})
@@ -33,7 +33,7 @@ class Finding:
         severity: ``ERROR``: impossible or contradictory; ``WARNING``: unlikely or against the standard; ``NOTE``:
             information.
         address: Address, such as ``00h:222``.
-        kind: Kind: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``, ``unreadable`` ...
+        kind: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated``, ``unreadable`` ...
         message: Value found and value expected.
         fields: Fields whose values are unreliable because of this finding.
     """
@@ -55,10 +55,9 @@ class DecodedField:
         address: Address of the first byte.
         bank: Bank of the page.
         raw: Bytes in hexadecimal.
-        value: Value in ``unit``; ``None`` if the field is not supported or unreliable. Use the value only if
-            ``quality`` is ``ok``: with ``checksum_wrong`` it comes from damaged bytes.
-        unit: Unit; empty for codes and counts, and for base values with a multiplier in a different field.
-        words: Value as a string; lengths include their multiplier.
+        value: Value in ``unit``; ``None`` if unsupported or unreliable. Use it only if ``quality`` is ``ok``.
+        unit: Unit; empty for codes, counts, and values with a multiplier in a different field.
+        words: Value as text.
         quality: Quality of the value.
     """
 
@@ -75,7 +74,7 @@ class DecodedField:
 
 @dataclass(frozen=True)
 class DecodedSample:
-    """Diagnostic sample: observable (``type N`` if unknown), lane (16: whole module), source, value and unit."""
+    """One diagnostic sample. Lane 16 means the whole module; an unknown quantity is named ``type N``."""
 
     name: str
     lane: int
@@ -93,13 +92,12 @@ class DecodedModule:
         form_factor: Name of the form factor.
         standard: Standard of the memory: ``CMIS`` or ``SFF-8472``.
         revision: Revision of the standard, such as ``5.2``.
-        identity: Identity of the module.
-        flat: Whether the module has flat memory: only the lower memory and page 00h.
+        flat: Whether only the lower memory and page 00h exist, as in cables.
         applications: Applications the module offers.
         thresholds: Limits of each monitor as text: high alarm, low alarm, high warning, low warning.
         checksums: Whether each checksum is right.
-        fields: All fields in the order of the map.
-        samples: Diagnostic observables.
+        fields: All fields in the order of their addresses.
+        samples: Diagnostic samples.
         findings: Findings, most severe first.
     """
 
@@ -125,12 +123,12 @@ class DecodedModule:
 
     @property
     def damage(self) -> tuple[Finding, ...]:
-        """Findings that make the memory as a whole unreliable: wrong checksums, missing bytes, errors."""
+        """Findings that make the whole memory unreliable."""
         return tuple(item for item in self.findings if item.severity is Severity.ERROR or item.kind in _DAMAGE)
 
 
 def sorted_by_severity(findings: Iterator[Finding]) -> tuple[Finding, ...]:
-    """Return findings about a dump sorted by severity; equal severities keep their order."""
+    """Return findings, most severe first. Findings of equal severity keep their order."""
     return tuple(sorted(findings, key=lambda item: list(Severity).index(item.severity)))
 
 
@@ -138,7 +136,7 @@ def text_findings(name: str, address: str, raw: bytes, value: str) -> Iterator[F
     """Yield findings about a string or date in the identity of a module.
 
     Args:
-        name: Name of the field, equal in all standards.
+        name: Name of the field.
         address: Address of the field.
         raw: Bytes of the field.
         value: Decoded text.

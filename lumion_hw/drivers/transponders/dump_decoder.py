@@ -11,7 +11,7 @@ from lumion_hw.standards.sff8472.image import sfp_image_from_document, sfp_image
 
 
 def decode_file(data: bytes, source: str = "") -> DecodedModule:
-    """Decode the bytes of a file; byte 0 of the memory gives the standard.
+    """Decode the bytes of a file with the memory of a module.
 
     CMIS memories can be JSON (``lower`` and ``pages``), a linear image, or 128 bytes of lower memory. SFP memories can
     be JSON (``a0`` and ``a2``), or the 256 bytes of A0h with or without the bytes of A2h.

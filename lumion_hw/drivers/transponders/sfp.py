@@ -1,4 +1,4 @@
-"""Driver of SFP and SFP+ modules with SFF-8472 memory (SFF-8431: identify, enable, monitor, disable)."""
+"""Driver of SFP and SFP+ modules (SFF-8472, SFF-8431)."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from lumion_hw.standards.sff8472.image import SfpImage
 from lumion_hw.standards.sff8472.registers import A0H, A2H, CHECKSUMS, MEMORY_SIZE
 
 BUS_READY_S = 2.0
-"""Time for a newly inserted module until its identity can be read; SFF-8431 specifies 0.3 s."""
+"""Time until the identity of a newly inserted module can be read, in s; SFF-8431 specifies 0.3 s."""
 DATA_READY_S = 1.0
-"""Time until the first monitor values are valid."""
+"""Time until the first monitor values are valid, in s."""
 START_UP_S = 2.0
-"""Time until an uncooled transmitter reports its power: 0.3 s of initialisation plus the first valid values."""
+"""Time until an uncooled transmitter reports its power, in s."""
 COOLED_START_UP_S = 90.0
-"""Time until a cooled transmitter reports its power (SFF-8431)."""
+"""Time until a cooled transmitter reports its power, in s (SFF-8431)."""
 SWITCH_OFF_S = 0.5
-"""Time in s until the monitors show that the transmitter is off: software control plus one refresh of the monitors."""
+"""Time in s until the monitors show that the transmitter is off."""
 DARK_DBM = -30.0
-"""A transmitter below this power is off (IEEE 802.3 Table 52-16)."""
+"""Power below which a transmitter is off, in dBm (IEEE 802.3 Table 52-16)."""
 _POLL_S = 0.1  # modules refresh monitors at about 10 Hz
 _RE_INITIALISE_S = 0.3  # after clearing a latched fault (SFF-8431)
 _FLAG_CONFIRM_S = 0.1
@@ -81,15 +81,13 @@ class Flag:
 class SfpTransponder(Driver):
     """Driver of one SFP module; implements ``Transponder``. Thread-safe.
 
-    State is always read from the module; only the identity and the constants are stored.
-
     Args:
         registers: Access to the module's registers.
         clock: Clock for waiting times.
         device: Device name, for messages.
         expected_serial: Required serial number; any if omitted.
-        assume_diagnostics: Whether the diagnostic memory is used even if the module does not announce it.
-        accept_wrong_checksums: Whether a wrong CC_EXT or CC_DMI is only a warning, as a wrong CC_BASE always is.
+        assume_diagnostics: Whether to use the diagnostic memory even if the module does not announce it.
+        accept_wrong_checksums: Whether a wrong checksum CC_EXT or CC_DMI is only a warning.
     """
 
     def __init__(
@@ -123,7 +121,7 @@ class SfpTransponder(Driver):
             ConnectError: The registers cannot be opened.
             ModuleAbsentError: No module responds within its start-up time.
             IdentityError: A different module is inserted, or it is not an SFP.
-            DeviceError: CC_EXT or CC_DMI is wrong and not accepted; a wrong CC_BASE adds to :attr:`warnings`.
+            DeviceError: A checksum is wrong and not accepted.
             NotSupportedError: The diagnostic memory requires an address change.
         """
         with self._registers.transaction(), close_on_error(self.close):
@@ -190,8 +188,8 @@ class SfpTransponder(Driver):
     def enable(self) -> None:
         """Switch the transmitter on and wait until its power is within the alarm thresholds of the module.
 
-        A latched fault is first cleared by switching off. Raises ``NotSupportedError`` if software cannot switch the
-        transmitter, and ``DeviceError`` if the module reports a fault, or no valid power within its start-up time.
+        Raises ``NotSupportedError`` if software cannot switch the transmitter, and ``DeviceError`` if the module
+        reports a fault, or no valid power within its start-up time.
         """
         self._require("soft_tx_disable", "switching the transmitter")
         self._diagnostics()
@@ -204,7 +202,7 @@ class SfpTransponder(Driver):
         self._await_power()
 
     def disable(self) -> None:
-        """Switch the transmitter off and check that the transmitter emits no light.
+        """Switch the transmitter off and check that it emits no light.
 
         Raises ``NotSupportedError`` if software cannot switch the transmitter, and ``VerifyError`` if it still emits.
         """
@@ -225,7 +223,7 @@ class SfpTransponder(Driver):
             self._clock.sleep(_POLL_S)
 
     def monitors(self) -> Monitors:
-        """Read temperature, supply, bias and powers in one coherent transfer.
+        """Read temperature, supply, bias and powers.
 
         Raises:
             DeviceError: The values are not valid in time, or the calibration constants are damaged.
@@ -286,7 +284,6 @@ class SfpTransponder(Driver):
         return SfpImage(memories["a0"], memories["a2"], source, unreadable=unreadable)
 
     def _dumped(self, device: int, key: str, unreadable: dict[str, str]) -> bytes:
-        """Return the readable memory of an I2C device and note why the reading ends early."""
         memory = b""
         for start in range(0, MEMORY_SIZE, _DUMP_BYTES):
             try:
@@ -300,7 +297,7 @@ class SfpTransponder(Driver):
     def flags(self) -> tuple[Flag, ...]:
         """Read the alarm and warning flags, and return all seen since the last :meth:`clear_flags`.
 
-        Not all modules latch their flags, so the driver stores them. A flag counts if a second reading confirms it.
+        Only a flag that is set in two readings counts.
         """
         self._require("flags", "reading alarm and warning flags")
         with self._registers.transaction():
@@ -316,7 +313,7 @@ class SfpTransponder(Driver):
             return tuple(sorted(self._seen.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.is_alarm)))
 
     def clear_flags(self) -> None:
-        """Clear the stored flags; flags that are still asserted return with the next reading."""
+        """Clear the stored flags. Flags that are still set return with the next reading."""
         with self._registers.transaction():
             self._seen.clear()
 
@@ -337,7 +334,6 @@ class SfpTransponder(Driver):
             )
 
     def _diagnostics(self) -> DiagnosticCalibration:
-        """Return the calibration of the monitors; read calibration and thresholds on first use."""
         if self._calibration is None:
             if not self._assume_diagnostics:
                 self._require("diagnostics", "reading monitors")

@@ -1,4 +1,4 @@
-"""Decodes dumps of SFP modules: all fields of SFF-8472 as text, and findings about errors."""
+"""Decodes memory dumps of SFP modules (SFF-8472): all fields as text, and findings about errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _CODES: Mapping[str, Words] = {
 
 
 class _SfpDump:
-    """Memory image of an SFP module, with derived properties for the decoder."""
+    """Memory image of an SFP module."""
 
     def __init__(self, image: SfpImage) -> None:
         self.image = image
@@ -79,26 +79,24 @@ class _SfpDump:
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
-        """Checksums in the dump, and whether each is right."""
+        """Whether each checksum in the dump is right."""
         known = {item: self.memories[item.space] for item in CHECKSUMS.values()}
         return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.byte}
 
     @cached_property
     def calibration(self) -> DiagnosticCalibration | None:
-        """Calibration of the monitors; ``None`` if the dump does not contain the calibration constants."""
+        """Calibration of the monitors, or ``None`` if the dump does not contain its constants."""
         known = len(self.image.a2) >= FIELDS["cc_dmi"].end
         return DiagnosticCalibration.from_memory(self.capabilities.calibration, self.image.a2) if known else None
 
     def has_field(self, field: SfpField) -> bool:
-        """Return whether the dump contains all bytes of a field."""
         return len(self.memories[field.space]) >= field.end
 
     def raw(self, field: SfpField) -> bytes:
-        """Return the bytes of a field in the dump."""
         return self.memories[field.space][field.byte : field.end]
 
     def number(self, name: str) -> float | None:
-        """Return the calibrated value of a monitor or threshold; ``None`` if the value is not known."""
+        """Return the calibrated value of a monitor or threshold, or ``None`` if the value is not known."""
         field = FIELDS[name]
         count = unscaled(field, self.raw(field)) if self.has_field(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
@@ -106,7 +104,6 @@ class _SfpDump:
         return self.calibration.value(_monitor_of(name), count)
 
     def is_plausible(self, name: str) -> bool:
-        """Return whether the calibrated value of a monitor or threshold is plausible."""
         field, monitor = FIELDS[name], _monitor_of(name)
         count = unscaled(field, self.raw(field)) if self.has_field(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
@@ -116,7 +113,6 @@ class _SfpDump:
         return self.calibration.is_plausible(monitor, count)
 
     def supported(self, name: str, device: int) -> bool:
-        """Return whether the module supports a field or bit."""
         # Without this bit, A2h need not contain diagnostics.
         if device == A2H and not self.capabilities.diagnostics:
             return False
@@ -126,7 +122,6 @@ class _SfpDump:
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
     def damaged(self, device: int, offset: int) -> bool:
-        """Return whether a wrong checksum makes a byte unreliable, directly or through bytes needed to interpret it."""
         wrong = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in wrong:
             return True  # A0h:92-93 define how to interpret A2h
@@ -161,7 +156,6 @@ def decode_sfp(image: SfpImage) -> DecodedModule:
 
 
 def _monitor_of(name: str) -> str:
-    """Return the monitor of a field: the field itself, or the monitor of a threshold; empty for other fields."""
     stem = next((name.removesuffix(f"_{limit}") for limit in LIMITS if name.endswith(f"_{limit}")), name)
     return stem if stem in MONITORS else ""
 
@@ -181,7 +175,6 @@ def _field(dump: _SfpDump, field: SfpField) -> DecodedField:
 def _meaning(
     dump: _SfpDump, field: SfpField, value: int | float | str | bytes
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
-    """Return value, unit, text and quality of a field, disregarding checksums and support bits."""
     if isinstance(value, str):
         return value, "", value, Quality.OK
     if isinstance(value, bytes):
@@ -211,7 +204,6 @@ def _meaning(
 def _monitor(
     dump: _SfpDump, field: SfpField, count: int | float
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
-    """Return value, unit, text and quality of a monitor or threshold; zero power is "dark"."""
     monitor = _monitor_of(field.name)
     if dump.calibration is None:
         return None, field.unit, "", Quality.STALE
@@ -260,7 +252,6 @@ def _decoded(
     words: str,
     quality: Quality,
 ) -> DecodedField:
-    """Return a decoded field; its quality takes support bits and checksums into account."""
     if not dump.supported(name, device):
         value, words, quality = None, "", Quality.NOT_SUPPORTED
     if dump.damaged(device, offset) and quality is not Quality.STALE:
@@ -306,7 +297,6 @@ def _texts(dump: _SfpDump) -> Iterator[Finding]:
 
 
 def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield findings about contradictions in the diagnostic memory."""
     capabilities, present = dump.capabilities, bool(dump.image.a2)
     if capabilities.diagnostics and not present and "a2" not in dump.image.unreadable:
         yield Finding(Severity.NOTE, "A0h:92", "missing_page", "the module has A2h, but the dump does not contain it")
@@ -321,7 +311,6 @@ def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
 
 
 def _implausible(dump: _SfpDump, monitor: str) -> Iterator[Finding]:
-    """Yield findings about implausible calibrated values of a monitor and its thresholds."""
     for name in (monitor, *(f"{monitor}_{limit}" for limit in LIMITS)):
         value = dump.number(name)
         if value is not None and not dump.is_plausible(name):
@@ -330,7 +319,6 @@ def _implausible(dump: _SfpDump, monitor: str) -> Iterator[Finding]:
 
 
 def _constants(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield findings about calibration constants that are not finite numbers."""
     if dump.capabilities.calibration is not CalibrationKind.EXTERNAL:
         return
     for name, field in FIELDS.items():
@@ -342,7 +330,6 @@ def _constants(dump: _SfpDump) -> Iterator[Finding]:
 
 
 def _monitors(dump: _SfpDump) -> Iterator[Finding]:
-    """Yield findings about implausible monitors, thresholds out of order, and monitors outside their alarm limits."""
     if not dump.capabilities.diagnostics:
         return
     for monitor in MONITORS:

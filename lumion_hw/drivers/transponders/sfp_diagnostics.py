@@ -1,4 +1,4 @@
-"""Converts the diagnostic memory of SFP modules: calibration, monitors, thresholds (SFF-8472 clause 9)."""
+"""Monitors, thresholds and calibration of SFP modules (SFF-8472 clause 9)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MONITORS = ("temperature", "supply", "tx_bias", "tx_power", "rx_power")
 """The five monitors, by their field names."""
 _POWERS = ("tx_power", "rx_power")
 LARGEST_RAW = 0xFFFF
-"""Raw count for an optical power at or above the end of the measurable range."""
+"""Largest raw count of an optical power."""
 
 
 class CalibrationKind(enum.Enum):
@@ -29,12 +29,7 @@ class CalibrationKind(enum.Enum):
 
 @dataclass(frozen=True)
 class OpticalPower:
-    """Optical power measured by the module.
-
-    Attributes:
-        state: Range state of the reading.
-        power_dbm: Power; ``None`` unless ``state`` is ``OK``.
-    """
+    """Optical power measured by the module; ``power_dbm`` is ``None`` unless ``state`` is ``OK``."""
 
     state: RangeState
     power_dbm: float | None = None
@@ -80,7 +75,7 @@ class DiagnosticCalibration:
 
         Args:
             kind: Kind of calibration.
-            diagnostics: Memory A2h from offset 0, at least to the end of the constants.
+            diagnostics: Memory A2h from offset 0 to the end of the constants or further.
         """
         linear = [monitor for monitor in MONITORS if monitor != "rx_power"]
         return cls(
@@ -91,7 +86,7 @@ class DiagnosticCalibration:
         )
 
     def counts(self, monitor: str, raw: float) -> float:
-        """Return the calibrated counts of a monitor; external calibration follows SFF-8472 clause 9.5."""
+        """Return the calibrated counts of a monitor (SFF-8472 clause 9.5)."""
         if self.kind is not CalibrationKind.EXTERNAL:
             return raw
         if monitor == "rx_power":
@@ -99,11 +94,9 @@ class DiagnosticCalibration:
         return self.slope[monitor] * raw + self.offset[monitor]
 
     def is_plausible(self, monitor: str, raw: float) -> bool:
-        """Return whether the calibrated value of a count is plausible.
+        """Return whether the calibrated value is within the total range that SFF-8472 clauses 9.2 and 9.3 define.
 
-        SFF-8472 clauses 9.2 and 9.3 define "a total range" of -128 to +128 degrees Celsius, 0 to 6.55 V, 0 to 131 mA
-        and 0 to 6.5 mW for both kinds of calibration. If a value is outside its range or not a number, the constants or
-        the count are damaged. Values slightly below 0 are plausible: an offset may cause them when a laser is dark.
+        Values slightly below 0, as from a dark laser, are plausible.
         """
         low, high = raw_limits(FIELDS[monitor])
         return (low if low < 0 else -high) <= self.counts(monitor, raw) <= high
@@ -113,9 +106,9 @@ class DiagnosticCalibration:
         return self.counts(monitor, raw) * float(FIELDS[monitor].scale)
 
     def power(self, monitor: str, raw: int) -> OpticalPower:
-        """Return an optical power: a full-scale count is over-range, a power of zero or less is under-range.
+        """Return an optical power.
 
-        The reading is invalid if the power is not plausible; see :meth:`is_plausible`.
+        A full-scale count is over-range, zero is under-range, an implausible power is invalid.
         """
         # A saturated converter returns the full-scale count.
         if raw >= LARGEST_RAW:
@@ -129,7 +122,7 @@ class DiagnosticCalibration:
         return OpticalPower(RangeState.OK, dbm_from_w(power_w))
 
     def thresholds(self, monitor: str, diagnostics: bytes) -> Thresholds:
-        """Return the thresholds of a monitor, with the monitor's calibration; ``None`` for implausible thresholds."""
+        """Return the calibrated thresholds of a monitor; ``None`` for implausible thresholds."""
         values: list[float | None] = []
         for name in ("high_alarm", "low_alarm", "high_warning", "low_warning"):
             raw = field_number(f"{monitor}_{name}", diagnostics)
@@ -144,7 +137,7 @@ class DiagnosticCalibration:
 
 
 def implausibility_text(monitor: str, value: float) -> str:
-    """Return why a calibrated value is implausible, with the range that SFF-8472 defines for the monitor."""
+    """Return why a calibrated value is implausible, with its range in SFF-8472."""
     if not math.isfinite(value):
         return "not a number with the calibration constants at A2h:56-91"
     field = FIELDS[monitor]
@@ -158,7 +151,7 @@ def implausibility_text(monitor: str, value: float) -> str:
 
 
 def field_number(name: str, memory: bytes, start: int = 0) -> float:
-    """Return the raw value of a field, from a part of the memory that begins at address ``start``."""
+    """Return the raw value of a field, from memory that begins at address ``start``."""
     field = FIELDS[name]
     number = unscaled(field, memory[field.byte - start : field.end - start])
     if not isinstance(number, (int, float)):
@@ -167,9 +160,9 @@ def field_number(name: str, memory: bytes, start: int = 0) -> float:
 
 
 def raw_count(name: str, memory: bytes, start: int = 0) -> int:
-    """Return the raw count of an integer field; see :func:`field_number`."""
+    """Return the raw count of an integer field, from memory that begins at address ``start``."""
     return int(field_number(name, memory, start))
 
 
 DIAGNOSTIC_BYTES = FIELDS["cc_dmi"].end
-"""Length of the constant part of A2h: thresholds, calibration constants, checksum."""
+"""Length in bytes of the thresholds and calibration constants in A2h, with their checksum."""

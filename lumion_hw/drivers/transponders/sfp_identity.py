@@ -11,26 +11,25 @@ from lumion_hw.standards.sff8472.codes import is_copper, technologies
 from lumion_hw.standards.sff8472.registers import BITS, FIELDS
 
 IDENTITY_BYTES = FIELDS["cc_ext"].end
-"""Length of the part of A0h that checksums cover."""
+"""Length in bytes of the part of A0h that checksums cover."""
 SFP_IDENTIFIER = 0x03
 """Identifier of SFP, SFP+ and SFP28 modules (SFF-8024 Table 4-1)."""
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Capabilities that an SFP module announces, and how to interpret its status bits.
+    """Capabilities that an SFP module announces.
 
     Attributes:
         diagnostics: Whether the module has monitors (A0h:92.6).
-        calibration: Kind of calibration.
         rx_power_is_average: Whether the received power is the average, not the modulation amplitude (OMA).
-        address_change: Whether the diagnostic memory requires an address change, which this driver does not support.
+        address_change: Whether the diagnostic memory requires an address change, which the driver does not support.
         soft_tx_disable: Whether software can switch the transmitter.
         soft_tx_fault: Whether the fault bit can be read.
         soft_rx_los: Whether the loss-of-signal bit can be read.
         flags: Whether the module has alarm and warning flags.
-        los_inverted: Whether the loss-of-signal bit is inverted: set while a signal is present.
-        cooled: Whether the laser is cooled; it may then need 90 s to start.
+        los_inverted: Whether the loss-of-signal bit is set while a signal is present.
+        cooled: Whether the laser is cooled and so may need 90 s to start.
     """
 
     diagnostics: bool
@@ -46,7 +45,7 @@ class Capabilities:
 
 
 def is_set(name: str, memory: bytes, start: int = 0) -> bool:
-    """Return whether a named bit is set in a part of the memory that begins at ``start``."""
+    """Return whether a named bit is set, in memory that begins at ``start``."""
     bit = BITS[name]
     return bool(memory[bit.byte - start] & bit.mask)
 
@@ -70,7 +69,7 @@ def capabilities_of(memory: bytes) -> Capabilities:
 
 
 def identity_of(memory: bytes) -> TransponderIdentity:
-    """Return the identity in the memory A0h; unprintable bytes become question marks."""
+    """Return the identity in the memory A0h. Unprintable bytes become question marks."""
     fraction_nm = 0.0
     if is_set("tunable", memory):  # otherwise the byte has a different meaning
         fraction_nm = raw_count("wavelength_fraction", memory) * float(FIELDS["wavelength_fraction"].scale)

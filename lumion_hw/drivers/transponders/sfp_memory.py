@@ -1,4 +1,4 @@
-"""Access to the memory of an SFP module: reads with checksums, coherent reads, and the control bit."""
+"""Access to the memory of an SFP module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIE
 
 MONITOR_START = FIELDS["temperature"].byte
 SOFT_CONTROL_S = 0.1
-"""Time until a soft control bit takes effect and status bits follow (SFF-8431 Table 8)."""
+"""Time in s until a control bit takes effect and status bits follow (SFF-8431 Table 8)."""
 _MONITOR_BYTES = 16  # monitors and status in one transfer
 _STATUS = FIELDS["status_control"]
 _SOFT_TX_DISABLE = BITS["soft_tx_disable"]
@@ -25,7 +25,7 @@ _COVERED = {
     "CC_DMI": "thresholds and calibration constants",
 }
 TOLERATED = ("CC_BASE",)
-"""Checksums that some modules store wrongly; an error is only a warning, as they cover no calibration constants."""
+"""Checksums that may be wrong with only a warning, because some modules store them wrongly."""
 
 
 class SfpMemory:
@@ -51,7 +51,7 @@ class SfpMemory:
         self._target = DeviceAddress(device, registers.name)
 
     def await_bus(self, within_s: float) -> None:
-        """Wait until the identity memory can be read. Raises the last ``LinkError`` after ``within_s``."""
+        """Wait until the identity memory can be read. Raises ``LinkError`` if this fails within ``within_s``."""
         deadline = self._clock.now() + within_s
         while True:
             try:
@@ -65,11 +65,11 @@ class SfpMemory:
             self._clock.sleep(_POLL_S)
 
     def read_with_checksums(self, i2c_device: int, n_bytes: int, names: tuple[str, ...]) -> bytes:
-        """Return the first ``n_bytes`` of an I2C device after checking the checksums called ``names``.
+        """Return the first ``n_bytes`` of an I2C device after checking the checksums ``names``.
 
         Raises:
             DeviceError: A checksum in the memory is wrong and not accepted.
-            FrameError: A checksum is wrong, and a second reading differs: the bus is faulty.
+            FrameError: A checksum is wrong and a second reading differs, so the bus is faulty.
         """
         memory = self.registers.read(i2c_device, 0, n_bytes)
         wrong = [name for name in names if not checksum_matches(CHECKSUMS[name], memory)]
@@ -96,17 +96,17 @@ class SfpMemory:
         return memory
 
     def monitors(self) -> bytes:
-        """Return A2h:96 to 111 (monitors and status bits), read in one coherent transfer."""
+        """Return the monitors and status bits, A2h:96 to 111, read in one transfer."""
         return self.registers.read(A2H, MONITOR_START, _MONITOR_BYTES)
 
     def status_bit(self, name: str, memory: bytes | None = None) -> bool:
-        """Return a status bit, from the bytes of :meth:`monitors` or from the module."""
+        """Return a status bit, from ``memory`` if given, otherwise from the module."""
         if memory is None:
             return is_set(name, self.registers.read(A2H, _STATUS.byte, 1), _STATUS.byte)
         return is_set(name, memory, MONITOR_START)
 
     def asserted_flags(self) -> set[tuple[str, bool]]:
-        """Return the flags asserted now: the name of each, and whether it is an alarm rather than a warning."""
+        """Return the flags that are set now, and whether each is an alarm or a warning."""
         start = FIELDS["alarm_flags"].byte
         memory = self.registers.read(A2H, start, FIELDS["warning_flags"].end - start)
         asserted = set()
@@ -117,7 +117,7 @@ class SfpMemory:
         return asserted
 
     def select_tx_disable(self, off: bool) -> None:
-        """Set or clear the soft TX_DISABLE bit and read the byte back; other writable bits do not change.
+        """Set or clear the soft TX_DISABLE bit.
 
         Raises ``VerifyError`` if the value read back differs.
         """

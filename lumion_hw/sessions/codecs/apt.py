@@ -1,9 +1,4 @@
-"""Codec of Thorlabs APT frames as used by polarization controllers: a header of six bytes, and data. Pure functions.
-
-A header is ``id16, p1, p2, destination, source``. With data it is ``id16, length16, destination | 0x80, source``,
-little-endian (Thorlabs' APT protocol). Without a checksum, frames are recognized by the two addresses and by ids of
-known length.
-"""
+"""Codec of Thorlabs APT frames: a header of six bytes, and data (Thorlabs' APT protocol). Pure functions."""
 
 from __future__ import annotations
 
@@ -45,7 +40,7 @@ _DATA_BYTES = {
     DecodedAptMessage.STATUS: (_STATUS.size,),
     DecodedAptMessage.PARAMETERS: (_PARAMETERS.size,),
 }
-"""Possible data lengths, in bytes, of each message from a device."""
+"""Possible data lengths of each message from a device, in bytes."""
 
 
 class StatusBit(enum.IntFlag):
@@ -151,7 +146,7 @@ def decode_parameters(frame: AptFrame) -> Parameters:
 
 
 class AptDecoder:
-    """Finds APT frames in a byte stream, however it is split, and skips all other bytes.
+    """Finds APT frames in a byte stream and skips all other bytes.
 
     Attributes:
         foreign_bytes: Number of bytes skipped so far.
@@ -172,7 +167,7 @@ class AptDecoder:
         self._buffer.clear()
 
     def feed(self, data: bytes) -> list[AptFrame]:
-        """Add received bytes and return the frames completed by these bytes, in order."""
+        """Add received bytes and return the frames that are now complete, in order."""
         self._buffer += data
         frames = []
         while len(self._buffer) >= HEADER_BYTES:
@@ -193,7 +188,6 @@ class AptDecoder:
 
 
 def _data_bytes(header: bytearray) -> int | None:
-    """Return the number of data bytes after a header; ``None`` if no device would send this header to a host."""
     message, length, destination, source = struct.unpack_from("<HHBB", header)
     if source != DEVICE or destination not in (HOST, HOST | _WITH_DATA):
         return None

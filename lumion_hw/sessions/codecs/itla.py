@@ -1,9 +1,4 @@
-"""Codec of ITLA frames (OIF-ITLA-MSA-01.3): four bytes each way, big-endian, with a four-bit checksum. Pure functions.
-
-Bits 31-28 are the checksum BIP-4, bits 23-16 the register, bits 15-0 the data. In a request, bit 27 asks for the last
-reply again, and bit 24 marks a write. In a reply, bit 27 means that the request arrived damaged, bit 26 is always set,
-and bits 25-24 are the status.
-"""
+"""Codec of ITLA frames (OIF-ITLA-MSA-01.3): four bytes, big-endian, with a four-bit checksum. Pure functions."""
 
 from __future__ import annotations
 
@@ -67,7 +62,7 @@ class ItlaReplyStatus(enum.IntEnum):
 
 
 class FrameProblem(enum.IntEnum):
-    """Cause of an execution error: bits 3-0 of register NOP."""
+    """Cause of an error reply: bits 3-0 of register NOP."""
 
     NONE = 0x0
     NOT_IMPLEMENTED = 0x1
@@ -88,9 +83,7 @@ class Reply:
     """Reply of an ITLA module.
 
     Attributes:
-        damaged: The request arrived damaged and was not executed.
-        status: Status of the request.
-        register: Requested register.
+        damaged: Whether the request arrived damaged and was not executed.
         data: Content of the register, 16 bits.
     """
 
@@ -101,7 +94,7 @@ class Reply:
 
 
 def bip4(frame: bytes) -> int:
-    """Return the BIP-4 checksum of a frame: the exclusive-or of all nibbles except the first."""
+    """Return the BIP-4 checksum of a frame: the exclusive-or of all its half-bytes except the first."""
     folded = (frame[0] & 0x0F) ^ frame[1] ^ frame[2] ^ frame[3]
     return (folded >> 4) ^ (folded & 0x0F)
 
@@ -122,12 +115,12 @@ def write_request(register: int, data: int) -> bytes:
 
 
 def repeat_request() -> bytes:
-    """Return the request to repeat the last reply (LstRsp)."""
+    """Return the request to repeat the last reply."""
     return _with_checksum(_REPEAT, ItlaRegister.NOP, 0)
 
 
 def decode_reply(frame: bytes) -> Reply | None:
-    """Decode a reply; return ``None`` if length, checksum or marker bit are wrong."""
+    """Decode a reply, or return ``None`` if it is not valid."""
     if len(frame) != FRAME_BYTES or frame[0] >> 4 != bip4(frame) or not frame[0] & _FROM_MODULE:
         return None
     return Reply(bool(frame[0] & _DAMAGED), ItlaReplyStatus(frame[0] & 0x03), frame[1], frame[2] << 8 | frame[3])
@@ -155,7 +148,7 @@ def join_mhz(thz: int, ghz_times_10: int, mhz: int = 0) -> int:
 
 
 def decode_text(data: bytes) -> str:
-    """Return an AEA string up to the first NUL."""
+    """Return a text register up to the first NUL."""
     return data.partition(b"\0")[0].decode("ascii", "replace").strip()
 
 

@@ -1,7 +1,6 @@
-"""Codec of Novoptel register accesses: 12-bit addresses and 16-bit words, in two formats. Pure functions.
+"""Codec of Novoptel register accesses: 12-bit addresses and 16-bit words. Pure functions.
 
-Over LAN the format is binary; over USB 2 it is lines of hexadecimal digits that end with CR. In both, a reply does not
-name its register, and a write has no reply.
+The format is binary over LAN, and lines of hexadecimal digits over USB 2.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class WireForm:
     Attributes:
         name: Name, for messages.
         reply_bytes: Length of the reply to a read.
-        wake: Bytes sent once at opening, to end a command that an earlier host left incomplete.
+        wake: Bytes sent once at opening, to end an incomplete command.
         read_request: Returns the request that reads an address.
         write_request: Returns the request that writes a word to an address.
         word: Returns the word in a reply; ``None`` if the reply is not valid.

@@ -1,7 +1,6 @@
-"""Codec of the Qontrol serial protocol: text and binary requests, formats of reply lines, and error codes.
+"""Codec of the Qontrol serial protocol: text and binary requests, reply lines, and error codes.
 
-The maker's programming manual is not public. This codec covers only what recordings of real modules (Q8iv, firmware
-v2.4.1) and public documents show.
+Written from recordings of real modules (Q8iv, firmware v2.4.1) and public documents.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ MILLIAMPERES = re.compile(r"([+-]?\d+\.\d+) mA")
 CHANNEL_READING = re.compile(r"(\d+),(\d+): ([+-]\d+\.\d+) V, ([+-]\d+\.\d+) mA(?:, +[+-]?\d+\.\d+ mW, +[+-]?\d+ Ohm)?")
 LOG_ENTRY = re.compile(r"# *(\d+), E(\d+):(\d+), +(\d+) ([smh]) ago")
 ERROR = re.compile(r"[A-Za-z]{1,3}(\d{1,3}):(\d{1,3})")
-"""An error line, which may arrive at any time and never ends a reply; groups: code, channel within the module."""
+"""Error line, which may arrive at any time; groups: code, channel within the module."""
 
 _LINES_BY_UNIT = {"V": VOLTS, "mA": MILLIAMPERES}
 
@@ -74,7 +73,7 @@ ERROR_NAMES = {
     90: "POWERED_UP",
 }
 REQUEST_ERRORS = frozenset({0, 10, 11, 12, 13, 14, 15, 16})
-"""Codes with which a module refuses a request; all others report problems of the outputs."""
+"""Codes of errors in requests; all other codes report problems of the outputs."""
 OVER_VOLTAGE, OVER_CURRENT, SERIAL_ERROR, ERRORS_SUPPRESSED, POWERED_UP = 1, 2, 15, 30, 90
 
 
@@ -88,7 +87,7 @@ class QontrolRequest:
     """One request and the format of its reply.
 
     Attributes:
-        text: Text of the request; for a binary request, its description in messages.
+        text: Request as text, for messages.
         data: Bytes to send.
         line: Pattern that every line of the reply must match completely.
         n_lines: Number of reply lines.
@@ -106,11 +105,7 @@ def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> Q
 
 
 def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float64] | float) -> NDArray[np.uint16]:
-    """Convert values to 16-bit words, rounded to the nearest step of ``full_scale`` / 65535.
-
-    The values must be between 0 and full scale. Limits are rounded the same way, so an output can be set exactly to its
-    limit. (The maker's client truncates instead.)
-    """
+    """Convert values between 0 and ``full_scale`` to 16-bit words, rounded to the nearest step."""
     return np.rint(values / full_scale * FULL_WORD).astype(np.uint16)
 
 
@@ -144,12 +139,11 @@ def read_all_text(quantity: Quantity, n_channels: int) -> QontrolRequest:
 
 
 def read_all_binary(quantity: Quantity, n_channels: int) -> QontrolRequest:
-    """Return the binary request that reads all channels; its reply is text."""
+    """Return the binary request that reads all channels. The reply is text."""
     data = struct.pack(">BBBHH", _header(_FLAG_READ | _FLAG_ALL), quantity.code, 0, 0, 0)
     return QontrolRequest(f"binary {quantity.text}ALL?", data, _LINES_BY_UNIT[quantity.unit], n_channels)
 
 
 def _header(flags: int) -> int:
-    """Return the header byte with its parity bit, which makes the number of ones even."""
     header = _FLAG_BINARY | flags
     return header | _FLAG_PARITY if header.bit_count() % 2 else header

@@ -1,4 +1,1 @@
-"""Session with the LUMION mesh controller; start reading at ``FramedSession`` in ``session``.
-
-Section numbers in these modules refer to ``docs/protocol.md``.
-"""
+"""Session with the LUMION mesh controller (``docs/protocol.md``)."""

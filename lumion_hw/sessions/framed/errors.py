@@ -1,4 +1,4 @@
-"""Converts refusals (error replies) of the mesh controller into errors of this package (protocol section 12)."""
+"""Converts error replies of the mesh controller to exceptions (protocol section 12)."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ _ECHOED: dict[int, tuple[str, ...]] = {
     Command.SWEEP_ACK: ("generation",),
     Command.SWEEP_ABORT: ("generation",),
 }
-"""Fields that a reply repeats from its request (sections 6 to 10), without table checksums: the driver checks those."""
+"""Fields that a reply repeats from its request (protocol sections 6 to 10)."""
 
 
 def sources(mask: int) -> str:
-    """Return the names of the fault sources whose bits are set in ``mask``, for a message."""
+    """Return the names of the fault sources in a bit mask, for a message."""
     names = [fault_source_name(bit) for bit in range(32) if mask >> bit & 1]
     return ", ".join(names) if names else "no named source"
 
@@ -220,12 +220,12 @@ _KINDS: dict[int, Callable[[Refusal, Request[Message], DeviceAddress], LumionErr
 
 
 def error_from_refusal(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
-    """Return the error of this package for a refusal by the controller.
+    """Return the exception for an error reply of the controller.
 
-    The message names the command, the channel or field, the requested value and the limit. The status of the refusal
-    decides the class of the error:
+    The message names the command, the channel or field, the requested value and the limit. The class depends on the
+    status:
 
-    - LIMIT: ``LimitError`` (unit ``code`` for a channel, ``mW`` for the whole table).
+    - LIMIT: ``LimitError`` (unit ``code`` for a channel, ``mW`` for all channels together).
     - SAFE, INTERLOCK: ``SafetyError``. SESSION: ``LinkLost``. BUSY: ``BusyError``. TIMEOUT: ``DeviceTimeoutError``.
     - BAD_VALUE, BAD_CHANNEL, UNKNOWN_FAULT: ``BadValueError``. NOT_SUPPORTED: ``NotSupportedError``.
     - INCOMPLETE, CRC_MISMATCH: ``VerifyError``. All others: ``DeviceError`` with the status as ``code``.
@@ -234,13 +234,13 @@ def error_from_refusal(refusal: Refusal, request: Request[Message], target: Devi
 
 
 def cannot_be_sent(error: ProtocolError, request: Request[Message], target: DeviceAddress) -> ConfigError:
-    """Return the error for a request that the codec cannot encode; the message names the command."""
+    """Return the error for a request that cannot be encoded; the message names the command."""
     return target.error(ConfigError, f"{_name(request)} cannot be sent: {error}.")
 
 
 @contextmanager
 def encoding(request: Request[Message], target: DeviceAddress) -> Iterator[None]:
-    """Convert encoding errors of the codec into a ``ConfigError`` that names the command."""
+    """Convert encoding errors to a ``ConfigError`` that names the command."""
     try:
         yield
     except ProtocolError as error:
@@ -248,7 +248,7 @@ def encoding(request: Request[Message], target: DeviceAddress) -> Iterator[None]
 
 
 def check_echo(request: Request[Message], reply: Message, target: DeviceAddress) -> None:
-    """Raise ``FrameError`` if the echoed fields of a reply differ from the request."""
+    """Raise ``FrameError`` if the fields that a reply repeats differ from those of the request."""
     for field in _ECHOED.get(request.command, ()):
         requested, replied = getattr(request, field), getattr(reply, field)
         if requested != replied:

@@ -1,4 +1,4 @@
-"""Sends requests with the send window, retries and deadlines of protocol sections 4.3 and 4.5."""
+"""Sends requests and repeats them if their replies do not arrive (protocol sections 4.3 and 4.5)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from lumion_hw.sessions.framed.inbox import Answer, ExpectedReply
 from lumion_hw.sessions.framed.line import Line, Loss, SessionState, step_rtos
 
 MIN_BUSY_WAIT_S = 0.01
-"""Shortest wait before a request is repeated to a busy board."""
+"""Shortest wait before a request is sent again to a busy board, in s."""
 
 # A lost frame (INCOMPLETE) or a damaged table (CRC_MISMATCH): the board has changed
 # nothing, and sending everything once more usually succeeds (section 4.3).
@@ -49,11 +49,11 @@ _HEADER = struct.Struct("<BBBBHH")
 _REQ = PROTOCOL_MAJOR << 4 | Kind.REQ
 _RETRY = int(HeaderFlag.RETRY)
 _SIZED_BY_LENGTH = frozenset((Command.PING, Command.STAGE, Command.COMMIT, Command.SET, Command.SWEEP_LOAD))
-"""Commands whose computed reply time depends only on their length."""
+"""Commands whose reply time depends only on their length."""
 
 
 class _PendingRequest(ExpectedReply):
-    """One request of an exchange, with its sequence number and send times once it has been sent."""
+    """One request of an exchange, with its sequence number and send times."""
 
     __slots__ = (
         "attempt",
@@ -88,7 +88,7 @@ class _PendingRequest(ExpectedReply):
         return self.message.command.name
 
     def wire(self) -> bytes:
-        """Return the bytes to send for the present attempt."""
+        """Bytes of the request for the present attempt."""
         # The sequence number does not change: the board recognizes the repeat and
         # sends its stored reply instead of executing the command twice (section 4.2).
         flags = _RETRY if self.attempt else 0
@@ -96,13 +96,12 @@ class _PendingRequest(ExpectedReply):
 
 
 class FramedExchange:
-    """Sends the requests of one session and collects the answers; some commands may be sent ahead of answers.
+    """Sends the requests of one session and collects the replies.
 
     Args:
         line: Line on which the session was opened.
         clock: Clock of the line.
-        target: Device name and address, for messages.
-        hello: HELLO reply, which gives the board's window, frame sizes and execution times.
+        hello: HELLO reply of the board, with its frame sizes and execution times.
         baud: Speed of a UART in bit/s; ``None`` if transmission time is negligible.
         seq: Sequence number of the HELLO.
 
@@ -131,15 +130,13 @@ class FramedExchange:
             return retry_timeout_s(message, self._hello, self._baud)
 
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
-        """Send requests until all are answered or the board finally refuses a request.
+        """Send requests and return their replies.
 
-        Requests refused as BUSY are repeated with a new number until the deadline (section 4.5). Requests refused as
-        INCOMPLETE are repeated while every attempt completes at least one of them. If that fails, or after a wrong
-        checksum, all requests are sent once more.
+        Requests that the board could not execute yet (status BUSY or INCOMPLETE) are repeated until the deadline.
 
         Raises:
-            LumionError: The board refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`. Also
-                raises the errors of :meth:`run`.
+            LumionError: The board refused a request; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`.
+                Also raises the errors of :meth:`run`.
             FrameError: A reply does not match its request.
         """
         start, may_resend_all = self._clock.now(), True
@@ -174,10 +171,9 @@ class FramedExchange:
             todo = unanswered
 
     def run(self, messages: Sequence[Request[Message]]) -> list[Answer | None]:
-        """Send requests in order and return their answers.
+        """Send requests in order and return their replies.
 
-        After the first refusal no further request is sent; the answer of an unsent request is ``None``. Only requests
-        of the kinds marked P in protocol section 5 are sent before the replies to earlier requests have arrived.
+        After the first error reply no further request is sent; the reply to an unsent request is ``None``.
 
         Raises:
             LinkLost: The link is lost.
@@ -213,7 +209,6 @@ class FramedExchange:
         return _PendingRequest(self._session, index, message, payload, *self._size(message, len(payload)))
 
     def _size(self, message: Request[Message], length: int) -> tuple[float, int]:
-        """Return the computed reply time in seconds and the bytes on the wire; cached if the length determines both."""
         key = message.command, length
         if key not in self._sizes or message.command not in _SIZED_BY_LENGTH:
             computed_s = retry_timeout_s(message, self._hello, self._baud) - MARGIN_S
@@ -221,7 +216,6 @@ class FramedExchange:
         return self._sizes[key]
 
     def _send(self, todo: deque[_PendingRequest], waiting: list[_PendingRequest]) -> None:
-        """Send as many requests as the window allows, in one write."""
         burst = []
         now = self._clock.now()
         quality = self._line.quality
@@ -250,14 +244,12 @@ class FramedExchange:
             self._line.write(b"".join(burst), waiting[0].name)
 
     def _may_follow(self, job: _PendingRequest, waiting: list[_PendingRequest]) -> bool:
-        """Return whether a request may be sent now: only commands marked P overlap, within the window (section 4.3)."""
         if not waiting:
             return True
         overlaps = job.message.command.pipelined and waiting[-1].message.command.pipelined
         return overlaps and self._window.can_send()
 
     def _collect(self, waiting: list[_PendingRequest], answers: list[Answer | None]) -> bool:
-        """Read until data arrives or a repeat must be sent; return whether a request was refused."""
         self._line.read(Deadline(min(job.due_s for job in waiting)), waiting[0].name)
         refused = False
         now = self._clock.now()
@@ -272,10 +264,6 @@ class FramedExchange:
         return refused
 
     def _repeat(self, waiting: list[_PendingRequest]) -> None:
-        """Repeat overdue requests under their old sequence numbers, as often as the losses of this link require.
-
-        Requests that change nothing are repeated for longer, to survive a pause of a second in the host or board.
-        """
         now = self._clock.now()
         are_reads = all(is_read(job.message) for job in waiting)
         for job in waiting:
@@ -297,7 +285,6 @@ class FramedExchange:
             self._line.write(job.wire(), job.name)
 
     def _wait_while_busy(self, refusal: Refusal, until: float) -> bool:
-        """Wait as long as the board requested; return whether there is time for another attempt."""
         wait_s = max(refusal.value * 1e-3, MIN_BUSY_WAIT_S)
         if self._clock.now() + wait_s >= until:
             return False
@@ -307,6 +294,5 @@ class FramedExchange:
 
 
 def _decisive_refusal(unanswered: Sequence[int], answers: Sequence[Answer | None]) -> tuple[int, Refusal]:
-    """Return the refusal to report: preferably a final refusal, else a wrong checksum, else the first refusal."""
     refusals = [(index, answer) for index in unanswered if isinstance(answer := answers[index], Refusal)]
     return min(refusals, key=lambda refusal: _REPEAT_RANK.get(refusal[1].status, 0))

@@ -1,7 +1,6 @@
-"""Receiver of a framed link (protocol section 13): accepts, counts or drops everything that arrives.
+"""Receiver of replies and events of the mesh controller (protocol section 13).
 
-Received data never raises an error here. A reply is accepted only if session, sequence number and command equal those
-of a waiting request, an event only if its stream has a listener. Everything else is counted and dropped.
+Received data never raises an error: everything unexpected is counted and dropped.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from firmware_protocol import (
 )
 
 Answer = Message | Refusal
-"""Answer to a request: its reply, or a refusal as a value."""
+"""Reply to a request, or an error reply."""
 
 Sink = Callable[[int, AnyEvent], None]
-"""Function that receives each event of a stream and its sequence number. It runs while bytes are read: be brief."""
+"""Function that receives the sequence number and content of each event; must return quickly."""
 
 _MAX_EVENTS = 64
 _SEQ = 1 << 16
@@ -50,7 +49,7 @@ class ExpectedReply:
         reply: Class of the reply to status OK.
 
     Attributes:
-        answer: The answer, once it has arrived.
+        answer: The reply, once it has arrived.
     """
 
     __slots__ = ("answer", "command", "reply", "seq", "session")
@@ -64,16 +63,16 @@ class ExpectedReply:
 
 
 class Inbox:
-    """Decodes, matches and counts the frames from the board.
+    """Decodes the frames from the board and assigns replies to requests.
 
     Args:
-        mtu: Largest frame accepted, in bytes on the wire.
+        mtu: Largest frame accepted, in bytes.
 
     Attributes:
         session: Id of the current session; 0 for none.
-        fault_pending: FAULT_PENDING flag of the newest frame of the session.
-        counts: Number of occurrences of each condition that protocol section 13 lists, by its name there.
-        faults: Newest FAULT events of the session, oldest first.
+        fault_pending: Whether the latest frame reported a latched fault.
+        counts: Number of events of each kind that protocol section 13 lists.
+        faults: Latest fault events of the session, oldest first.
     """
 
     def __init__(self, mtu: int) -> None:
@@ -88,7 +87,7 @@ class Inbox:
         self._next_event: dict[int, int] = dict.fromkeys(Stream, 0)
 
     def start(self, session: int) -> None:
-        """Start a session: drop partial frames, waiting requests, listeners and faults of the previous session."""
+        """Start a session, and forget everything of the previous session."""
         self.session = session
         self.fault_pending = False
         self.faults.clear()
@@ -98,15 +97,15 @@ class Inbox:
         self._next_event = dict.fromkeys(Stream, 0)
 
     def expect(self, expected: ExpectedReply) -> None:
-        """Register the reply that a request waits for; one answer is accepted."""
+        """Register a reply that a request waits for."""
         self._expected[expected.session, expected.seq] = expected
 
     def forget(self, expected: ExpectedReply) -> None:
-        """Stop waiting for this reply; if it still arrives, it counts as late."""
+        """Stop waiting for this reply."""
         self._expected.pop((expected.session, expected.seq), None)
 
     def listen(self, stream: int, sink: Sink) -> None:
-        """Pass events of a stream (1 or more) to ``sink`` until :meth:`unlisten` or the session ends."""
+        """Pass events of a stream (number 1 or more) to ``sink`` until :meth:`unlisten` or the session ends."""
         self._sinks[stream] = sink
 
     def unlisten(self, stream: int) -> None:
@@ -128,7 +127,6 @@ class Inbox:
         self.counts[reason] += 1
 
     def _acceptable(self, frame: Frame) -> bool:
-        """Return whether a reply or event passes the common checks; count a failure (section 13, rows 6, 7, 11)."""
         if frame.kind not in _KINDS:
             # A returned request means an echo or a loop-back cable, and has its own counter.
             self._count_drop("echoes" if frame.kind == Kind.REQ else "bad_kind")
@@ -200,7 +198,6 @@ class Inbox:
             self._sinks[stream](frame.seq, event)
 
     def _number(self, stream: int, seq: int) -> None:
-        """Count lost events from gaps in the numbers of a fixed stream; telemetry receivers count their own."""
         if stream not in self._next_event:
             return
         ahead = (seq - self._next_event[stream]) % _SEQ

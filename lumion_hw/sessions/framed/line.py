@@ -1,8 +1,4 @@
-"""Line of a framed session: sends bytes, passes received bytes to the inbox, and measures the link quality.
-
-The deadlines of protocol section 4.5 are computed from :class:`LinkQuality`, which counts only answered requests: a
-board that is switched off gives no information about the wire.
-"""
+"""Line to the mesh controller: sends and receives bytes, and measures losses and delays (protocol section 4.5)."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ class LinkQuality:
     """Measured losses and delays of one link.
 
     Attributes:
-        margin_s: Time in seconds allowed for an answer beyond the time computed from sizes and the board's own times.
+        margin_s: Additional time allowed for a reply, in s.
     """
 
     def __init__(self) -> None:
@@ -42,14 +38,14 @@ class LinkQuality:
         self._backoffs = 0
 
     def rto_s(self, computed_s: float) -> float:
-        """Return the time in seconds after which a request is repeated, from the computed time of its answer."""
+        """Return the time in seconds after which a request is repeated, for a reply that should take ``computed_s``."""
         return (computed_s + self.margin_s) * (1 << self._backoffs)
 
     def sends(self, n_bytes: int) -> int:
-        """Return how often a request may be sent, so that at most one request in a million loses all its copies.
+        """Return how often a request may be sent, so that at most one request in a million fails.
 
         Args:
-            n_bytes: Bytes of the request and its largest reply; all of them must arrive.
+            n_bytes: Bytes of the request and its largest reply.
         """
         if not self._lost:
             return SENDS
@@ -58,13 +54,13 @@ class LinkQuality:
         return min(max(SENDS, math.ceil(math.log(_RESIDUE) / math.log(lost))), MOST_SENDS)
 
     def record_answer(self, n_bytes: int, repeats: int, late_s: float) -> None:
-        """Update the measured losses and delays with one answered request.
+        """Update the measured losses and delays after a reply.
 
-        The time of a repeated request is not used: it is unknown which copy was answered (Karn and Partridge 1987).
+        Delays of repeated requests are ignored (Karn and Partridge 1987).
 
         Args:
             n_bytes: Bytes of the request and its largest reply.
-            repeats: Number of repeats of the request: sends after the first.
+            repeats: Number of times that the request was repeated.
             late_s: Arrival time minus the computed time, in seconds.
         """
         self._bytes += n_bytes * (repeats + 1)
@@ -78,17 +74,13 @@ class LinkQuality:
             self._lost, self._bytes = 0.5 * self._lost, 0.5 * self._bytes
 
     def record_late_answer(self) -> None:
-        """Record an answer that arrived after a repeat or the time-out: nothing was lost, the wait was too short.
-
-        The next requests wait twice as long, until one is answered at its first send and its time can be measured. A
-        real loss leaves no such answer and is no reason to wait longer (Eifel detection, RFC 3522).
-        """
+        """Record a reply that arrived after the time-out, and double the next time-outs (RFC 3522)."""
         # The repeat had been counted as a loss, which it was not.
         self._lost = max(self._lost - 1.0, 0.0)
         self._backoffs = min(self._backoffs + 1, _MAX_BACKOFFS)
 
     def _timed(self, late_s: float) -> None:
-        """Update the smoothed delay and its spread as in RFC 6298, and the margin derived from both."""
+        """Update the average delay and its spread (RFC 6298)."""
         late_s = max(late_s, 0.0)
         if self._delay_s is None:
             self._delay_s, self._spread_s = late_s, 0.5 * late_s
@@ -99,20 +91,20 @@ class LinkQuality:
 
 
 def step_rtos(attempt: int) -> int:
-    """Return the wait after each send as a multiple of the retry time-out (RTO): 1, 2, and then always 4."""
+    """Return the wait after each attempt, in multiples of the retry time-out: 1, 2, and then always 4."""
     return min(1 << attempt, LONGEST_STEP_RTOS)
 
 
 _log = logging.getLogger(__name__)
 
 HOST_MTU = 4096
-"""Largest frame that this host accepts, in bytes on the wire: the reference value for USB and TCP (section 2.4)."""
+"""Largest frame that this host accepts, in bytes (protocol section 2.4)."""
 
 _WRITE_TIMEOUT_S = 1.0  # generous, because an incomplete write means that the link is lost
 
 
 class SessionState(StrEnum):
-    """State of a session. DEGRADED: open, but no good reply since the last time-out. LOST: needs ``open()``."""
+    """State of a session. DEGRADED is open, but without a reply since the last time-out; LOST needs ``open()``."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -121,7 +113,7 @@ class SessionState(StrEnum):
 
 
 class Loss(StrEnum):
-    """Cause of a lost session. A host may reclaim the controller only after a loss of its link (section 4.1)."""
+    """Cause of a lost session (protocol section 4.1)."""
 
     LINK = "link lost"
     RESTARTED = "board restarted"
@@ -129,17 +121,14 @@ class Loss(StrEnum):
 
 
 class Line:
-    """A link to the mesh controller, with the receiver of its frames and its measured quality.
+    """A link to the mesh controller, with its receiver and its measured quality.
 
     Args:
-        link: The link.
         clock: Clock of the link.
-        target: Device name and address, for messages.
 
     Attributes:
-        link: The link.
         inbox: Receiver of the frames.
-        quality: Losses and delays of the link, measured over all its sessions.
+        quality: Losses and delays of the link.
         state: State of the session on this line.
         loss: Cause of the loss of the session; ``None`` if it was not lost.
         last_sent_s: Time at which bytes were last sent.
@@ -157,7 +146,7 @@ class Line:
         self._writing = fork_safe(threading.Lock())
 
     def write(self, wire: bytes, label: str) -> None:
-        """Send bytes without mixing in bytes of other threads. Raises ``LinkLost``."""
+        """Send bytes. Thread-safe. Raises ``LinkLost``."""
         try:
             with self._writing:
                 now = self._clock.now()
@@ -168,7 +157,7 @@ class Line:
             raise self._lost(label, error) from error
 
     def read(self, deadline: Deadline, label: str) -> bool:
-        """Read until data arrives or the deadline is reached; return whether data arrived. Raises ``LinkLost``."""
+        """Wait until data arrives or the deadline is reached; return whether data arrived. Raises ``LinkLost``."""
         try:
             data = self.link.read(deadline)
         except LinkLost as error:
@@ -178,7 +167,7 @@ class Line:
         return bool(data)
 
     def request(self, wire: bytes, expected: ExpectedReply, label: str, deadline: Deadline) -> Answer | None:
-        """Send one request once and return its answer, or ``None`` at the deadline."""
+        """Send one request once and return its reply, or ``None`` at the deadline."""
         self.inbox.expect(expected)
         try:
             self.write(wire, label)
@@ -190,12 +179,12 @@ class Line:
             self.inbox.forget(expected)
 
     def lose(self, loss: Loss) -> None:
-        """Mark the session as lost and store the cause."""
+        """Mark the session as lost for this cause."""
         self.state = SessionState.LOST
         self.loss = loss
 
     def timeout(self, label: str, elapsed_s: float, hint: str, *, took_effect: bool | None = None) -> LinkTimeout:
-        """Return the error for an unanswered request, and log the error with the counters."""
+        """Return and log the error for a request without reply."""
         counts = self.inbox.counts
         counts["timeouts"] += 1
         counters = ", ".join(

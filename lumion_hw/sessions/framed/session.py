@@ -1,7 +1,6 @@
-"""Session with a mesh controller: sequence numbers, retries and deadlines (protocol sections 4, 6, 16).
+"""Session with a mesh controller (protocol sections 4, 6, 16).
 
-A late, foreign or mismatched reply is counted and dropped, never raised, and a time-out leaves the port open: session,
-sequence number and command identify every reply, so nothing needs to be resynchronised.
+Late or unknown replies are counted and dropped, never raised. After a time-out the session stays open.
 """
 
 from __future__ import annotations
@@ -51,10 +50,6 @@ from lumion_hw.sessions.framed.line import HOST_MTU, Line, Loss, SessionState
 class TurnLock:
     """A re-entrant lock that threads acquire in the order of their requests.
 
-    With a plain ``RLock``, the thread that has just released it often acquires it again, so a thread that waits for
-    events in short turns would block the others for several turns. Waiting uses an event of the clock, so that jobs on
-    a virtual clock, of which only one runs at a time, can share a session.
-
     Args:
         event: Creates an event of the session's clock.
 
@@ -72,17 +67,17 @@ class TurnLock:
         self.shared = False
 
     def _is_owned(self) -> bool:
-        """Return whether this thread holds the lock; named as in ``threading`` for :mod:`lumion_hw.links.owner`."""
+        """Return whether this thread holds the lock."""
         return self._owner == threading.get_ident()
 
     def _at_fork_reinit(self) -> None:
-        """Free the lock in a forked child, where the thread that held it does not exist."""
+        """Free the lock in a forked child process."""
         self._state_lock = threading.Lock()
         self._waiting.clear()
         self._owner = self._depth = 0
 
     def acquire(self, *, blocking: bool = True) -> bool:
-        """Acquire the lock. Without ``blocking``, return ``False`` if another thread holds or awaits it."""
+        """Acquire the lock. Without ``blocking``, return ``False`` if the lock is not free."""
         me = threading.get_ident()
         with self._state_lock:
             if self._owner == me:
@@ -107,7 +102,7 @@ class TurnLock:
         return True
 
     def release(self) -> None:
-        """Release the lock; it passes to the thread that has waited longest."""
+        """Release the lock for the thread that has waited longest."""
         self._depth -= 1
         if self._depth:
             return
@@ -144,16 +139,16 @@ _STOP_OPEN_S = 3.0
 
 
 class FramedSession(DeviceErrors):
-    """One session with a mesh controller. Thread-safe; no threads of its own.
+    """One session with a mesh controller. Thread-safe.
 
     Args:
-        link: The link; :meth:`open` opens it.
+        link: Link to the controller, opened by :meth:`open`.
         clock: Clock of the link.
         device: Device name of the bench file, for messages.
         name: Host name that the controller reports to other hosts; at most 16 bytes of UTF-8.
-        baud: UART speed between host and controller in bit/s, for the time-outs; ``None`` for USB, pty and TCP.
+        baud: UART speed between host and controller in bit/s; ``None`` for USB, pty and TCP.
         session_ids: Source of session ids 1…65535; random by default.
-        first_seq: Sequence number of the first HELLO; numbers wrap at 65536.
+        first_seq: Sequence number of the first request; numbers wrap at 65536.
     """
 
     def __init__(
@@ -188,12 +183,12 @@ class FramedSession(DeviceErrors):
 
     @property
     def address(self) -> str:
-        """Name of the link."""
+        """Address of the link."""
         return self._target.address
 
     @property
     def belongs_to_other_process(self) -> bool:
-        """Whether a different process opened the session; then this process sends nothing."""
+        """Whether a different process opened the session. This process then sends nothing."""
         return self._owner.belongs_to_other_process
 
     def check_process(self) -> None:
@@ -217,7 +212,7 @@ class FramedSession(DeviceErrors):
 
     @property
     def epoch(self) -> int:
-        """Number of sessions opened so far; when it changes, subscriptions and staged tables are lost."""
+        """Number of sessions opened so far. When it changes, subscriptions and unfinished settings are lost."""
         return self._epoch
 
     @property
@@ -229,7 +224,7 @@ class FramedSession(DeviceErrors):
 
     @property
     def fault_pending(self) -> bool:
-        """Whether the newest frame of the session reported a latched fault."""
+        """Whether the controller last reported a latched fault."""
         return self._line.inbox.fault_pending
 
     @property
@@ -239,11 +234,11 @@ class FramedSession(DeviceErrors):
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """Counts of frames sent, received, dropped and retried since creation; 0 for names never counted."""
+        """Counts of frames sent, received, dropped and repeated."""
         return Counter(self._line.inbox.counts)
 
     def take_fault_events(self) -> tuple[FaultRecord, ...]:
-        """Return and clear the FAULT events so far, oldest first. Events can be lost; FAULT_LIST is complete."""
+        """Return the fault events since the last call, oldest first. Events can be lost on the link."""
         if not self._line.inbox.faults:
             return ()
         with self._lock:
@@ -256,7 +251,7 @@ class FramedSession(DeviceErrors):
         return self._lock
 
     def require_open(self, label: str) -> None:
-        """Raise ``LinkLost`` unless the session is open, ``ForkError`` if a different process opened it."""
+        """Raise ``LinkLost`` unless the session is open, and ``ForkError`` if a different process opened it."""
         self.check_process()
         if not self.is_open:
             raise self.error(LinkLost, f"{label}: the session is {self.state}.", hint="Open the device again.")
@@ -264,19 +259,17 @@ class FramedSession(DeviceErrors):
     def open(self, *, take_over: bool = False, again: bool = False) -> HelloReply:
         """Open the link and a new session; an open session is replaced.
 
-        HELLO is repeated for up to 3 s, because opening a port may reset the board. Unless ``take_over`` is set, this
-        also waits up to that time for the session of another host to end.
+        Waits up to 3 s for a controller that restarts, and for the session of another host to end.
 
         Args:
-            take_over: Replace a live session of another host.
-            again: Reuse the id of the last session. The controller then recognizes the same host (section 4.1), but
-                refuses if another host has connected in between.
+            take_over: Whether to replace the session of another host immediately.
+            again: Whether to continue as the same host after a loss of the link (protocol section 4.1).
 
         Raises:
             ConnectError: The link cannot be opened.
-            LinkTimeout: The controller did not answer HELLO.
-            BusyError: Another host holds the controller.
-            DeviceError: The controller speaks no protocol version that this host knows.
+            LinkTimeout: The controller did not answer.
+            BusyError: Another host controls the device.
+            DeviceError: The controller supports no protocol version that this host supports.
             FrameError: The reply describes an impossible controller.
         """
         self._owner.claim(self.address, self.device)
@@ -305,7 +298,7 @@ class FramedSession(DeviceErrors):
             return hello
 
     def shorten_retries(self) -> None:
-        """Until the next session, give read requests no more retries than other requests; used when closing."""
+        """Do not repeat read requests longer than other requests until the next session; used when closing."""
         if self._exchange is not None:
             self._exchange.read_retry_s = 0.0
 
@@ -320,10 +313,10 @@ class FramedSession(DeviceErrors):
 
         Raises:
             ForkError: A different process opened the session; nothing was sent.
-            LinkLost: The link or the session is lost; :meth:`open` attaches again.
-            LinkTimeout: No answer after three sends or more, depending on the losses of the link; the link stays open.
-                ``took_effect`` is ``False`` for a request that changes nothing, else ``None`` for unknown.
-            ConfigError: The request cannot be encoded: a value does not fit its field, or the request exceeds the MTU.
+            LinkLost: The link or the session is lost; call :meth:`open` again.
+            LinkTimeout: No reply arrived; the link stays open. ``took_effect`` is ``False`` for a request that changes
+                nothing, otherwise ``None`` for unknown.
+            ConfigError: A value does not fit its field, or the request is too long.
             LumionError: The controller refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`.
         """
         (reply,) = self.request_all([message])
@@ -332,9 +325,8 @@ class FramedSession(DeviceErrors):
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
         """Send requests that belong together and return their replies.
 
-        Requests of the kinds marked P in protocol section 5 do not wait for each other's replies. A request that is
-        refused as INCOMPLETE because an earlier frame was lost is repeated. If that does not help, or a checksum is
-        wrong, all requests are sent once more; a second failure raises ``VerifyError``. Other errors: :meth:`request`.
+        If the controller misses a part of them or finds a wrong checksum, all are sent once more; a second failure
+        raises ``VerifyError``. Raises the errors of :meth:`request`.
         """
         if not messages:
             return []
@@ -349,12 +341,9 @@ class FramedSession(DeviceErrors):
                 self._exchanging = False
 
     def request_if_idle(self, message: Request[ReplyT]) -> ReplyT | None:
-        """Send a request unless the session is busy or closed; never wait for another transaction.
+        """Send a request and return its reply, or return ``None`` without sending if the session is busy or closed.
 
-        Use this in functions called by the clock: on a virtual clock, they run while the session itself waits.
-
-        Returns:
-            The reply, or ``None`` if nothing was sent. Raises the errors of :meth:`request`.
+        Never waits for another thread. Raises the errors of :meth:`request`.
         """
         if not self._lock.acquire(blocking=False):
             return None
@@ -374,7 +363,10 @@ class FramedSession(DeviceErrors):
             self._line.inbox.unlisten(stream)
 
     def wait_events(self, deadline: Deadline) -> None:
-        """Read until data arrives, the deadline is reached, or another thread waits. Raises ``LinkLost``."""
+        """Read until data arrives, the deadline is reached, or another thread needs the session.
+
+        Raises ``LinkLost``.
+        """
         with self._lock:
             self.require_open("waiting for events")
             with self._exclusive_exchange("waiting for events"):
@@ -382,12 +374,10 @@ class FramedSession(DeviceErrors):
                 self._line.read(Deadline(min(deadline, self._clock.now() + turn_s)), "waiting for events")
 
     def emergency_stop(self, timeout_s: float | None = None) -> EstopReply:
-        """Send the ESTOP frame repeatedly until the board answers; works in any state, even without a session.
-
-        If another thread is waiting for a reply, the frame is sent immediately and again when that thread is done.
+        """Send the emergency stop repeatedly until the board answers. Works in any state, even without a session.
 
         Args:
-            timeout_s: Time after which a missing answer is an error; ``None`` repeats without limit (section 11.4).
+            timeout_s: Longest wait for the answer; ``None`` repeats without limit (protocol section 11.4).
 
         Raises:
             LinkTimeout: No answer within ``timeout_s``; the state of the outputs is unknown.
@@ -424,7 +414,6 @@ class FramedSession(DeviceErrors):
                 )
 
     def _new_session_id(self) -> int:
-        """Return a random id that differs from the present one, so that old replies cannot be mistaken for new ones."""
         while True:
             session = self._session_ids()
             if session != self._line.inbox.session:
@@ -463,7 +452,6 @@ class FramedSession(DeviceErrors):
             self._line.inbox.counts["retries"] += 1
 
     def _refuse_nesting(self, label: str) -> None:
-        """Raise ``BusyError`` if this thread already waits for a reply: a nested request would mix up the replies."""
         if self._exchanging:
             raise self.error(
                 BusyError,

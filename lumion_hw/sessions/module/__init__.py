@@ -1,1 +1,1 @@
-"""Access to the memory of pluggable modules as registers (SFP) or pages (CMIS), through I2C adapters and bridges."""
+"""Access to the memory of pluggable modules as registers (SFP) or pages (CMIS)."""

@@ -1,8 +1,4 @@
-"""Base of the I2C adapters of this computer: one bus transaction per call, to any device address. Pins are optional.
-
-An adapter can reach every pluggable module: ``BridgedI2c`` uses one of its addresses for a CMIS module, and
-:class:`AdapterRegisters` provides the registers of an SFP+.
-"""
+"""Base of the I2C adapters of this computer."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Signal:
-    """A low-speed signal of a module socket: whether the host drives it, and whether high means asserted."""
+    """Properties of a low-speed signal of a module socket."""
 
     driven_by_host: bool
     asserted_high: bool
@@ -51,14 +47,14 @@ class I2cAdapter(abc.ABC):
     """An adapter with one I2C bus. Thread-safe.
 
     Args:
-        address: The adapter's address in a bench file.
+        address: Address of the adapter in the bench file.
         device: Device name, for messages.
         largest_read: Longest read in one transaction, in bytes; by default that of the adapter class.
         library: Replacement for the adapter's library, for tests.
     """
 
     module: ClassVar[str]
-    """Module name of the library."""
+    """Module name of the adapter's library."""
     extra: ClassVar[str]
     """Optional dependency that installs the library."""
     label: ClassVar[str]
@@ -106,7 +102,7 @@ class I2cAdapter(abc.ABC):
                 ) from error
 
     def close(self) -> None:
-        """Release the adapter; idempotent, never raises. In a forked child, the parent's adapter stays open."""
+        """Release the adapter; idempotent, never raises. A forked child process leaves it open."""
         # A forked child has the parent's handle; releasing it would reset the adapter while the parent uses it.
         if self._owner.belongs_to_other_process:
             return
@@ -119,7 +115,7 @@ class I2cAdapter(abc.ABC):
                     return
 
     def read(self, device: int, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes, read in as few transactions as the adapter allows.
+        """Return ``length`` bytes from ``offset`` of an I2C device.
 
         Raises:
             NotRespondingError: The device does not acknowledge at present, but may do so soon.
@@ -151,23 +147,20 @@ class I2cAdapter(abc.ABC):
     _open_hint = "Check its address, its cable, and that this user may use it."
 
     @abc.abstractmethod
-    def _open_handle(self) -> Any:
-        """Open the adapter and return the library's object."""
+    def _open_handle(self) -> Any: ...
 
     @abc.abstractmethod
-    def _release(self, handle: Any) -> None:
-        """Close the adapter object of the library."""
+    def _release(self, handle: Any) -> None: ...
 
     @abc.abstractmethod
     def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
-        """Write ``out``; if ``n_read`` is not 0, then read that many bytes after a repeated start."""
+        """Write ``out``, then read ``n_read`` bytes after a repeated start unless ``n_read`` is 0."""
 
     @abc.abstractmethod
-    def _is_no_acknowledge(self, error: Exception) -> bool:
-        """Return whether an error of the library means that the device does not acknowledge."""
+    def _is_no_acknowledge(self, error: Exception) -> bool: ...
 
     def _prepare(self) -> None:  # noqa: B027 - only adapters with pins override it
-        """Prepare an open adapter for use."""
+        ...
 
     # -- inside
 
@@ -188,7 +181,6 @@ class I2cAdapter(abc.ABC):
             raise self._error(LinkLost, f"{label}: {_reason(error)}", self._hint_for_loss(error)) from error
 
     def _hint_for_loss(self, error: Exception) -> str:
-        """Return the hint for an error other than a missing acknowledge."""
         del error
         return "Check the adapter and its cable."
 
@@ -212,7 +204,7 @@ class PinnedAdapter(I2cAdapter):
     Opening and closing do not change the level of any pin.
 
     Args:
-        address: The adapter's address in a bench file.
+        address: Address of the adapter in the bench file.
         pins: Pin number of each wired signal.
         **others: As for ``I2cAdapter``.
     """
@@ -238,7 +230,7 @@ class PinnedAdapter(I2cAdapter):
         return self._pins.keys()
 
     def assert_signal(self, signal: str, asserted: bool) -> None:
-        """Assert or release a signal that the host drives. Raises ``NotSupportedError`` or ``LinkLost``."""
+        """Assert or release a signal. Raises ``NotSupportedError`` if the host cannot drive it, and ``LinkLost``."""
         pin = self._pin(signal)
         level = asserted == SIGNALS[signal].asserted_high
         with self._lock:
@@ -256,16 +248,13 @@ class PinnedAdapter(I2cAdapter):
             self._prepare_pins()
 
     @abc.abstractmethod
-    def _prepare_pins(self) -> None:
-        """Configure the wired pins as inputs and outputs; outputs keep their present level."""
+    def _prepare_pins(self) -> None: ...
 
     @abc.abstractmethod
-    def _drive(self, handle: Any, pin: int, level: bool) -> None:
-        """Set the level of an output."""
+    def _drive(self, handle: Any, pin: int, level: bool) -> None: ...
 
     @abc.abstractmethod
-    def _level(self, handle: Any, pin: int) -> bool:
-        """Return the level of a pin."""
+    def _level(self, handle: Any, pin: int) -> bool: ...
 
     def _outputs(self) -> tuple[int, ...]:
         return tuple(pin for signal, pin in self._pins.items() if SIGNALS[signal].driven_by_host)
@@ -283,9 +272,8 @@ class AdapterRegisters:
     """Registers of a module behind an adapter; implements ``RegisterAccess``. Thread-safe.
 
     Args:
-        adapter: The adapter.
+        adapter: Adapter to use.
         clock: Clock for the retries.
-        device: Device name, for messages.
         retry_s: Time in seconds for which an access that is not acknowledged is repeated.
     """
 
@@ -313,7 +301,7 @@ class AdapterRegisters:
         return self._repeat(device, lambda: self._adapter.read(device, offset, length))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross a multiple of 8; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data``; raises the errors of ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 self._repeat(device, partial(self._adapter.write, device, start, chunk))

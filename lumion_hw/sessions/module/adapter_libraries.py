@@ -1,7 +1,4 @@
-"""I2C adapters of this computer: smbus2, pyftdi and EasyMCP2221.
-
-Experimental: this project has not tried them on hardware.
-"""
+"""I2C adapters of this computer: smbus2, pyftdi and EasyMCP2221. Not verified on hardware."""
 
 from __future__ import annotations
 
@@ -19,9 +16,7 @@ _NOT_ACKNOWLEDGED = (errno.ENXIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAGAIN
 class SmbusAdapter(I2cAdapter):
     """A Linux I2C bus; its address is ``i2c://1`` for ``/dev/i2c-1``.
 
-    Uses plain I2C messages with a repeated start, not SMBus block calls, which are limited to 32 bytes
-    (kplindegaard/smbus2, issue 35). USB bridges with a kernel driver (CP2112, FT260, MCP2221 ...) also work; for some,
-    set a limit below 128 bytes with ``largest_read``.
+    USB bridges with a kernel driver (CP2112, FT260, MCP2221 ...) also work; some need ``largest_read`` below 128 bytes.
     """
 
     module = "smbus2"
@@ -58,9 +53,8 @@ class SmbusAdapter(I2cAdapter):
 class FtdiAdapter(PinnedAdapter):
     """An FTDI MPSSE chip (FT232H, 2232H, 4232H), addressed as in pyftdi, such as ``ftdi://ftdi:232h/1``.
 
-    Clock stretching needs AD7 tied to SCL and is not always detected even then (eblot/pyftdi, issue 373), so the
-    default clock is 100 kHz. Pins are numbered as in pyftdi: 3 to 7 are AD3 to AD7, 8 to 15 are AC0 to AC7 where
-    available.
+    Clock stretching needs AD7 tied to SCL (eblot/pyftdi, issue 373). Pins 3 to 7 are AD3 to AD7, and 8 to 15 are AC0 to
+    AC7.
 
     Args:
         address: Address of the chip.
@@ -118,9 +112,8 @@ class FtdiAdapter(PinnedAdapter):
 class Mcp2221Adapter(PinnedAdapter):
     """An MCP2221; its address is ``mcp2221://0`` for the first chip found, or ``mcp2221://SERIAL``.
 
-    The chip transfers 60 bytes per USB report; the library combines several reports into one bus transaction. An
-    aborted transfer can leave the bus stuck (electronicayciencia/EasyMCP2221, issue 1); reopening frees it. Pins 0 to 3
-    are GP0 to GP3.
+    After an aborted transfer the bus may be stuck until the adapter is opened again (electronicayciencia/EasyMCP2221,
+    issue 1). Pins 0 to 3 are GP0 to GP3.
 
     Args:
         address: Address of the chip.

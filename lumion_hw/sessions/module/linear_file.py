@@ -38,13 +38,11 @@ _NO_REPLY = (errno.ENXIO, errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAG
 class MemoryFile:
     """Memory of a module as one file, accessed by position. Thread-safe.
 
-    Another process, such as a switch daemon, may read the same module and clear its clear-on-read flags. A read-only
-    file is opened for reading, and writes are refused.
+    Another process that reads the same module may clear its flags.
 
     Args:
-        path: The file.
+        path: Path of the file. A read-only file refuses writes.
         clock: Clock for the retries.
-        device: Device name, for messages.
         retry_s: Time in seconds for which an access that the bus refuses is repeated.
     """
 
@@ -65,7 +63,7 @@ class MemoryFile:
         return self._path
 
     def open(self) -> None:
-        """Open the file, for writing as well if permitted. Raises ``ConnectError``."""
+        """Open the file, for writing if permitted. Raises ``ConnectError``."""
         with self._lock:
             self._owner.claim(self.name, self._device)
             if self._fd is not None:
@@ -119,10 +117,10 @@ class MemoryFile:
             position: Position in the file.
             length: Number of bytes.
             label: Name of the location, for messages.
-            silence: Error to raise if the bus refuses the access until the retry time has passed.
+            silence: Error to raise if the bus still refuses the access after ``retry_s``.
 
         Raises:
-            LinkError: ``silence``.
+            LinkError: The bus refuses the access (class ``silence``).
             ShortReadError: Fewer bytes arrived.
             LinkLost: The file is closed or lost.
         """
@@ -133,7 +131,7 @@ class MemoryFile:
         return data
 
     def write_at(self, position: int, data: bytes, label: str, silence: type[LinkError] = ModuleAbsentError) -> None:
-        """Write ``data`` at a file position in one call; arguments and errors as :meth:`read_at`."""
+        """Write ``data`` at a file position. Arguments and errors as for :meth:`read_at`."""
         with self._lock:
             if self._fd is not None and not self._writable:
                 raise self._target.error(
@@ -186,7 +184,7 @@ class LinearFile(MemoryFile):
         return self.read_at(_position(device, offset), length, label, _no_reply_error(device))
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross a multiple of 8; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data``; raises the errors of ``RegisterAccess.read``."""
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 label = f"I2C address 0x{device:02X}:{start}"
@@ -206,10 +204,7 @@ _COMPARED_BYTES = 16
 
 
 class LinearPages(MemoryFile):
-    """Pages of a module in one file, one after the other; implements ``ModulePages``.
-
-    The kernel selects the page without verifying it: a read of a page that the module lacks returns page 00h.
-    """
+    """Pages of a module in one file; implements ``ModulePages``. A page that the module lacks reads like page 00h."""
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
         """Return exactly ``length`` bytes; raises the errors of ``ModulePages.read_page``."""
@@ -217,12 +212,12 @@ class LinearPages(MemoryFile):
         return self.read_at(linear_offset(page, byte, bank), length, f"byte {byte} of {page_name(page, bank)}")
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write bytes of a page in one call; raises the errors of ``ModulePages.read_page``."""
+        """Write bytes of a page; raises the errors of ``ModulePages.read_page``."""
         check_write(page, byte, data, bank, longest)
         self.write_at(linear_offset(page, byte, bank), data, f"byte {byte} of {page_name(page, bank)}")
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
-        """Return whether a page exists, that is, differs from page 00h; errors: see ``ModulePages.read_page``."""
+        """Return whether a page differs from page 00h and so exists; raises the errors of ``ModulePages.read_page``."""
         if page in (None, 0):
             return True
         with self.transaction():
@@ -233,4 +228,4 @@ class LinearPages(MemoryFile):
             return found != self.read_page(0x00, HALF_BYTES, _COMPARED_BYTES)
 
     def forget(self) -> None:
-        """Do nothing: no state of the memory file is cached."""
+        """Do nothing: no state is cached."""

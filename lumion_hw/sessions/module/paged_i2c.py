@@ -1,4 +1,4 @@
-"""CMIS pages over one I2C device: bank and page select, retries for a busy module, and the lock of the module."""
+"""CMIS pages over one I2C device."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ from lumion_hw.standards.cmis.lower_memory import (
 
 
 class BridgedI2c:
-    """The device at one address of a ``RegisterAccess``; implements ``I2cDevice``.
+    """One address of a ``RegisterAccess``; implements ``I2cDevice``.
 
-    The bridge may split an access into several bus transactions: an SC18IM700 reads at most 16 bytes at a time and
-    writes within rows of 8 bytes. A two-byte number at an even distance from the start of a read is never split.
+    A bridge may split an access into several bus transactions, but never a two-byte number at an even offset.
 
     Args:
-        registers: Registers of the bridge, or the adapter.
+        registers: Bridge or adapter.
         address: 7-bit I2C address.
     """
 
@@ -67,9 +66,9 @@ class BridgedI2c:
 
 
 RETRY_PERIOD_S = 0.002
-"""Pause before an access that was not acknowledged is repeated."""
+"""Pause before an access that was not acknowledged is repeated, in s."""
 RETRY_S = 0.1
-"""Time limit for retries: modules are silent for 10 ms after a page change, 80 ms after a non-volatile write."""
+"""Default time limit for retries, in s; modules are silent for up to 80 ms after a write."""
 
 _T = TypeVar("_T")
 
@@ -88,13 +87,9 @@ class Openable(Protocol):
 class PagedI2c:
     """Pages of a module at one I2C address; implements ``ModulePages``.
 
-    Every transaction first reads back which page is selected, because a module that was reset or replaced has returned
-    to page 00h and would return the wrong bytes.
-
     Args:
-        i2c: The device at 0x50.
+        i2c: Device at address 0x50.
         clock: Clock for the retries.
-        device: Device name, for messages.
         retry_s: Time in seconds for which an access that is not acknowledged is repeated.
         hold_off_s: Pause in seconds after every write and page change, for slow boards.
     """
@@ -142,7 +137,7 @@ class PagedI2c:
             return self._read(byte, length)
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write bytes of a page in one transaction; raises the errors of ``ModulePages.read_page``."""
+        """Write bytes of a page; raises the errors of ``ModulePages.read_page``."""
         check_write(page, byte, data, bank, longest)
         with self.transaction():
             self._select(page, bank)
@@ -162,7 +157,7 @@ class PagedI2c:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Lock the module for several accesses. After an error, the selected page is forgotten."""
+        """Lock the module for several accesses."""
         with self._lock:
             self._owner.check(self.name, self._device)
             # PageSelect is checked once per transaction: checking before every access would double the traffic.
@@ -189,12 +184,11 @@ class PagedI2c:
                 self._retry_s, self._retries_absence = before
 
     def forget(self) -> None:
-        """Forget the selected page, so that the next access selects a page again."""
+        """Forget the selected page, so that the next access selects it again."""
         self._selected = None
         self._proven = False
 
     def _select(self, page: Page, bank: int) -> None:
-        """Make bytes 128 to 255 show this page, and verify the selection."""
         if page is None:
             return
         requested = (bank, page)
@@ -225,12 +219,10 @@ class PagedI2c:
         self._selected, self._proven = requested, True
 
     def _read_selected(self, page: int) -> tuple[int, int]:
-        """Return the selected bank and page; bank 0 for pages without banks."""
         bank, selected = self._read(BANK_SELECT_BYTE, 2)
         return (bank if page >= FIRST_BANKED_PAGE else 0), selected
 
     def _is_flat(self) -> bool:
-        """Return whether the module has only the lower memory and page 00h (00h:2.7, MemoryModel)."""
         return bool(self._read(FLAT_MEMORY_BYTE, 1)[0] & FLAT_MEMORY)
 
     def _read(self, byte: int, length: int) -> bytes:

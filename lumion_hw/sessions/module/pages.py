@@ -1,7 +1,6 @@
-"""Interface for page access to a CMIS module, independent of the bus.
+"""Access to the pages of a CMIS module, independent of the bus.
 
-Each byte has an address: lower memory (page ``None``, bytes 0 to 127) or the upper half of a page in a bank (bytes 128
-to 255). The implementation decides how to reach a page, through PageSelect or as an offset in a file.
+Bytes 0 to 127 are the lower memory (page ``None``); bytes 128 to 255 are one of the pages.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 from lumion_hw.standards.cmis.image import MemoryImage
 
 MAX_WRITE_BYTES = 8
-"""Longest write in one transaction (CMIS), in bytes, unless the module advertises longer writes."""
+"""Longest write in one transaction, in bytes, unless the module advertises more (CMIS)."""
 
 
 class PageNotSupportedError(NotSupportedError):
@@ -25,17 +24,17 @@ class PageNotSupportedError(NotSupportedError):
 
 @runtime_checkable
 class ModulePages(Protocol):
-    """Memory of one CMIS module, addressed by page, byte and bank; one bus transaction per call. Thread-safe."""
+    """Memory of one CMIS module, addressed by page, byte and bank. Thread-safe."""
 
     @property
     def name(self) -> str:
         """Address of the memory, for messages."""
 
     def open(self) -> None:
-        """Open the connection to the module, without accessing the module. Raises ``ConnectError``."""
+        """Open the connection without accessing the module. Raises ``ConnectError``."""
 
     def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
-        """Return exactly ``length`` bytes from one half of the memory.
+        """Return exactly ``length`` bytes from the lower memory or one page.
 
         Raises:
             PageNotSupportedError: The module does not have the page.
@@ -55,7 +54,7 @@ class ModulePages(Protocol):
         """Lock the module for several accesses."""
 
     def retry_for(self, timeout_s: float) -> AbstractContextManager[None]:
-        """Repeat refused accesses in a ``with`` block for up to ``timeout_s``, for example while a CDB command runs."""
+        """Repeat refused accesses in a ``with`` block for up to ``timeout_s``."""
 
     def forget(self) -> None:
         """Forget all cached state of the module, for example after a reset."""
@@ -65,14 +64,14 @@ class ModulePages(Protocol):
 
 
 def page_name(page: Page, bank: int = 0) -> str:
-    """Return the name of a half of the memory: ``lower memory``, ``page 11h``, ``page 11h of bank 1``."""
+    """Return a name such as ``lower memory``, ``page 11h`` or ``page 11h of bank 1``."""
     if page is None:
         return "lower memory"
     return f"page {page:02X}h of bank {bank}" if bank else f"page {page:02X}h"
 
 
 def check_range(page: Page, byte: int, length: int, bank: int) -> None:
-    """Raise ``ConfigError`` if a range of bytes does not exist in any module."""
+    """Raise ``ConfigError`` if no module can have these bytes."""
     first = 0 if page is None else HALF_BYTES
     fits = length > 0 and first <= byte and byte + length <= first + HALF_BYTES
     page_fits = page is None or 0 <= page <= 0xFF
@@ -98,7 +97,7 @@ class ImagePages:
     """Pages of a saved memory image; implements ``ModulePages``.
 
     Args:
-        image: The image. Pages that it lacks are not supported; unknown bytes are read as 0.
+        image: Memory image. Unknown bytes are read as 0.
         writable: Whether writes change the image in memory; otherwise they are refused.
         device: Device name, for messages.
     """
@@ -131,7 +130,10 @@ class ImagePages:
             return bytes(self._half(page, bank)[byte % HALF_BYTES : byte % HALF_BYTES + length])
 
     def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
-        """Write to the image. Errors: see ``ModulePages.read_page``, and ``NotSupportedError`` if it is read-only."""
+        """Write to the image.
+
+        Raises the errors of ``ModulePages.read_page``, and ``NotSupportedError`` if it is read-only.
+        """
         check_write(page, byte, data, bank, longest)
         with self._lock:
             half = self._half(page, bank)
@@ -155,12 +157,12 @@ class ImagePages:
 
     @contextmanager
     def retry_for(self, timeout_s: float) -> Iterator[None]:
-        """Run the ``with`` block without retries: a memory image never refuses an access."""
+        """Run the ``with`` block; there is nothing to repeat."""
         del timeout_s
         yield
 
     def forget(self) -> None:
-        """Do nothing: no state of the memory image is cached."""
+        """Do nothing: no state is cached."""
 
     def _half(self, page: Page, bank: int) -> bytearray:
         if not self._open:

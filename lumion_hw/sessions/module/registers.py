@@ -1,8 +1,4 @@
-"""Interface for register access to a pluggable module, independent of the bus.
-
-An I2C bus has no framing, sequence number or checksum, so an access either returns exactly the requested bytes or
-raises. Module absent, module not responding and too few bytes are three different errors.
-"""
+"""Access to the registers of a pluggable module, independent of the bus."""
 
 from __future__ import annotations
 
@@ -16,17 +12,17 @@ from lumion_hw.errors import FrameError, LinkError, LinkTimeout
 _T = TypeVar("_T")
 
 IDENTITY_DEVICE = 0x50
-"""7-bit address that every pluggable module acknowledges once it is plugged in and started."""
+"""I2C address (7 bits) of the identity memory of every pluggable module."""
 ROW_BYTES = 8
-"""Row size in bytes: no write crosses the end of a row (SFF-8472 clause 4: EEPROM page writes)."""
+"""Row size in bytes; no write crosses the end of a row (SFF-8472 clause 4)."""
 
 
 class ModuleAbsentError(LinkError):
-    """No module is plugged in: the identity address of a module is not acknowledged."""
+    """No module is plugged in: nothing acknowledges the identity address."""
 
 
 class NotRespondingError(LinkTimeout):
-    """A module is present but did not acknowledge this access before the deadline."""
+    """A module is present but did not acknowledge this access in time."""
 
 
 class ShortReadError(FrameError):
@@ -41,7 +37,7 @@ class RegisterAccess(Protocol):
         """Address of the registers, for messages."""
 
     def open(self) -> None:
-        """Open the connection to the module, without accessing the module. Raises ``ConnectError``."""
+        """Open the connection without accessing the module. Raises ``ConnectError``."""
 
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes from ``offset`` of an I2C device.
@@ -54,7 +50,7 @@ class RegisterAccess(Protocol):
         """
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross a multiple of 8 bytes. Raises the errors of :meth:`read`."""
+        """Write ``data``, in parts that do not cross a multiple of 8 bytes. Raises the errors of :meth:`read`."""
 
     def transaction(self) -> AbstractContextManager[None]:
         """Lock the module for several accesses."""
@@ -64,17 +60,14 @@ class RegisterAccess(Protocol):
 
 
 class I2cDevice(Protocol):
-    """One device on an I2C bus with one bus transaction per call, as a CMIS module at 0x50 needs.
-
-    Accesses are not split, retried or cached. Page select, write lengths and hold-off are handled by the caller.
-    """
+    """One device on an I2C bus. Each call is one bus transaction, without splitting or retries."""
 
     @property
     def name(self) -> str:
         """Address of the device, for messages."""
 
     def read(self, offset: int, length: int) -> bytes:
-        """Write the offset, then read ``length`` bytes from there.
+        """Return ``length`` bytes from ``offset`` on.
 
         Raises:
             ModuleAbsentError: There is no module.
@@ -84,13 +77,13 @@ class I2cDevice(Protocol):
         """
 
     def write(self, offset: int, data: bytes) -> None:
-        """Write the offset and ``data`` in one transaction. Raises the errors of :meth:`read`."""
+        """Write ``data`` from ``offset`` on. Raises the errors of :meth:`read`."""
 
 
 def repeat_access(
     access: Callable[[], _T], clock: Clock, retry_s: float, period_s: float, silent: tuple[type[LinkError], ...]
 ) -> _T:
-    """Repeat an access while the device does not respond; after ``retry_s`` raise the last error.
+    """Repeat an access while the device does not respond. After ``retry_s`` raise the last error.
 
     Args:
         access: Function that makes the access.
@@ -110,7 +103,7 @@ def repeat_access(
 
 
 def split_into_rows(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Split a write at every multiple of 8 addresses; yield ``(offset, data)`` of each part."""
+    """Split a write at every multiple of 8 bytes; yield ``(offset, data)`` of each part."""
     start = 0
     while start < len(data):
         # In the EEPROMs of such modules, a write past the end of a row wraps to its start.

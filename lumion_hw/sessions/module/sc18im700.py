@@ -1,10 +1,7 @@
 """Register access through an NXP SC18IM700 bridge, which converts UART messages to I2C transfers.
 
-Message formats, registers and status codes are from the data sheet "SC18IM700, Master I2C-bus controller with UART
-interface", Rev. 02, 10 August 2007: clause 7.1.1 (write), 7.1.4 (read internal register), 7.1.7 (read after write with
-repeated start), 7.3.8 (``I2CStat``). These clause numbers and the time-out of 655 ms in the code are not yet verified
-with the document. The FIFOs hold 16 bytes each way (clause 2), so all messages and replies here are at most that long;
-users report that a 64-byte read of the real chip never ends.
+Source: data sheet "SC18IM700, Master I2C-bus controller with UART interface", Rev. 02, 10 August 2007. The clause
+numbers in this module are unverified.
 """
 
 from __future__ import annotations
@@ -38,24 +35,20 @@ _BITS_PER_UART_BYTE = 10
 _I2C_BYTE_S = 9 / 100e3  # at 100 kHz, the slowest bus speed in use
 _RETRY_PERIOD_S = 0.002
 _NO_DATA_S = 0.1
-"""Time to wait for data after the transmission time. If none arrives, the status tells whether the read was refused.
-
-The result does not depend on this time: data that arrives later, on a busy host, is still found before its status.
-"""
+"""Time in s to wait for data after the transmission time."""
 
 
 class Sc18im700(Conversation):
     """Register access to one module on the I2C bus of a bridge. Thread-safe.
 
     Args:
-        link: The UART, 8N1.
+        link: UART to the bridge, 8N1.
         clock: Clock of the link.
         device: Device name, for messages.
         retry_s: Time in seconds for which an access that is not acknowledged is repeated. A module is silent for up to
             80 ms after a write and 300 ms after power-up (SFF-8472, SFF-8431).
-        timeout_s: Time limit for a reply of the bridge, in seconds, beyond the transmission time; allows for delays of
-            host and USB.
-        baud: Baud rate of the UART, for the transmission times; 9600 after reset.
+        timeout_s: Time limit in seconds for a reply, beyond the transmission time.
+        baud: Baud rate of the UART; 9600 after a reset of the bridge.
     """
 
     # A bridge that waits for the rest of a message gives up after about 655 ms of silence.
@@ -99,8 +92,7 @@ class Sc18im700(Conversation):
     def read(self, device: int, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes; raises the errors of ``RegisterAccess.read``.
 
-        Reads of more than 16 bytes are split into several transfers at even distances from ``offset``, so a two-byte
-        value at an even distance is always read in one transfer.
+        A two-byte value at an even distance from ``offset`` is always read in one transfer.
         """
         _check_range(device, offset, length)
         with self.transaction():
@@ -110,14 +102,14 @@ class Sc18im700(Conversation):
             )
 
     def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in chunks that do not cross a multiple of 8; raises the errors of ``RegisterAccess.read``."""
+        """Write ``data``; raises the errors of ``RegisterAccess.read``."""
         _check_range(device, offset, len(data))
         with self.transaction():
             for start, chunk in split_into_rows(offset, data):
                 self._write_chunk(device, start, chunk)
 
     def probe(self, deadline: Deadline) -> bool:
-        """Read the status register; return whether exactly one byte with a valid status was received."""
+        """Return whether the bridge replies with exactly one valid status byte."""
         until = min(deadline, self._reply_deadline(len(_STATUS_QUERY) + 1))
         end = self._data_deadline(len(_STATUS_QUERY) + 1)
         self.send(_STATUS_QUERY, until)
@@ -127,7 +119,7 @@ class Sc18im700(Conversation):
         return not self.receive_available(1, end if self._clock.now() < end else self._data_deadline())
 
     def _read_chunk(self, device: int, offset: int, length: int) -> bytes:
-        """Make one transfer: write the offset, repeated start, read (clause 7.1.7)."""
+        """Read in one transfer with a repeated start (clause 7.1.7)."""
         label = f"reading 0x{device:02X}:{offset}+{length}"
         message = _START + bytes([device << 1, 1, offset]) + _START + bytes([device << 1 | 1, length]) + _STOP
         deadline = Deadline(self._clock.now() + self._retry_s)
@@ -145,7 +137,6 @@ class Sc18im700(Conversation):
             self._wait_or_raise(device, label, status, deadline)
 
     def _read_data_and_status(self, message: bytes, length: int, label: str) -> tuple[bytes, int]:
-        """Send a read transfer and a status query; return data and status, even if the data arrive after the query."""
         self.send(message, self._reply_deadline(len(message)))
         received = self.receive_available(length, self._data_deadline(len(message) + length))
         deadline = self._reply_deadline(length + len(_STATUS_QUERY) + 1)
@@ -162,22 +153,17 @@ class Sc18im700(Conversation):
         return received[:-1], self._check_status(label, received[-1])
 
     def _write_chunk(self, device: int, offset: int, data: bytes) -> None:
-        """Make one I2C write transfer (clause 7.1.1 of the data sheet)."""
+        """Write in one transfer (clause 7.1.1)."""
         label = f"writing 0x{device:02X}:{offset}+{len(data)}"
         message = _START + bytes([device << 1, 1 + len(data), offset]) + data + _STOP
         self._repeat_until_ok(device, message, label)
         self._await_write_cycle(device, offset, label)
 
     def _await_write_cycle(self, device: int, offset: int, label: str) -> None:
-        """Wait until the module acknowledges again after storing a write (SFF-8472, up to 80 ms).
-
-        Each poll writes only the offset, so that a busy module is recognized immediately; a read would wait for bytes
-        that never arrive.
-        """
+        """Wait until the module acknowledges again after a write (SFF-8472, up to 80 ms)."""
         self._repeat_until_ok(device, _START + bytes([device << 1, 1, offset]) + _STOP, label)
 
     def _repeat_until_ok(self, device: int, message: bytes, label: str) -> None:
-        """Repeat a write transfer until the module acknowledges it; raises the errors of :meth:`write`."""
         deadline = Deadline(self._clock.now() + self._retry_s)
         while True:
             with self.exchange(label):
@@ -194,7 +180,6 @@ class Sc18im700(Conversation):
         return self._check_status(label, self.receive_exactly(1, label, deadline)[0])
 
     def _check_status(self, label: str, status: int) -> int:
-        """Return the status if it is valid and no further bytes have arrived; otherwise raise ``FrameError``."""
         if status not in _STATUS_TEXT:
             raise self._frame_error(label, f"the status 0x{status:02X}, which is not a status of the bridge")
         stray = bytes(self._buffer) + self._link.read(Deadline(self._clock.now()))
@@ -203,7 +188,6 @@ class Sc18im700(Conversation):
         return status
 
     def _wait_or_raise(self, device: int, label: str, status: int, deadline: Deadline) -> None:
-        """Wait before the next attempt; after the deadline, raise the error for the last status."""
         if self._clock.now() < deadline:
             self._clock.sleep(_RETRY_PERIOD_S)
             return

@@ -1,9 +1,8 @@
-"""The CMIS register map as data, and the codec of its numbers. No I/O; shared by driver, emulator, decoder and docs.
+"""The CMIS register map and the codec of its numbers.
 
-Start at :data:`FIELDS`. ``field.span(index)`` gives the bytes to read, :func:`decode` their meaning, :func:`encode` the
-bytes to write. :func:`byte_access` gives the access rights of each bit, :func:`quiet_runs` the bytes that can be read
-without clearing flags. The map follows OIF CMIS 5.x and C-CMIS as far as public implementations agree
-(``Field.certainty``). The modules inside are private: import from here.
+:data:`FIELDS` lists the fields. ``field.span(index)`` gives the bytes of a field, :func:`decode` its value, and
+:func:`encode` the bytes to write. The map follows OIF CMIS 5.x and C-CMIS as far as public implementations agree
+(``Field.certainty``). Import from this package; its modules are private.
 """
 
 from lumion_hw.standards.cmis.administrative_pages import CHECKSUMS

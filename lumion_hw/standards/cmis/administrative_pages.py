@@ -13,7 +13,7 @@ PER_0_1_UW = Fraction(1, 10_000)
 PER_2_UA = Fraction(2, 1000)
 """Milliamperes per count of a laser bias, before the multiplier of ``bias_scale``."""
 PER_0_01_DBM = Fraction(1, 100)
-"""Decibel-milliwatts per count of a power in dBm."""
+"""dBm per count of a power in dBm."""
 
 CHECKSUMS: tuple[Checksum, ...] = (
     Checksum("00h:222", 0x00, 128, 221, 222),
@@ -21,7 +21,7 @@ CHECKSUMS: tuple[Checksum, ...] = (
     Checksum("02h:255", 0x02, 128, 254, 255),
     Checksum("04h:255", 0x04, 128, 254, 255),
 )
-"""Page checksums. A wrong checksum is only a warning, because real modules and anonymised dumps may have wrong ones."""
+"""Page checksums."""
 
 
 def _text(name: str, byte: int, length: int) -> Field:
@@ -100,7 +100,7 @@ PAGE_02H: tuple[Field, ...] = (
     *_thresholds("rx_power", 192, NumberFormat.UINT, PER_0_1_UW, "mW"),
     Field("page_02h_checksum", 0x02, 255),
 )
-"""Fields of page 02h. The thresholds of the laser bias have the same multiplier as its monitor."""
+"""Fields of page 02h."""
 
 PAGE_03H: tuple[Field, ...] = (
     Field(

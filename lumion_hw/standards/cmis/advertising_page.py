@@ -1,7 +1,4 @@
-"""CMIS page 01h: supported functions of the module, and how long its actions take at most.
-
-A monitor, flag or control whose support bit is 0 does not exist in the module: it is reported as missing, not as 0.
-"""
+"""CMIS page 01h: supported functions of the module, and maximum durations."""
 
 from __future__ import annotations
 
@@ -166,4 +163,4 @@ PAGE_01H: tuple[Field, ...] = (
     *application_fields("more_application", _P, 223, 7, 9),
     Field("page_01h_checksum", _P, 255),
 )
-"""Fields of page 01h. Its descriptors of applications 9 to 15 continue the list in the lower memory."""
+"""Fields of page 01h."""

@@ -1,8 +1,4 @@
-"""CMIS command data block (CDB): page 9Fh, the check codes of messages, and requests and replies as bytes.
-
-A message is written from byte 130 on. The command id at 128-129 is written last and starts the command. The reply is in
-the same page as soon as ``cdb_status`` is no longer busy.
-"""
+"""CMIS command data block (CDB): page 9Fh, check codes, requests and replies."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ MAX_LPL = 120
 COMMAND_BYTE = 128
 """Address of the first byte of the command id; writing the id starts the command."""
 HEADER_REST_BYTE = 130
-"""Address of the first byte after the command id; these bytes are written before the id."""
+"""Address of the first byte after the command id. These bytes are written before the id."""
 
 _CDB = "cdb_instances"
 
@@ -54,25 +50,25 @@ PAGE_9FH: tuple[Field, ...] = (
 
 
 def check_code(header: bytes, payload: bytes = b"") -> int:
-    """Return FFh minus the sum of all bytes modulo 256: a command's 9Fh:128-132 and payload, or a reply's payload."""
+    """Return FFh minus the sum of all bytes, modulo 256."""
     return 0xFF - (sum(header) + sum(payload)) % 256
 
 
 @dataclass(frozen=True)
 class CdbMessage:
-    """A command in two writes: first ``body`` from 9Fh:130 on, then ``command`` at 9Fh:128 to start it."""
+    """A command to write in two steps: ``body`` from 9Fh:130 on, then ``command`` at 9Fh:128 to start it."""
 
     command: bytes
     body: bytes
 
 
 def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -> CdbMessage:
-    """Return the bytes of a command with a local payload.
+    """Return the bytes of a command.
 
     Args:
         command: Command id, such as ``codes.CdbCommand.MODULE_FEATURES``.
         payload: Local payload, at most ``MAX_LPL`` bytes.
-        epl_length: Number of bytes of the extended payload, which the host writes before the command.
+        epl_length: Length of the extended payload, which the host writes before the command.
 
     Raises:
         ValueError: The command, payload or length does not fit its field.
@@ -85,7 +81,7 @@ def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -
 
 
 def command_is_intact(page: bytes) -> bool:
-    """Return whether the command on ``page`` (the 128 bytes of 9Fh) has the right check code and an allowed length."""
+    """Return whether the command in the 128 bytes of page 9Fh has the right check code and an allowed length."""
     length = page[4]
     return length <= MAX_LPL and check_code(page[:5], page[8 : 8 + length]) == page[5]
 
@@ -94,7 +90,7 @@ def decode_reply(page: bytes) -> bytes:
     """Return the payload of a reply in the 128 bytes of page 9Fh.
 
     Raises:
-        ValueError: The length is impossible or the reply's check code is wrong.
+        ValueError: The length or the check code of the reply is wrong.
     """
     length = page[6]
     payload = page[8 : 8 + length]
@@ -104,7 +100,7 @@ def decode_reply(page: bytes) -> bytes:
 
 
 def encode_reply(payload: bytes) -> bytes:
-    """Return a reply as the bytes from 9Fh:134 on. Raises ``ValueError`` for a payload longer than ``MAX_LPL``."""
+    """Return the bytes of a reply from 9Fh:134 on. Raises ``ValueError`` for a payload longer than ``MAX_LPL``."""
     if len(payload) > MAX_LPL:
         raise ValueError(f"a CDB reply has at most {MAX_LPL} bytes, not {len(payload)}")
     return bytes([len(payload), check_code(payload)]) + payload

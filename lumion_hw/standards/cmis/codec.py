@@ -1,4 +1,4 @@
-"""Numbers of CMIS memory: fields to values and back, and conversions that need more than a scale."""
+"""Converts fields of CMIS memory to values and back."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lumion_hw.standards.cmis.vdm import Observable
 from lumion_hw.standards.registers import Checksum, NumberFormat, Value, decode, encode, f16_decode
 
 MIN_POWER_DBM = -40.0
-"""Power of one count (0.1 µW) in dBm. A raw 0 is reported as this value with the quality ``below_range``."""
+"""Lowest power that a module can report, in dBm (one count of 0.1 µW)."""
 _POWER_FULL_SCALE = 0xFFFF
 
 
 def decode_from(field: Field, half: bytes, index: int | None = None) -> Value:
-    """Return a field's value from the 128 bytes of its page or of the lower memory. Errors as for :func:`raw`."""
+    """Return a field's value from the 128 bytes of its page. Raises the errors of :func:`raw`."""
     return decode(field, cut(field, half, index), index)
 
 
 def cut(field: Field, half: bytes, index: int | None = None) -> bytes:
-    """Return the bytes of a field, or of one element, from the 128 bytes of its page.
+    """Return the bytes of a field, or of one array element, from the 128 bytes of its page.
 
     Raises:
         ValueError: ``half`` does not have 128 bytes, or ``index`` does not fit the field.
@@ -47,7 +47,7 @@ def checksum_matches(item: Checksum, half: bytes) -> bool:
 
 
 def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
-    """Return the offset of a byte in a linear file (Linux optoe): lower memory first, then the pages in order.
+    """Return the offset of a byte in a memory file (Linux optoe): lower memory first, then the pages in order.
 
     Raises:
         ValueError: The byte is not in the lower memory or page, or the bank is not 0 for a page without banks.
@@ -64,7 +64,7 @@ def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
 
 
 def optical_power(count: int) -> tuple[float, Quality]:
-    """Convert counts of 0.1 µW to dBm and a quality: a count of 0 is below range, and full scale is above range."""
+    """Convert counts of 0.1 µW to dBm and a quality. A count of 0 is below range, full scale is above range."""
     # log10(0) has no value. Return the power of one count and mark it, never -inf (docs/transponders.md).
     if count <= 0:
         return MIN_POWER_DBM, Quality.BELOW_RANGE
@@ -73,24 +73,24 @@ def optical_power(count: int) -> tuple[float, Quality]:
 
 
 def optical_power_count(power_dbm: float) -> int:
-    """Convert a power to whole counts of 0.1 µW, as in a module's register: at most FFFFh."""
+    """Convert a power to whole counts of 0.1 µW, at most FFFFh."""
     return min(_POWER_FULL_SCALE, round(math.pow(10.0, min(power_dbm, 20.0) / 10.0) * 1e4))
 
 
 MULTIPLIERS: Mapping[str, Mapping[int, int]] = MappingProxyType({"bias_scale": MappingProxyType({0: 1, 1: 2, 2: 4})})
-"""Factor by which a field's scale is multiplied: by name in ``Field.multiplier``, then by code in that register."""
+"""Factors of the fields' scales: by name in ``Field.multiplier``, then by code in that register."""
 
 
 def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
-    """Return the decoded value of a field times its multiplier; unchanged if the field has no multiplier.
+    """Return the value of a field times its multiplier.
 
     Args:
-        field: The field.
+        field: Field to scale. Without a multiplier, its value is returned unchanged.
         value: Result of :func:`decode`.
         code: Value of the field named in ``field.multiplier``; ``None`` if that value is unknown.
 
     Returns:
-        The product; ``None`` if the factor is not known or its code is reserved.
+        The product, or ``None`` if the factor is unknown or its code is reserved.
     """
     if not field.multiplier:
         return value
@@ -99,11 +99,11 @@ def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
 
 
 TEC_PERCENT = Fraction(100, 32767)
-"""Percent of the full thermo-electric cooler (TEC) current per count of an auxiliary monitor."""
+"""Percent of the largest thermo-electric cooler (TEC) current, per count."""
 
 
 def aux_monitor(count: int, meaning: str) -> float:
-    """Return the value of an auxiliary monitor: ``tec`` in %, ``temperature`` in degC, ``supply`` in V.
+    """Return the value of an auxiliary monitor. ``meaning`` is ``tec`` (in %), ``temperature`` (°C) or ``supply`` (V).
 
     Raises:
         ValueError: ``meaning`` is not one of these names.
@@ -119,18 +119,18 @@ DURATION_BOUNDS_S = (1e-3, 5e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 3
 
 
 def duration_s(code: int) -> float | None:
-    """Return the upper bound of a duration code in s; ``None`` for Dh (no upper bound) and for reserved codes."""
+    """Return the upper bound of a duration code in s, or ``None`` for code Dh (no upper bound) and reserved codes."""
     # A code gives the upper bound of the time (CMIS, page 01h), so a deadline made from it is never too short.
     return DURATION_BOUNDS_S[code] if 0 <= code < len(DURATION_BOUNDS_S) else None
 
 
 def duration_code(seconds: float) -> int:
-    """Return the smallest duration code whose upper bound is at least ``seconds``; Dh for more than 3000 s."""
+    """Return the smallest duration code whose upper bound is at least ``seconds``; code 0Dh above 3000 s."""
     return len([bound for bound in DURATION_BOUNDS_S if bound < seconds])
 
 
 SMF_MULTIPLIER_2_SINCE = (5, 3)
-"""First CMIS revision in which code 3 in 01h:132.7-6 refers to 01h:137.7-6; earlier revisions reserve code 3."""
+"""First CMIS revision with code 3 in 01h:132.7-6."""
 
 
 def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -> float | None:
@@ -142,7 +142,7 @@ def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -
         multiplier_2: Code in 01h:137.7-6: 0 to 3 for 50, 100, 200, 500 km; ``None`` before ``SMF_MULTIPLIER_2_SINCE``.
 
     Returns:
-        The length in km; ``None`` if the multiplier is reserved.
+        The length in km, or ``None`` if the multiplier is reserved.
     """
     if multiplier < 3:
         return float(base * (Fraction(1, 10), Fraction(1), Fraction(10))[multiplier])
@@ -150,7 +150,10 @@ def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -
 
 
 def cable_length_m(multiplier: int, base: int) -> float:
-    """Return a cable's length in m: ``base`` in units of 0.1, 1, 10 or 100 m (code 0 to 3); 0 if detachable."""
+    """Return a cable's length in m: ``base`` in units of 0.1, 1, 10 or 100 m (codes 0 to 3).
+
+    A detachable cable has 0.
+    """
     return float(base * (Fraction(1, 10), Fraction(1), Fraction(10), Fraction(100))[multiplier])
 
 
@@ -161,8 +164,7 @@ EPL_PAGES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 8, 6: 12, 7: 16}
 def cdb_busy_s(byte_165: int, byte_166: int) -> float:
     """Return the longest time in s for which a CDB command keeps the module busy, from 01h:165 and 01h:166.
 
-    Revisions of the standard disagree about times below 80 ms: register value X means X ms or (80 - X) ms. The longer
-    time is returned, so that a deadline is never too short.
+    Revisions of the standard disagree about times below 80 ms; the longer time is returned.
     """
     if byte_166 & 0x80:
         return max(1, byte_165 & 0x1F) * 0.160
@@ -171,7 +173,10 @@ def cdb_busy_s(byte_165: int, byte_166: int) -> float:
 
 
 def vdm_value(observable: Observable, data: bytes) -> float:
-    """Return a VDM sample or threshold in ``observable.unit``. Raises ``ValueError`` unless ``data`` has two bytes."""
+    """Return a VDM sample or threshold in the unit of its quantity.
+
+    Raises ``ValueError`` unless ``data`` has two bytes.
+    """
     if len(data) != 2:
         raise ValueError(f"a VDM sample has 2 bytes, not {len(data)}")
     if observable.kind is NumberFormat.F16:
@@ -183,7 +188,7 @@ def encode_vdm_value(observable: Observable, value: float) -> bytes:
     """Return the two bytes of a VDM sample or threshold, rounded to the nearest count.
 
     Raises:
-        LimitError: The value does not fit the observable's format.
+        LimitError: The value is outside the range of the quantity.
         ValueError: The value is NaN.
     """
     field = Field(

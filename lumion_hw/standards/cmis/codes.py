@@ -1,7 +1,6 @@
-"""Codes of CMIS registers by name: states, results, causes, patterns; and the tables with their texts.
+"""Codes of CMIS registers and their names.
 
-An unknown code is not an error: modules use newer and vendor-specific codes. :func:`describe` writes an unknown code as
-``0xNN`` and adds whether it is reserved or vendor-specific, if ``RANGES`` lists it.
+Unknown codes are not an error; they are shown as ``0xNN``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MODULE_TRANSIENT = frozenset({ModuleState.PWR_UP, ModuleState.PWR_DN})
 
 
 class DataPathState(enum.IntEnum):
-    """Data path state of a host lane, 11h:128-131; an unused lane shows ``DEACTIVATED``."""
+    """Data path state of a host lane, 11h:128-131. An unused lane is in the state ``DEACTIVATED``."""
 
     DEACTIVATED = 1
     INIT = 2
@@ -46,7 +45,7 @@ class DataPathState(enum.IntEnum):
 DATA_PATH_TRANSIENT = frozenset(
     {DataPathState.INIT, DataPathState.DEINIT, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF}
 )
-"""Data path states that end by themselves; a host waits until they end before it writes."""
+"""Data path states that end by themselves. A host must not write during these states."""
 
 
 class ConfigStatus(enum.IntEnum):
@@ -87,7 +86,7 @@ class MediaType(enum.IntEnum):
 
 
 class AutoCommissioning(enum.IntEnum):
-    """How a ``SteppedConfigOnly`` module commissions lanes by itself, 00h:2.1-0 (CMIS 5.3 and later)."""
+    """How a ``SteppedConfigOnly`` module configures lanes by itself, 00h:2.1-0 (CMIS 5.3 and later)."""
 
     NONE = 0
     REGULAR = 1
@@ -95,7 +94,7 @@ class AutoCommissioning(enum.IntEnum):
 
 
 class CdbStatus(enum.IntEnum):
-    """Status of a CDB instance, 00h:37 and 00h:38: b7 busy, b6 failed, b5:0 result."""
+    """Status of a CDB command, 00h:37 and 00h:38: b7 busy, b6 failed, b5:0 result."""
 
     IDLE = 0x00
     DONE = 0x01
@@ -143,7 +142,7 @@ CDB_FIRMWARE_WRITES = range(0x0101, 0x010B)
 
 
 class Pattern(enum.IntEnum):
-    """Test patterns: code in the pattern selections of page 13h, and bit number in its lists of supported patterns."""
+    """Test patterns: code in page 13h, and bit number in its lists of supported patterns."""
 
     PRBS31Q = 0x0
     PRBS31 = 0x1
@@ -180,7 +179,7 @@ class DiagnosticsSelector(enum.IntEnum):
 
 
 class Grid(enum.IntEnum):
-    """Codes of the frequency grids, 12h:128-135.7-4; the module ``grids`` computes their frequencies."""
+    """Codes of the frequency grids, 12h:128-135.7-4."""
 
     GHZ_3_125 = 0
     GHZ_6_25 = 1
@@ -233,7 +232,7 @@ TABLES: Mapping[str, Mapping[int, str]] = MappingProxyType(
         "media_interface_base_t": interface_ids.MEDIA_BASE_T,
     }
 )
-"""Texts for the codes of ``ENUM`` fields, by the name in ``Field.codes``."""
+"""Names of the codes of ``ENUM`` fields, by the name in ``Field.codes``."""
 
 MEDIA_TABLES: Mapping[int, str] = MappingProxyType(
     {
@@ -244,11 +243,11 @@ MEDIA_TABLES: Mapping[int, str] = MappingProxyType(
         MediaType.BASE_T: "media_interface_base_t",
     }
 )
-"""Name of the table in ``TABLES`` that explains the media interface ids, by media type."""
+"""Name of the table in ``TABLES`` with the media interface ids, by media type."""
 
 
 VENDOR_SPECIFIC = "vendor-specific"
-"""Text for codes whose meaning the vendor defines in the module's data sheet."""
+"""Text for codes that the vendor defines."""
 _VENDOR_OR_RESERVED = ((range(0x80, 0x100), VENDOR_SPECIFIC), (range(0x80), "reserved"))
 _INTERFACES = ((range(0xC0, 0x100), VENDOR_SPECIFIC), (range(0xC0), "reserved"))
 
@@ -263,7 +262,7 @@ RANGES: Mapping[str, tuple[tuple[range, str], ...]] = MappingProxyType(
         **dict.fromkeys(("host_interface", *MEDIA_TABLES.values()), _INTERFACES),
     }
 )
-"""Meaning of codes not listed in ``TABLES``; the first matching range counts (SFF-8024 Tables 4-1 to 4-10, CMIS)."""
+"""Meaning of code ranges that are not in ``TABLES`` (SFF-8024 Tables 4-1 to 4-10, CMIS). The first match counts."""
 
 
 def is_known(table: str, code: int) -> bool:
@@ -272,7 +271,7 @@ def is_known(table: str, code: int) -> bool:
 
 
 def describe(table: str, code: int) -> str:
-    """Return the name of a code in one of the ``TABLES``; for other codes ``0xNN`` and the meaning of its range."""
+    """Return the name of a code in one of the ``TABLES``, or ``0xNN`` with the meaning of its range."""
     if is_known(table, code):
         return TABLES[table][code]
     kind = next((kind for codes, kind in RANGES.get(table, ()) if code in codes), "")
@@ -280,12 +279,12 @@ def describe(table: str, code: int) -> str:
 
 
 def media_table(media_type: int) -> str:
-    """Return the name of the table for the media interface ids of a media type; empty if there is none."""
+    """Return the name of the table with the media interface ids of a media type; empty if there is none."""
     return MEDIA_TABLES.get(media_type, "")
 
 
 def describe_media_interface(media_type: int, code: int) -> str:
-    """Return the name of a media interface id, whose meaning depends on the media type."""
+    """Return the name of a media interface id of this media type."""
     if not code:
         return "undefined"  # also where there is no table
     return describe(media_table(media_type), code)

@@ -1,6 +1,6 @@
 """C-CMIS pages of coherent modules, bank 0, media lane 1: FEC counters (34h), link performance (35h), flags (33h).
 
-Two public sources confirm pages 34h and 35h. The other pages have one source, so only their certain fields are listed.
+Only fields that public sources confirm are listed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from lumion_hw.standards.cmis.fields import LIMITS, Certainty, Field, bit
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 COHERENT = "coherent"
-"""Support condition of all fields of the C-CMIS pages: the module is coherent."""
+"""Support condition: the module is coherent."""
 
 _CHECK = Certainty.CHECK
 _RW = Access.RW
@@ -23,7 +23,7 @@ _HUNDREDTH = Fraction(1, 100)
 
 @dataclass(frozen=True)
 class LinkQuantityField:
-    """A quantity of page 35h: its average, minimum and maximum over the module's measurement interval.
+    """A quantity of page 35h, with average, minimum and maximum over the module's measurement interval.
 
     Attributes:
         name: Name; fields are ``pm_<name>_avg``, ``_min`` and ``_max``.
@@ -31,8 +31,7 @@ class LinkQuantityField:
         length: Number of bytes of each value.
         kind: ``INT`` or ``UINT``.
         scale: Size of one count, in ``unit``.
-        unit: Unit.
-        observable: Name of the VDM observable of the same quantity.
+        observable: Name of the same quantity in VDM.
         certainty: How certain the definition is.
     """
 
@@ -99,7 +98,7 @@ FEC_COUNTERS: tuple[tuple[str, int, int], ...] = (
     ("uncorrectable_frames_min", 180, 4),
     ("uncorrectable_frames_max", 184, 4),
 )
-"""Counters of page 34h (media) and 3Ah (host): name, address, bytes. Minimum and maximum compare sub-intervals."""
+"""Counters of page 34h (media) and 3Ah (host): name, address, bytes."""
 
 
 def _fec_fields(prefix: str, page: int, certainty: Certainty) -> tuple[Field, ...]:

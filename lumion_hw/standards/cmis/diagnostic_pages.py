@@ -1,4 +1,4 @@
-"""CMIS pages 13h (diagnostic control: loopback, patterns, counters) and 14h (diagnostic results). Banked, optional."""
+"""CMIS pages 13h (loopbacks, test patterns) and 14h (results)."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ def _patterns(name: str, byte: int, support: str) -> Field:
 
 
 def _pattern_control(prefix: str, of: str, byte: int) -> tuple[Field, ...]:
-    """Return the control fields of the pattern generators or checkers on one side (host or media)."""
-
     def lanes(name: str, offset: int, certainty: Certainty = Certainty.TWO_SOURCES, note: str = "") -> Field:
         return lane_bits(
             f"{prefix}_{name}",
@@ -78,7 +76,7 @@ DIAGNOSTIC_FLAGS = (
     ("checker_lol_host", HOST),
     ("checker_lol_media", MEDIA),
 )
-"""Lane flags, in the order of their bytes 14h:134-139 and of their masks 13h:208-213."""
+"""Lane flags in the order of bytes 14h:134-139 and of masks 13h:208-213."""
 
 
 def _diagnostic_flags(

@@ -1,8 +1,7 @@
-"""Description of one field of the CMIS memory: bits, meaning, who can change it, and when it exists.
+"""Description of one field of the CMIS memory.
 
-Addresses are those of the standard: bytes 0 to 127 are the lower memory (``page`` ``None``), bytes 128 to 255 the upper
-half of ``page``. A per-lane register is one field with an :class:`Array`. Its elements are a fixed number of bits
-apart, which covers a bit, a nibble, a byte or a word per lane.
+Bytes 0 to 127 are the lower memory (``page`` ``None``); bytes 128 to 255 are one of the pages. A register with one
+entry per lane is one field with an :class:`Array`.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from typing import TypedDict, Unpack
 from lumion_hw.standards.registers import Access, Array, NumberFormat, Register
 
 LANES = 8
-"""Lanes of one bank."""
+"""Number of lanes of one bank."""
 HALF_BYTES = 128
-"""Bytes of the lower memory and of each page."""
+"""Number of bytes of the lower memory and of each page."""
 FIRST_BANKED_PAGE = 0x10
-"""First page that exists once per bank, as all later pages do."""
+"""First page that exists once per bank; so do all later pages."""
 
 Page = int | None
 """Page number, or ``None`` for the lower memory."""
@@ -35,7 +34,7 @@ class Certainty(enum.Enum):
 
 @dataclass(frozen=True)
 class Location:
-    """Some bits of one byte: ``page`` (``None`` for the lower memory), ``byte`` 0 to 255 and a bit ``mask``."""
+    """Some bits of one byte. ``page`` is ``None`` for the lower memory."""
 
     page: Page
     byte: int
@@ -44,12 +43,12 @@ class Location:
 
 @dataclass(frozen=True)
 class Field(Register):
-    """One field of the CMIS map; ``space`` is its page, ``None`` for the lower memory.
+    """One field of the CMIS map; ``space`` is its page, or ``None`` for the lower memory.
 
     Attributes:
-        codes: Name of the table in ``codes.TABLES`` that explains the values of an ``ENUM`` field.
-        multiplier: Name of the advertising field whose code selects a factor for the scale from ``codec.MULTIPLIERS``.
-        support: Name of the advertising field that is not 0 if the module has this field, or name of a condition in
+        codes: Name of the table in ``codes.TABLES`` with the codes of an ``ENUM`` field.
+        multiplier: Name of the field that selects a factor for the scale from ``codec.MULTIPLIERS``.
+        support: Name of the field that is not 0 if the module has this field, or of a condition in
             ``index.CONDITIONS``.
         certainty: How certain the address and meaning of the field are.
         view: Condition under which shared bytes have this meaning; only fields with different ``view`` may share bytes.
@@ -70,11 +69,11 @@ class Field(Register):
 
     @property
     def banked(self) -> bool:
-        """Whether every bank of the module has a separate copy of the field."""
+        """Whether each bank of the module has its own copy of the field."""
         return self.page is not None and self.page >= FIRST_BANKED_PAGE
 
     def locations(self, index: int | None = None) -> Iterator[Location]:
-        """Return the bits of one element, or of all elements when ``index`` is ``None``."""
+        """Yield the bits of one array element, or of all elements if ``index`` is ``None``."""
         if index is None:
             return (place for places in self._locations.values() for place in places)
         try:
@@ -84,7 +83,6 @@ class Field(Register):
 
     @cached_property
     def _locations(self) -> dict[int | None, tuple[Location, ...]]:
-        """Bits of each element, computed once because every check of flags needs all of them."""
         return {index: tuple(self._located(index)) for index in self._low_bits}
 
     def _located(self, index: int | None) -> Iterator[Location]:
@@ -105,7 +103,7 @@ class Field(Register):
 
 
 class FieldOptions(TypedDict, total=False):
-    """Optional attributes of a :class:`Field` that :func:`bit` and :func:`lane_bits` pass on."""
+    """Optional attributes of a :class:`Field`."""
 
     access: Access
     support: str
@@ -124,13 +122,13 @@ def lane_bits(name: str, page: Page, byte: int, of: str, **options: Unpack[Field
 
 
 LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
-"""Order of a monitor's thresholds in the memory and, from bit 0 upwards, of its flags and masks."""
+"""Order of a monitor's thresholds in memory, and of its flags and masks from bit 0 upwards."""
 
 
 def limit_flags(
     prefix: str, suffix: str, page: Page, byte: int, first_bit: int, **options: Unpack[FieldOptions]
 ) -> tuple[Field, ...]:
-    """Return the four flags or masks of one module monitor, from ``first_bit`` upwards in the order of ``LIMITS``."""
+    """Return the four alarm and warning flags (or masks) of one monitor, from ``first_bit`` upwards."""
     return tuple(
         bit(f"{prefix}_{limit}_{suffix}", page, byte, first_bit + offset, **options)
         for offset, limit in enumerate(LIMITS)

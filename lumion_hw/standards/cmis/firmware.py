@@ -1,7 +1,6 @@
-"""CMIS firmware management over the command data block: features, images, and the payloads of the commands.
+"""CMIS firmware management over the command data block (CDB).
 
-The commands follow CMIS 5.2 clauses 9.4.2 (0041h) and 9.7.1 to 9.7.11 (0100h to 010Ah), as the Linux kernel's
-``cmis_fw_update``, SONiC's ``cmisCDB`` and Xena's driver use them.
+Source: CMIS 5.2 clauses 9.4.2 (command 0041h) and 9.7.1 to 9.7.11 (0100h to 010Ah).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ MAX_LPL_BLOCK = 116
 MAX_EPL_PAGES = 16
 """Largest number of pages of the extended payload."""
 MAX_START_BYTES = 112
-"""Largest number of bytes from the start of a file in the command that starts a download."""
+"""Largest number of file bytes in the command that starts a download."""
 _MECHANISMS = {0x00: (False, False), 0x01: (True, False), 0x10: (False, True), 0x11: (True, True)}
 _WRITE_UNIT = 8
 
@@ -38,7 +37,7 @@ class FirmwareImage:
 
 
 def decode_firmware_info(payload: bytes) -> tuple[FirmwareImage | None, FirmwareImage | None]:
-    """Return firmware images A and B from a reply to command 0100h; ``None`` for an image that is not present.
+    """Return firmware images A and B from a reply to command 0100h; ``None`` for a missing image.
 
     Raises:
         ValueError: The reply is too short.
@@ -59,21 +58,20 @@ def _image(version: bytes, status: int) -> FirmwareImage:
 
 @dataclass(frozen=True)
 class FirmwareFeatures:
-    """A module's features for firmware updates (reply to 0041h).
+    """A module's features for firmware updates (reply to command 0041h).
 
     Attributes:
         abort: Whether a download can be aborted (0102h).
         copy: Whether an image can be copied from bank to bank (0108h).
         skip_erased: Whether blocks that contain only ``erased_byte`` may be omitted.
-        start_bytes: Number of bytes at the start of a file that the start command carries; block addresses begin after
-            them.
+        start_bytes: Number of file bytes in the start command.
         erased_byte: Content of erased memory.
         write_bytes: Longest write to the command's pages in one bus transaction.
         by_lpl: Whether the module accepts blocks in the local payload (0103h).
         by_epl: Whether the module accepts blocks in the extended payload (0104h).
         epl_bytes: Capacity of the extended payload pages.
         hitless: Whether a restart can leave the traffic undisturbed.
-        start_s: Longest duration of the start command; this and the next durations are 0 if not stated by the module.
+        start_s: Longest duration of the start command; 0 if unknown, as for all durations.
         abort_s: Longest duration of an abort.
         write_s: Longest duration of writing one block.
         complete_s: Longest duration of the completion.
@@ -98,7 +96,7 @@ class FirmwareFeatures:
 
     @property
     def extended(self) -> bool:
-        """Whether to use extended payloads: the module accepts them, and they hold more bytes than local payloads."""
+        """Whether to use extended payloads."""
         # With bus transactions of 8 bytes, both cost the same. Extended payloads
         # save commands only if the module accepts longer writes.
         saves = not self.by_lpl or min(self.write_bytes, self.epl_bytes) > MAX_LPL_BLOCK
@@ -116,11 +114,11 @@ def decode_firmware_features(payload: bytes, epl_pages: int = MAX_EPL_PAGES) -> 
     """Return the features in a reply to command 0041h.
 
     Args:
-        payload: The reply.
+        payload: Payload of the reply.
         epl_pages: Number of extended payload pages that the module has, from 01h:163.
 
     Raises:
-        ValueError: The reply is too short, or holds a reserved code.
+        ValueError: The reply is too short, or contains a reserved code.
     """
     if len(payload) < 18:
         raise ValueError(f"a reply with firmware features has at least 18 bytes, not {len(payload)}")
@@ -147,7 +145,7 @@ def decode_firmware_features(payload: bytes, epl_pages: int = MAX_EPL_PAGES) -> 
 
 
 def encode_start(n_bytes: int, beginning: bytes) -> bytes:
-    """Return the payload of command 0101h (start download): size of the whole file, and its first bytes.
+    """Return the payload of command 0101h (start download).
 
     Raises:
         ValueError: The size or the first bytes do not fit the command.
@@ -158,15 +156,15 @@ def encode_start(n_bytes: int, beginning: bytes) -> bytes:
 
 
 def encode_address(offset: int) -> bytes:
-    """Return a block's address as four bytes; addresses count from the end of the bytes in the start command."""
+    """Return a block's address as four bytes."""
     return offset.to_bytes(4, "big")
 
 
 def encode_run(*, inactive: bool, hitless: bool, delay_ms: int) -> bytes:
-    """Return the payload of command 0109h (run image): which image, kind of restart, and delay before the restart."""
+    """Return the payload of command 0109h (run image)."""
     return bytes([0, (0 if inactive else 2) + hitless]) + delay_ms.to_bytes(2, "big")
 
 
 def encode_copy(source: str) -> bytes:
-    """Return the payload of command 0108h (copy image): from ``A`` to B or from ``B`` to A."""
+    """Return the payload of command 0108h (copy image). ``source`` is ``A`` or ``B``."""
     return {"A": b"\xab", "B": b"\xba"}[source]

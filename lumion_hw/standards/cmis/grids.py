@@ -1,7 +1,6 @@
-"""Laser frequencies: grid and channel number to frequency, and any frequency to grid, channel and fine offset.
+"""Frequency grids of lasers.
 
-Frequencies are in MHz; fractions are exact, because frequencies of the 33.3 GHz grid contain thirds of a MHz. A module
-reports whole MHz, so a frequency is on the 33.3 GHz grid if it is a grid frequency rounded to MHz.
+Frequencies are exact fractions in MHz, because the 33.3 GHz grid contains thirds; modules report whole MHz.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ class GridRule:
 
     Attributes:
         unit_mhz: Frequency difference between consecutive channel numbers.
-        step: Step between allowed channel numbers, which are multiples of this step.
-        offset: Offset that is added to the channel number.
+        step: Allowed channel numbers are multiples of this step.
+        offset: Offset added to the channel number.
     """
 
     unit_mhz: Fraction
@@ -57,7 +56,7 @@ GRIDS: Mapping[Grid, GridRule] = MappingProxyType(
 
 
 def frequency_mhz(grid: Grid, channel: int) -> Fraction:
-    """Return the exact frequency of a channel number, allowed or not."""
+    """Return the exact frequency of a channel number."""
     rule = GRIDS[grid]
     return ANCHOR_MHZ + (channel + rule.offset) * rule.unit_mhz
 
@@ -68,7 +67,7 @@ def reported_mhz(grid: Grid, channel: int, fine_mhz: int = 0) -> int:
 
 
 def is_legal(grid: Grid, channel: int) -> bool:
-    """Return whether the grid allows a channel number. The module may restrict the range: see ``LaserGrids``."""
+    """Return whether the grid has this channel number. The range of a module may be smaller."""
     return channel % GRIDS[grid].step == 0
 
 
@@ -111,7 +110,7 @@ class LaserGrids:
     fine: FineRange | None = None
 
     def allows(self, grid: Grid, channel: int) -> bool:
-        """Return whether the module accepts a channel: grid supported, number allowed and within range."""
+        """Return whether the module accepts a channel."""
         low, high = self.channels.get(grid, (1, 0))
         return low <= channel <= high and is_legal(grid, channel)
 
@@ -120,10 +119,10 @@ class LaserGrids:
 
         Args:
             mhz: Frequency in MHz.
-            grid: Use only this grid.
+            grid: Grid to use; default any.
 
         Raises:
-            LimitError: The frequency cannot be reached; the message names the nearest frequencies that can.
+            LimitError: The frequency cannot be reached; the message names the nearest possible frequencies.
         """
         exact = [item for item in self._candidates(mhz, grid) if self._reaches(item, mhz)]
         if exact:
@@ -137,13 +136,11 @@ class LaserGrids:
         return item.frequency_mhz == mhz and allowed
 
     def _candidates(self, mhz: int, grid: Grid | None) -> Iterator[Tuning]:
-        """Yield the allowed channels on both sides of ``mhz`` on each grid, with the fine offset that would remain."""
         for code in self.channels if grid is None else (grid,):
             for channel in self._neighbours(code, mhz):
                 yield Tuning(code, channel, mhz - reported_mhz(code, channel), mhz)
 
     def _neighbours(self, grid: Grid, mhz: int) -> set[int]:
-        """Return the allowed channels next to ``mhz`` below and above, limited to the module's range."""
         rule = GRIDS[grid]
         low, high = self.channels.get(grid, (1, 0))
         first, last = -(-low // rule.step), high // rule.step
@@ -154,7 +151,6 @@ class LaserGrids:
         return {rule.step * min(max(int(below) + side, first), last) for side in (0, 1)}
 
     def _refusal(self, mhz: int, grid: Grid | None) -> LimitError:
-        """Return the error for a frequency that cannot be reached."""
         reachable = sorted({self._nearest(item, mhz, side) for item in self._candidates(mhz, grid) for side in (-1, 1)})
         below = max((value for value in reachable if value < mhz), default=None)
         above = min((value for value in reachable if value > mhz), default=None)
@@ -171,7 +167,6 @@ class LaserGrids:
         )
 
     def _nearest(self, item: Tuning, mhz: int, side: int) -> int:
-        """Return the fine-tuned frequency of a channel nearest to ``mhz``, below (``side`` -1) or above (1) ``mhz``."""
         centre = reported_mhz(item.grid, item.channel)
         if self.fine is None or self.fine.resolution_mhz <= 0:
             return centre
@@ -186,7 +181,7 @@ _FIELDS = {item.name: item for item in PAGE_04H}
 
 
 def laser_grids(page_04h: bytes) -> LaserGrids:
-    """Return the grids in the 128 bytes of page 04h. Grids whose range is empty or reversed are left out.
+    """Return the grids in the 128 bytes of page 04h.
 
     Raises:
         ValueError: ``page_04h`` does not have 128 bytes.

@@ -1,8 +1,7 @@
-"""A saved CMIS memory: the known bytes, and the file forms in which it is stored.
+"""A saved CMIS memory.
 
-Three forms are read: JSON as in ``to_document`` (``lower`` and ``pages`` in hexadecimal), a linear image of 256 bytes
-or more as Linux optoe-style drivers show it, and 128 bytes of lower memory alone. Bytes that are missing in a truncated
-file are unknown, never filled in, and listed in ``MemoryImage.remarks``.
+File formats: JSON (``lower`` and ``pages`` in hexadecimal), a memory file of 256 bytes or more as from Linux optoe, and
+128 bytes of lower memory. Bytes missing in a file are unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from lumion_hw.files.reading import parse_json
 from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 
 Half = tuple[int, Page]
-"""One half of the 256 addressable bytes, by bank and page (``None`` for the lower memory)."""
+"""Bank and page (``None`` for the lower memory) of 128 bytes of memory."""
 LOWER: Half = (0, None)
 _MAX_PAGE = 0xFF
 _PAGE_KEY = re.compile(r"(?:([0-9]{1,2})[:/])?([0-9A-Fa-f]{1,2})h?")
@@ -29,11 +28,11 @@ class MemoryImage:
     """Known bytes of a module's memory.
 
     Attributes:
-        halves: The 128 bytes of each known half (lower memory or page); unknown bytes are 0.
-        unknown: Bytes (0 to 255) of each half that were not read, such as flags that a read would have cleared.
+        halves: The 128 bytes of each known page and of the lower memory; unknown bytes are 0.
+        unknown: Addresses (0 to 255) of the bytes that were not read, by page.
         source: Origin of the image, such as a file name.
         remarks: Problems found in the file.
-        unreadable: Reason for each half that the module has but that could not be read.
+        unreadable: Reason for each page that could not be read.
     """
 
     halves: Mapping[Half, bytes]
@@ -43,7 +42,7 @@ class MemoryImage:
     unreadable: Mapping[Half, str] = field(default_factory=dict)
 
     def half(self, page: Page, bank: int = 0) -> bytes | None:
-        """Return the 128 bytes of a page; ``None`` if the image does not contain the page."""
+        """Return the 128 bytes of a page, or ``None`` if the image does not contain the page."""
         return self.halves.get((bank, page))
 
     def has(self, page: Page, span: Iterable[int], bank: int = 0) -> bool:
@@ -52,7 +51,7 @@ class MemoryImage:
         return (bank, page) in self.halves and not any(byte in missing for byte in span)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the image as a JSON document; :func:`image_from_document` is the inverse."""
+        """Return the image as a JSON document for :func:`image_from_document`."""
         document: dict[str, Any] = {"source": self.source} if self.source else {}
         document["lower"] = self.halves.get(LOWER, bytes(HALF_BYTES)).hex()
         document["pages"] = {half_name(half): data.hex() for half, data in self.halves.items() if half != LOWER}
@@ -64,7 +63,7 @@ class MemoryImage:
 
 
 def half_name(half: Half) -> str:
-    """Return the name of a half in files: ``lower``, ``11`` for page 11h, or ``1:11`` for page 11h in bank 1."""
+    """Return the name of a page in files: ``lower``, ``11`` for page 11h, or ``1:11`` for page 11h in bank 1."""
     bank, page = half
     if page is None:
         return "lower"
@@ -72,17 +71,17 @@ def half_name(half: Half) -> str:
 
 
 def parse_image(data: bytes, source: str = "") -> MemoryImage:
-    """Return the image in the bytes of a file, in any of the three file forms of this module.
+    """Return the image in the bytes of a file.
 
     Raises:
-        ConfigError: The data have none of the three forms.
+        ConfigError: The data have none of the known formats.
     """
     document = document_of(data, source)
     return image_from_linear(data, source) if document is None else image_from_document(document, source)
 
 
 def document_of(data: bytes, source: str = "") -> object | None:
-    """Return the JSON document in the bytes of a file; ``None`` if they do not begin like JSON.
+    """Return the JSON document in the bytes of a file, or ``None`` if they are not JSON.
 
     Raises:
         ConfigError: The data begin like JSON but cannot be parsed.
@@ -121,7 +120,7 @@ def image_from_document(document: object, source: str = "") -> MemoryImage:
 
 
 def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
-    """Return the image of a linear file: byte ``b`` of page ``p`` in bank ``k`` at ``(256 k + p) 128 + b``.
+    """Return the image of a memory file, with byte ``b`` of page ``p`` in bank ``k`` at ``(256 k + p) 128 + b``.
 
     Raises:
         ConfigError: There are fewer than 128 bytes.

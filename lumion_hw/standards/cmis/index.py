@@ -1,4 +1,4 @@
-"""The whole CMIS map: all fields by name and page, access rights of bits, and bytes that clear flags when read."""
+"""The whole CMIS map: all fields, access rights of bits, and bytes that clear flags when read."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PAGE_CONTENTS: Mapping[Page, str] = MappingProxyType(
         0x9F: "command data block: commands, firmware, password",
     }
 )
-"""Short description of each page of :data:`PAGES`."""
+"""Short description of each page."""
 
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -79,12 +79,12 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
         "PageSelect staying at 34h and 35h",
     }
 )
-"""Descriptions of the names in ``Field.support`` that are conditions and not advertising fields."""
+"""Descriptions of the conditions in ``Field.support``."""
 
 _RESERVED_FLAGS: Mapping[Page, frozenset[int]] = MappingProxyType(
     {None: frozenset({12}), 0x14: frozenset({133}), 0x33: frozenset({129})}
 )
-"""Reserved bytes among flag bytes; they count as flags too, because a newer module can have flags there."""
+"""Reserved bytes among flag bytes, which newer modules may use for flags."""
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _WRITE_ONLY = frozenset({Access.WO, Access.WO_SC})
 
@@ -94,10 +94,10 @@ class ByteAccess:
     """Access rights of the bits in the 128 bytes of a page; each attribute has one mask per byte.
 
     Attributes:
-        defined: Bits that belong to a field. Other bits are reserved: they read as 0, and a host ignores them.
+        defined: Bits that belong to a field; the others are reserved.
         writable: Bits that a host can write.
         reads_zero: Bits that always read as 0.
-        clear_on_read: Bits that reading their byte clears.
+        clear_on_read: Bits that are cleared when their byte is read.
     """
 
     defined: tuple[int, ...]
@@ -108,7 +108,7 @@ class ByteAccess:
 
 @cache
 def fields_of(page: Page) -> tuple[Field, ...]:
-    """Return the fields of a page (``None``: the lower memory); empty for a page that this map does not describe."""
+    """Return the fields of a page, or of the lower memory for ``None``."""
     return tuple(field for field in ALL_FIELDS if field.page == page)
 
 
@@ -134,14 +134,14 @@ def byte_access(page: Page) -> ByteAccess:
 
 @cache
 def flag_bytes(page: Page) -> frozenset[int]:
-    """Return the numbers (0 to 255) of the bytes that clear flags when read, and of the reserved bytes among them."""
+    """Return the addresses (0 to 255) of the bytes that clear flags when read."""
     first = 0 if page is None else HALF_BYTES
     known = frozenset(first + offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
     return known | _RESERVED_FLAGS.get(page, frozenset())
 
 
 def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:
-    """Split a block of a page into the ranges that can be read without clearing a flag, in order."""
+    """Split a part of a page into ranges that can be read without clearing a flag."""
     # Reserved bytes among the flags count as flags, because a newer revision can have one there.
     flags = flag_bytes(page)
     start = first
@@ -155,14 +155,11 @@ def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:
 
 
 def is_supported(field: Field, value_of: Callable[[str], int | bool | None]) -> bool | None:
-    """Return whether a module has a field, according to its advertising fields.
+    """Return whether a module has a field; ``None`` if this is unknown.
 
     Args:
-        field: The field.
+        field: Field to check.
         value_of: Function that returns the value of an advertising field or condition by name; ``None`` if unknown.
-
-    Returns:
-        ``True`` or ``False``; ``None`` if the value of a needed advertising field is unknown.
     """
     # A flat memory has only page 00h, and shows it in place of every other page.
     if field.page not in (None, 0x00):

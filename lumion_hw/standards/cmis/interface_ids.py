@@ -1,7 +1,6 @@
-"""Identifiers of SFF-8024 (Rev 4.13): form factors, connectors, host and media sides of applications.
+"""Identifiers of SFF-8024 (Rev 4.13): form factors, connectors, host and media interfaces.
 
-Names are shortened to the parts that distinguish them. A code without a name is either reserved or vendor-specific;
-``codes.RANGES`` tells which.
+Codes without a name are reserved or vendor-specific; see ``codes.RANGES``.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ IDENTIFIERS: Mapping[int, str] = MappingProxyType(
         0x80: "CPO",
     }
 )
-"""Form factors, SFF-8024 Table 4-1. Makers of co-packaged optics use the vendor-specific code 80h."""
+"""Form factors, SFF-8024 Table 4-1. Code 80h is vendor-specific, used for co-packaged optics."""
 
 CMIS_IDENTIFIERS = frozenset({0x18, 0x19, 0x1B, *range(0x1E, 0x26), 0x80})
 """Form factors whose memory is CMIS."""
@@ -120,7 +119,7 @@ COPPER_TECHNOLOGIES = frozenset({*range(0x0A, 0x10), *range(0x12, 0x15)})
 LASER_TECHNOLOGIES = frozenset({*range(0x08), 0x09, 0x10, 0x11})
 """Technologies with a laser."""
 TUNABLE_TECHNOLOGIES = frozenset({0x10, 0x11})
-"""Technologies with a tunable laser. A module with such a laser and an interface in ``COHERENT_MEDIA`` is coherent."""
+"""Technologies with a tunable laser."""
 
 HOST_INTERFACES: Mapping[int, str] = MappingProxyType(
     {
@@ -419,7 +418,7 @@ FEC_LIMITS: Mapping[int, float] = MappingProxyType(
         ),
     }
 )
-"""Pre-FEC bit error ratio up to which a coherent media interface corrects errors, where the limit is known."""
+"""Highest pre-FEC bit error ratio that a coherent media interface can correct, where known."""
 
 MEDIA_MMF: Mapping[int, str] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""CMIS pages 10h (lane and data path control), 11h (status, flags, monitors) and 12h (laser tuning). Banked."""
+"""CMIS pages 10h (lane and data path control), 11h (status, flags, monitors) and 12h (laser tuning)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lumion_hw.standards.cmis.fields import LANES, LIMITS, Certainty, Field, Fie
 from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 HOST = "host lane"
-"""Name for one element of an array with one element per host lane."""
+"""Meaning of an array element: host lane."""
 MEDIA = "media lane"
-"""Name for one element of an array with one element per media lane."""
+"""Meaning of an array element: media lane."""
 
 _CONTROL = 0x10
 _STATUS = 0x11
@@ -34,7 +34,7 @@ LANE_FLAGS: tuple[tuple[str, str, str], ...] = (
     *((f"rx_power_{limit}", MEDIA, "rx_power_monitor_supported") for limit in LIMITS),
     ("rx_output_changed", HOST, ""),
 )
-"""Lane flags, in the order of 11h:134-153 and of their masks 10h:213-232: name, kind of lane, advertising field."""
+"""Lane flags in the order of bytes 11h:134-153 and masks 10h:213-232: name, kind of lane, advertising field."""
 
 
 def _lane_flags(suffix: str, page: int, byte: int, access: Access) -> tuple[Field, ...]:
@@ -49,7 +49,6 @@ def _nibbles(name: str, page: int, byte: int, access: Access, support: str) -> F
 
 
 def _control_set(prefix: str, page: int, byte: int, access: Access, support: str) -> tuple[Field, ...]:
-    """Return the fields of one control set: application, data path and signal integrity settings of each host lane."""
     lanes = Array(HOST, LANES, 8)
 
     def needs(own: str) -> str:

@@ -12,7 +12,7 @@ PER_256_C = Fraction(1, 256)
 PER_100_UV = Fraction(1, 10_000)
 """Volts per count of a supply voltage."""
 APPLICATION_STRIDE = 32
-"""Distance in bits from one application descriptor to the next."""
+"""Distance in bits between two application descriptors."""
 
 _L = None
 _CHECK = Certainty.CHECK
@@ -20,7 +20,7 @@ _MONITORS = (("temperature", 0, 0), ("supply", 0, 4), ("aux1", 1, 0), ("aux2", 1
 
 
 def application_fields(prefix: str, page: int | None, byte: int, count: int, first: int) -> tuple[Field, ...]:
-    """Return the fields of a block of application descriptors: host and media interface, lane counts, first lanes."""
+    """Return the fields of a block of application descriptors."""
     array = Array("application", count, APPLICATION_STRIDE, first)
     return (
         Field(f"{prefix}_host_interface", page, byte, kind=NumberFormat.ENUM, codes="host_interface", array=array),
@@ -155,9 +155,9 @@ LOWER_MEMORY: tuple[Field, ...] = (
 """All fields of the lower memory."""
 
 DEFAULT_HOST_PASSWORD = 0x0000_1011
-"""Password that a host enters, unless the vendor defines another one."""
+"""Initial host password of a module."""
 FLAT_MEMORY_BYTE, FLAT_MEMORY = 2, 0x80
-"""Byte 2 of the lower memory states the memory model; this bit means that only page 00h exists."""
+"""Byte and bit of the lower memory that mark a module without other pages than 00h."""
 BANK_SELECT_BYTE = 126
 """Byte of BankSelect in the lower memory."""
 PAGE_SELECT_BYTE = 127

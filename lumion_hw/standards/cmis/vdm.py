@@ -1,7 +1,6 @@
 """CMIS versatile diagnostics monitoring (VDM), pages 20h to 2Fh: descriptors, samples, thresholds, flags, freeze.
 
-A module lists up to 64 instances (an observable on one lane) in each of four groups. The descriptor of an instance
-defines its sample, thresholds and flags. The pages exist if ``vdm_supported`` is set.
+A module lists up to 64 instances (a quantity on one lane) in each of four groups.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ INSTANCES = 64
 THRESHOLD_SETS = 16
 """Number of threshold sets in a group."""
 DESCRIPTOR_PAGE = 0x20
-"""Page with the descriptors of the first group; the pages of the other groups follow."""
+"""Page with the descriptors of the first group."""
 SAMPLE_PAGE = 0x24
 """Page with the samples of the first group."""
 THRESHOLD_PAGE = 0x28
@@ -46,8 +45,7 @@ class Observable:
         kind: Number format of sample and thresholds: ``UINT``, ``INT`` or ``F16``.
         scale: Size of one count, in ``unit``.
         unit: Unit of the scaled value.
-        statistic: Whether the observable is a minimum, maximum, average or total over the interval, read while frozen,
-            instead of a current value.
+        statistic: Whether the value is a minimum, maximum, average or total over the interval.
         certainty: How certain the definition is.
     """
 
@@ -61,7 +59,7 @@ class Observable:
 
     @property
     def is_ratio(self) -> bool:
-        """Whether the observable is an error ratio, at most 1; true for all F16 observables."""
+        """Whether the quantity is an error ratio, at most 1."""
         return self.kind is NumberFormat.F16
 
 
@@ -71,7 +69,6 @@ def _db(code: int, name: str, kind: NumberFormat, per: int, unit: str = "dB", *,
 
 
 def _fec(first: int, quantity: str, kind: NumberFormat = NumberFormat.F16, unit: str = "") -> tuple[Observable, ...]:
-    """Return the observables of a FEC quantity: minimum, maximum, average and current, each for media, then host."""
     return tuple(
         Observable(first + 2 * row + column, f"{quantity}_{word}_{side}", kind, unit=unit, statistic=word != "current")
         for row, word in enumerate(("min", "max", "avg", "current"))
@@ -135,12 +132,12 @@ OBSERVABLES: Mapping[int, Observable] = MappingProxyType(
         )
     }
 )
-"""Observables by type code (CMIS 5.3 Table 8-122, C-CMIS). Samples of other types are kept as raw numbers."""
+"""Quantities by type code (CMIS 5.3 Table 8-122, C-CMIS)."""
 
 CUSTOM_TYPES = range(100, 128)
 """Type codes whose meaning the vendor defines."""
 MODULE_RESOURCE = 16
-"""Value of ``Descriptor.lane`` for an observable of the module as a whole."""
+"""Value of ``Descriptor.lane`` for a quantity of the whole module."""
 
 OBSERVABLES_BY_NAME: Mapping[str, Observable] = MappingProxyType({item.name: item for item in OBSERVABLES.values()})
 
@@ -155,7 +152,7 @@ class Descriptor:
 
     @property
     def observable(self) -> Observable | None:
-        """The observable; ``None`` for an unused instance or an unknown type."""
+        """Quantity that the instance measures; ``None`` for an unused instance or an unknown type."""
         return OBSERVABLES.get(self.code)
 
 

@@ -1,1 +1,1 @@
-"""Register map of SFP and SFP+ modules according to SFF-8472, as data."""
+"""Register map of SFP and SFP+ modules (SFF-8472)."""

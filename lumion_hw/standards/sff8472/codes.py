@@ -1,4 +1,4 @@
-"""Codes of SFF-8472 memory as text: transceiver codes, encodings, revisions, and extended compliance (SFF-8024)."""
+"""Names of the codes in SFF-8472 memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 SFF8472_IDENTIFIERS = frozenset({0x02, 0x03})
-"""Identifiers of modules with SFF-8472 memory: module soldered to the board (2), SFP and its successors (3)."""
+"""Identifiers of modules with SFF-8472 memory."""
 
 ENCODINGS: Mapping[int, str] = MappingProxyType(
     {
@@ -21,7 +21,7 @@ ENCODINGS: Mapping[int, str] = MappingProxyType(
         0x08: "PAM4",
     }
 )
-"""Encodings, SFF-8024 Table 4-2, as SFF-8472 modules use them."""
+"""Encodings, SFF-8024 Table 4-2."""
 
 REVISIONS: Mapping[int, str] = MappingProxyType(
     {0: "unspecified", 1: "9.3", 2: "9.5", 3: "10.2", 4: "10.4", 5: "11.0", 6: "11.3", 7: "11.4", 8: "12.x"}
@@ -69,7 +69,7 @@ TRANSCEIVER_CODES: Mapping[tuple[int, int], str] = MappingProxyType(
         (10, 0): "FC 100 MB/s",
     }
 )
-"""Module types by byte of A0h and bit number (SFF-8472 Table 5-3), without Fibre Channel media and lengths."""
+"""Module types by byte of A0h and bit number (SFF-8472 Table 5-3)."""
 
 EXTENDED_COMPLIANCE: Mapping[int, str] = MappingProxyType(
     {
@@ -133,11 +133,11 @@ EXTENDED_COMPLIANCE: Mapping[int, str] = MappingProxyType(
         0x81: "128GFC",
     }
 )
-"""Extended compliance codes, SFF-8024 Table 4-4, where public decoders agree; 00h is unspecified."""
+"""Extended compliance codes, SFF-8024 Table 4-4, where public decoders agree."""
 
 
 def technologies(memory: bytes) -> tuple[str, ...]:
-    """Return the names of a module's technologies in memory A0h: transceiver codes, then extended compliance."""
+    """Return the names of a module's technologies, from memory A0h."""
     names = [name for (byte, bit), name in TRANSCEIVER_CODES.items() if memory[byte] >> bit & 1]
     extended = EXTENDED_COMPLIANCE.get(memory[36])
     return (*names, extended) if extended else tuple(names)
@@ -147,8 +147,5 @@ _COPPER_CONNECTORS = frozenset({0x21, 0x22})
 
 
 def is_copper(memory: bytes) -> bool:
-    """Return whether the memory A0h describes a copper cable or a module for copper.
-
-    For copper, byte 18 is in metres instead of tens of metres, and bytes 60 to 62 are not a wavelength.
-    """
+    """Return whether the memory A0h describes a copper cable or a module for copper."""
     return bool(memory[8] & 0x0C) or memory[2] in _COPPER_CONNECTORS

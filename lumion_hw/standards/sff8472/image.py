@@ -1,4 +1,4 @@
-"""A saved memory of an SFP module: A0h and A2h, and the file forms in which it is stored."""
+"""A saved memory of an SFP module, and its file formats."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _HINT = "A dump of an SFP is JSON with 'a0' and 'a2' in hexadecimal, or 256 byte
 
 @dataclass(frozen=True)
 class SfpImage:
-    """Known bytes of an SFP module's memory; the bytes of each I2C device begin at offset 0.
+    """Known bytes of an SFP module's memory.
 
     Attributes:
-        a0: Bytes of device A0h: identity.
-        a2: Bytes of device A2h: diagnostics; empty if the module has no such device.
+        a0: Bytes of device A0h (identity), from offset 0.
+        a2: Bytes of device A2h (diagnostics), from offset 0; empty if the module has no such device.
         source: Origin of the image, such as a file name.
         remarks: Problems found in the file.
-        unreadable: Reasons why ``a0`` or ``a2`` could not be read completely.
+        unreadable: Reasons why ``a0`` or ``a2`` is not complete.
     """
 
     a0: bytes
@@ -33,14 +33,17 @@ class SfpImage:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
-        """Return the image as a JSON document; :func:`sfp_image_from_document` is the inverse."""
+        """Return the image as a JSON document for :func:`sfp_image_from_document`."""
         document: dict[str, Any] = {"source": self.source} if self.source else {}
         document |= {"a0": self.a0.hex()} | ({"a2": self.a2.hex()} if self.a2 else {})
         return document | ({"unreadable": dict(self.unreadable)} if self.unreadable else {})
 
 
 def sfp_image_from_document(document: Mapping[str, object], source: str = "") -> SfpImage:
-    """Return the image of a JSON document. Raises ``ConfigError`` if a memory is not hexadecimal or too short."""
+    """Return the image of a JSON document.
+
+    Raises ``ConfigError`` if a memory is not hexadecimal or is too short.
+    """
     memories = []
     for key in _KEYS:
         text = document.get(key, "")
@@ -57,7 +60,7 @@ def sfp_image_from_document(document: Mapping[str, object], source: str = "") ->
 
 
 def sfp_image_from_linear(data: bytes, source: str = "") -> SfpImage:
-    """Return the image of a linear file: A0h, then A2h from byte 256 on. Raises ``ConfigError`` for a short file."""
+    """Return the image of a memory file: A0h, then A2h from byte 256 on. Raises ``ConfigError`` for a short file."""
     return _image(data[:MEMORY_SIZE], data[MEMORY_SIZE : 2 * MEMORY_SIZE], source)
 
 

@@ -1,7 +1,6 @@
-"""The register map of SFP/SFP+ modules according to SFF-8472, as data: fields, bits and checksums.
+"""Register map of SFP/SFP+ modules: fields, bits and checksums.
 
-Shared by drivers and emulators. Offsets count within one I2C device; multi-byte values are big-endian. The map follows
-SFF-8472 Rev 12.x; the table numbers in this file are not yet checked against it.
+Source: SFF-8472 Rev 12.x; the table numbers in this file are unverified. Multi-byte values are big-endian.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from lumion_hw.standards.registers import Access, Checksum, NumberFormat, Regist
 A0H = 0x50
 """7-bit I2C address of the identity memory (8-bit form A0h)."""
 A2H = 0x51
-"""7-bit I2C address of the diagnostic memory (8-bit form A2h), which exists only if ``ddm_implemented`` is set."""
+"""7-bit I2C address of the diagnostic memory (8-bit form A2h)."""
 MEMORY_SIZE = 256
-"""Bytes addressed in each device."""
+"""Number of bytes of each I2C device."""
 
 
 @dataclass(frozen=True)
 class SfpField(Register):
-    """One field of the SFP register map; ``space`` is its I2C device, ``A0H`` or ``A2H``.
+    """One field of the SFP register map.
 
     Attributes:
-        space: I2C address of the device.
+        space: I2C address of the device, ``A0H`` or ``A2H``.
         write_mask: Bits that the host can write, for a one-byte field that is partly writable.
     """
 
@@ -63,7 +62,7 @@ CHECKSUMS: dict[str, Checksum] = {
 
 
 def _thresholds(quantity: str, offset: int, kind: NumberFormat, scale: Fraction, unit: str) -> tuple[SfpField, ...]:
-    """Return the four thresholds of one monitor, in the order high alarm, low alarm, high and low warning."""
+    """Return the four thresholds of one monitor: high alarm, low alarm, high warning, low warning."""
     names = ("high_alarm", "low_alarm", "high_warning", "low_warning")
     return tuple(
         _field(f"{quantity}_{name}", A2H, offset + 2 * index, 2, kind, scale, unit) for index, name in enumerate(names)
@@ -127,7 +126,7 @@ _FACTORY_DATA: tuple[SfpField, ...] = (
     _field("cal_supply_offset", A2H, 90, 2, NumberFormat.INT),
     _field("cc_dmi", A2H, 95, 1),
 )
-"""A2h thresholds (Table 9-5, same format as the monitors) and calibration constants (Table 9-6, slopes U8.8)."""
+"""A2h thresholds (Table 9-5) and calibration constants (Table 9-6)."""
 
 _LIVE: tuple[SfpField, ...] = (
     _field("temperature", A2H, 96, 2, NumberFormat.INT, Fraction(1, 256), "degC"),
@@ -213,4 +212,4 @@ FLAG_BITS: dict[str, int] = {
     "rx_power_high": 7,
     "rx_power_low": 6,
 }
-"""Bit numbers within ``alarm_flags`` and, in the same order, ``warning_flags`` (Tables 9-12 and 9-13)."""
+"""Bit numbers within ``alarm_flags`` and ``warning_flags`` (Tables 9-12 and 9-13)."""

@@ -1,9 +1,8 @@
-"""Test suites (contracts) that every driver of an interface must pass; authors of drivers run them.
+"""Test suites (contracts) that every driver of an interface must pass.
 
-Subclass a contract in a test file, name the subclass ``Test...``, and define its required fixtures, such as ``driver``.
-Tests whose optional fixtures are missing are skipped with a message. A contract uses only the interface, neither a
-driver nor an emulator. :class:`WireFixtures` runs a contract on an emulated device in memory, and the tests of wire
-faults on the device's real wires. Users import these names from :mod:`lumion_hw.testing`.
+To test a driver, subclass a contract, name the subclass ``Test...``, and define its required fixtures, such as
+``driver``. Tests without their optional fixtures are skipped. :class:`WireFixtures` runs a contract on an emulated
+device. Import from :mod:`lumion_hw.testing`.
 """
 
 from lumion_hw.testing.contracts.amplifier import OpticalAmplifierContract

@@ -1,4 +1,4 @@
-"""Contract tests for optical amplifiers: control modes, settings within limits, and the output switch."""
+"""Contract tests for optical amplifiers."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class OpticalAmplifierContract(DeviceContract):
 
     @pytest.fixture
     def emitted_dbm(self) -> Callable[[], float | None]:
-        """A function that returns the actual output power in dBm with light at the input; ``None`` if it is dark."""
+        """A function that returns the actual output power in dBm, or ``None`` if the output is dark."""
         skip_without_fixture("emitted_dbm", "a function that returns the actual output power in dBm, or None if dark")
 
     @pytest.fixture
     def change_mode(self) -> Callable[[], None]:
-        """A function by which another session changes the control mode while the output is off."""
+        """A function that changes the control mode through another session while the output is off."""
         skip_without_fixture("change_mode", "a function by which another session changes the control mode")
 
     # -- changes by another session
@@ -74,7 +74,7 @@ class OpticalAmplifierContract(DeviceContract):
     def test_a_mode_changed_by_another_session_is_reported(
         self, driver: OpticalAmplifier, change_mode: Callable[[], None], name: str
     ) -> None:
-        """After another session changed the mode, ``settings`` shows it and a new value takes effect, or both fail."""
+        """A mode changed by another session is reported, and a new value then takes effect; or both calls fail."""
         limits = getattr(driver.limits(), name)
         if limits is None:
             return
@@ -96,7 +96,7 @@ class OpticalAmplifierContract(DeviceContract):
     # -- tests
 
     def test_it_controls_at_least_one_quantity(self, driver: OpticalAmplifier) -> None:
-        """The amplifier reports its model and can control at least one quantity, within limits."""
+        """The amplifier can control at least one quantity."""
         expect(bool(driver.model), "the model name is empty")
         limits = self._limits(driver.limits())
         expect(bool(limits), "limits() names no quantity")
@@ -105,7 +105,7 @@ class OpticalAmplifierContract(DeviceContract):
 
     @pytest.mark.parametrize("name", _UNITS)
     def test_a_value_takes_effect_or_is_unsupported(self, driver: OpticalAmplifier, name: str) -> None:
-        """A value within the limits takes effect and sets the mode; an unsupported quantity is rejected."""
+        """A value within the limits takes effect and selects its mode; an unsupported quantity is rejected."""
         limits = getattr(driver.limits(), name)
         hold = getattr(driver, f"hold_{name}")
         if limits is None:
@@ -124,7 +124,7 @@ class OpticalAmplifierContract(DeviceContract):
 
     @pytest.mark.parametrize("name", _UNITS)
     def test_values_outside_the_limits_are_rejected(self, driver: OpticalAmplifier, name: str) -> None:
-        """Values outside the limits, and NaN, are rejected and never clipped; nothing changes."""
+        """Values outside the limits, and NaN, are rejected, and nothing changes."""
         limits = getattr(driver.limits(), name)
         if limits is None:
             return
@@ -138,7 +138,7 @@ class OpticalAmplifierContract(DeviceContract):
         expect(self.observe(driver) == before, "a rejected setting changed settings")
 
     def test_the_state_follows_the_output(self, driver: OpticalAmplifier) -> None:
-        """The reported state follows the output: off, then emitting and ready within ``ready_s``, then off again."""
+        """The reported state follows the output: off, then ready within ``ready_s``, then off again."""
         self._set_a_quantity(driver)
         state = driver.state()
         expect(not (state.emitting or state.ready), f"the amplifier is off, but reports {state}")
@@ -153,7 +153,7 @@ class OpticalAmplifierContract(DeviceContract):
     def test_light_leaves_it_while_it_is_ready(
         self, driver: OpticalAmplifier, emitted_dbm: Callable[[], float | None]
     ) -> None:
-        """Light leaves the amplifier only while it is enabled, with the reported power."""
+        """The amplifier emits only while enabled, with the reported power."""
         self._set_a_quantity(driver)
         dark_dbm = emitted_dbm()
         driver.enable()

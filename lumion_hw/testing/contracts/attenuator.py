@@ -1,4 +1,4 @@
-"""Contract tests for variable attenuators: attenuations within limits, channels independent of each other."""
+"""Contract tests for variable attenuators."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class VariableAttenuatorContract(DeviceContract):
 
     Attributes:
         accuracy_db: Largest difference between the set and the measured attenuation, in dB.
-        readback_db: Largest difference between set and read-back attenuation in dB, in addition to half a step.
+        readback_db: Largest difference between set and read-back attenuation in dB, beyond half a step.
         follows_s: Time in seconds until the light follows a change by another session.
     """
 
@@ -61,22 +61,22 @@ class VariableAttenuatorContract(DeviceContract):
 
     @pytest.fixture
     def measured_attenuation_db(self) -> Callable[[int], float | None]:
-        """A function that measures the attenuation of a channel in dB; ``None`` while the channel blocks the light."""
+        """A function that measures the attenuation of a channel in dB; ``None`` if the channel blocks the light."""
         skip_without_fixture("measured_attenuation_db", "a function that measures attenuation (dB), None if blocked")
 
     @pytest.fixture
     def change_offset(self) -> Callable[[int], None]:
-        """A function by which another session sets an offset of the displayed attenuation of a channel."""
+        """A function that changes the display offset of a channel through another session."""
         skip_without_fixture("change_offset", "a function by which another session sets an offset of the attenuation")
 
     @pytest.fixture
     def change_wavelength(self) -> Callable[[int], None]:
-        """A function by which another session changes the wavelength of a channel."""
+        """A function that changes the wavelength of a channel through another session."""
         skip_without_fixture("change_wavelength", "a function by which another session sets a channel's wavelength")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
-        """A function by which another session resets the attenuator, as by ``*RST``."""
+        """A function that resets the attenuator through another session, as by ``*RST``."""
         skip_without_fixture("reset", "a function by which another session resets the attenuator, as by *RST")
 
     # -- changes by another session
@@ -87,7 +87,7 @@ class VariableAttenuatorContract(DeviceContract):
         change_offset: Callable[[int], None],
         measured_attenuation_db: Callable[[int], float | None],
     ) -> None:
-        """A display offset set by another session never gives a wrong attenuation; an error is allowed."""
+        """A display offset set by another session never causes a wrong attenuation; an error is allowed."""
         driver.set_attenuation_db(1, value_in_range(driver.limits(1).attenuation_db, 0.4))
         driver.enable(1)
         change_offset(1)
@@ -102,7 +102,7 @@ class VariableAttenuatorContract(DeviceContract):
     def test_a_wavelength_changed_by_another_session_is_reported_and_set_again(
         self, driver: VariableAttenuator, change_wavelength: Callable[[int], None]
     ) -> None:
-        """``settings`` shows another session's wavelength; setting an attenuation restores the driver's, or fails."""
+        """A wavelength changed by another session is reported; setting an attenuation restores it, or fails."""
         low_high_nm = driver.limits(1).wavelength_nm
         if low_high_nm is None:  # this attenuator has no wavelength setting
             return
@@ -127,7 +127,7 @@ class VariableAttenuatorContract(DeviceContract):
         measured_attenuation_db: Callable[[int], float | None],
         clock: Clock,
     ) -> None:
-        """After a reset by another session the settings are correct, and a new one takes effect; errors are allowed."""
+        """After a reset by another session, settings are correct and can be changed; errors are allowed."""
         wanted_db = value_in_range(driver.limits(1).attenuation_db, 0.6)
         driver.set_attenuation_db(1, wanted_db)
         driver.enable(1)
@@ -146,7 +146,7 @@ class VariableAttenuatorContract(DeviceContract):
     # -- tests
 
     def test_it_describes_its_channels(self, driver: VariableAttenuator) -> None:
-        """The attenuator reports its model and channels numbered from 1, each with limits and a step."""
+        """The attenuator reports its channels, from 1, each with limits and a step."""
         expect(bool(driver.model), "the model name is empty")
         expect(
             driver.channels == tuple(range(1, len(driver.channels) + 1)),
@@ -159,7 +159,7 @@ class VariableAttenuatorContract(DeviceContract):
             expect(limits.attenuation_step_db > 0.0, f"channel {channel} has a step of {limits.attenuation_step_db} dB")
 
     def test_an_attenuation_within_the_limits_is_in_force(self, driver: VariableAttenuator) -> None:
-        """An attenuation within the limits, limits included, takes effect and is read back."""
+        """An attenuation within the limits takes effect and is read back."""
         limits = driver.limits(1)
         slack_db = 0.51 * limits.attenuation_step_db + self.readback_db
         for fraction in (0.0, 0.31, 1.0, 0.5):
@@ -186,7 +186,7 @@ class VariableAttenuatorContract(DeviceContract):
     def test_the_light_has_followed_when_a_set_returns(
         self, driver: VariableAttenuator, measured_attenuation_db: Callable[[int], float | None]
     ) -> None:
-        """Setting an attenuation, higher or lower, returns only after the light has followed."""
+        """When a call that sets an attenuation returns, the light has followed."""
         driver.enable(1)
         for fraction in (0.1, 0.8, 0.2):
             wanted_db = value_in_range(driver.limits(1).attenuation_db, fraction)
@@ -200,7 +200,7 @@ class VariableAttenuatorContract(DeviceContract):
     def test_an_attenuation_outside_the_limits_is_refused_and_nothing_changes(
         self, driver: VariableAttenuator, side: str
     ) -> None:
-        """Values outside the limits, and NaN, are rejected and never clipped; nothing changes."""
+        """Values outside the limits, and NaN, are rejected, and nothing changes."""
         low_db, high_db = driver.limits(1).attenuation_db
         driver.set_attenuation_db(1, value_in_range((low_db, high_db), 0.4))
         before = self.observe(driver)
@@ -210,7 +210,7 @@ class VariableAttenuatorContract(DeviceContract):
         expect(self.observe(driver) == before, "a rejected attenuation changed settings")
 
     def test_a_wavelength_is_in_force_or_cannot_be_set(self, driver: VariableAttenuator) -> None:
-        """A wavelength within the limits takes effect, any other is rejected; or setting wavelengths is unsupported."""
+        """A wavelength within the limits takes effect, or wavelengths cannot be set."""
         low_high_nm = driver.limits(1).wavelength_nm
         if low_high_nm is None:
             expect_error(NotSupportedError, "a wavelength", partial(driver.set_wavelength_nm, 1, 1550.0))
@@ -229,7 +229,7 @@ class VariableAttenuatorContract(DeviceContract):
         expect(self.observe(driver) == before, "a rejected wavelength changed settings")
 
     def test_a_shutter_works_or_is_unsupported(self, driver: VariableAttenuator) -> None:
-        """The state of the shutter is read back, and closing keeps the attenuation; or ``disable`` is unsupported."""
+        """The state of the shutter is read back, and closing it keeps the attenuation; or there is no shutter."""
         driver.set_attenuation_db(1, value_in_range(driver.limits(1).attenuation_db, 0.3))
         driver.enable(1)
         before = driver.settings(1)
@@ -263,7 +263,7 @@ class VariableAttenuatorContract(DeviceContract):
 
     @on_wires_only
     def test_two_threads_share_the_driver(self, driver: VariableAttenuator, clock: Clock) -> None:
-        """While one thread sets attenuations, another reads only values that were set."""
+        """One thread reads only values that another thread has set."""
         wanted_db = [value_in_range(driver.limits(1).attenuation_db, fraction) for fraction in (0.3, 0.32)]
         driver.set_attenuation_db(1, wanted_db[1])
         slack_db = 0.51 * driver.limits(1).attenuation_step_db + self.readback_db + 0.02 * max(wanted_db)

@@ -1,4 +1,4 @@
-"""Contract tests for transponders with several data paths: each path is switched and reported independently."""
+"""Contract tests for transponders with several data paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BreakoutTransponderContract(DeviceContract):
     Required fixture: ``driver``. Optional: ``launched_w``, and those of :class:`DeviceContract`.
 
     Attributes:
-        application: AppSel code of an application that can run in several data paths, each with its own laser output.
+        application: Number of an application (AppSel code) that can run in several data paths.
         lock_s: Longest time in seconds from light at the receivers to a lock.
     """
 
@@ -46,7 +46,7 @@ class BreakoutTransponderContract(DeviceContract):
 
     @pytest.fixture
     def launched_w(self) -> Callable[[int], float]:
-        """A function that measures the launch power, in watts, of the data path whose first host lane is given."""
+        """A function that measures the launch power, in watts, of a data path, given its first host lane."""
         skip_without_fixture("launched_w", "a function that returns the launch power (W) of the path of a host lane")
 
     @pytest.fixture
@@ -64,7 +64,7 @@ class BreakoutTransponderContract(DeviceContract):
     def test_each_path_is_switched_independently(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """Enabling one path switches on the light of this path only; disabling switches it off."""
+        """``enable`` and ``disable`` of a path switch the light of this path only."""
         for start in first_lanes:
             driver.path(start).select_application(self.application)
         for start in first_lanes:
@@ -83,7 +83,7 @@ class BreakoutTransponderContract(DeviceContract):
     def test_switching_one_path_leaves_the_light_of_others(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """Selecting, enabling and disabling one path does not change the light of the other paths."""
+        """Selecting and switching one path does not change the light of other paths."""
         for start in first_lanes:
             driver.path(start).select_application(self.application)
         driver.enable()
@@ -102,7 +102,7 @@ class BreakoutTransponderContract(DeviceContract):
     def test_the_module_switches_all_paths(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """``disable`` of the module switches off every path, even a path that was enabled separately."""
+        """``disable`` of the module switches all paths off."""
         for start in first_lanes:
             driver.path(start).select_application(self.application)
             driver.path(start).enable()
@@ -111,7 +111,7 @@ class BreakoutTransponderContract(DeviceContract):
         expect(not lit, f"after disable() of the module the paths of host lanes {lit} still emit light")
 
     def test_each_path_reports_its_settings(self, driver: BreakoutTransponder, first_lanes: tuple[int, ...]) -> None:
-        """A path reports its own settings; the module lists all paths by first host lane."""
+        """A path reports its own settings; the module lists all paths."""
         for start in first_lanes:
             driver.path(start).select_application(self.application)
         driver.path(first_lanes[-1]).enable()
@@ -143,7 +143,7 @@ class BreakoutTransponderContract(DeviceContract):
     def test_closing_a_path_keeps_the_module_open(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]
     ) -> None:
-        """``close`` of a path keeps the module open and its transmitter unchanged."""
+        """``close`` of a path keeps the module open and its transmitters unchanged."""
         path = driver.path(first_lanes[0])
         path.select_application(self.application)
         path.enable()

@@ -1,4 +1,4 @@
-"""Contract tests for coherent transponders: applications, tuning, and the reason why a link is not locked."""
+"""Contract tests for coherent transponders."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _GONE = (LockStage.ABSENT, LockStage.NOT_RESPONDING)
 
 
 class CoherentTransponderContract(TransponderContract):
-    """Contract tests for :class:`~lumion_hw.interfaces.CoherentTransponder`, with those for every transponder.
+    """Contract tests for :class:`~lumion_hw.interfaces.CoherentTransponder`, including those for every transponder.
 
-    Fixtures are those of :class:`TransponderContract`. At :attr:`bright_dbm`, the light that ``receive_dbm`` sets must
-    be a signal to which the receiver locks. Override :attr:`calls` if the laser cannot emit at 193.1 THz or -8 dBm.
+    Fixtures as for :class:`TransponderContract`. At :attr:`bright_dbm`, the receiver must lock to the light that
+    ``receive_dbm`` sets. Override :attr:`calls` if the laser cannot emit at 193.1 THz or -8 dBm.
 
     Attributes:
         lock_s: Longest time in seconds from light at the receiver to a lock.
@@ -46,13 +46,13 @@ class CoherentTransponderContract(TransponderContract):
 
     @pytest.fixture
     def driver(self) -> CoherentTransponder:
-        """An open driver of a module whose data path is active, because receivers report nothing otherwise."""
+        """An open driver of a module whose data path is active."""
         fail_without_fixture("driver", "an open CoherentTransponder that has been enabled, closed again after the test")
 
     # -- capabilities
 
     def test_capabilities_are_consistent(self, driver: CoherentTransponder) -> None:
-        """At least one application is offered, ranges are in order, and a second call returns the same capabilities."""
+        """At least one application is offered, and ranges are in order."""
         found = driver.capabilities()
         expect(bool(found.applications), "the module offers no application")
         for item in found.applications:
@@ -77,7 +77,7 @@ class CoherentTransponderContract(TransponderContract):
                 expect(abs(result.frequency_thz - wanted) <= 1.5 * _MHZ, f"requested {wanted} THz, got {result}")
 
     def test_a_frequency_out_of_reach_is_refused(self, driver: CoherentTransponder) -> None:
-        """A frequency outside all ranges raises ``LimitError``, and the laser can still be tuned afterwards."""
+        """A frequency outside all ranges raises ``LimitError``; the laser can still be tuned."""
         ranges = driver.capabilities().tuning
         low_thz, high_thz = min(span.min_thz for span in ranges), max(span.max_thz for span in ranges)
         for beyond in (low_thz - 1.0, high_thz + 1.0, math.nan, math.inf):
@@ -85,7 +85,7 @@ class CoherentTransponderContract(TransponderContract):
         driver.tune(ranges[0].min_thz)
 
     def test_an_output_power_out_of_reach_is_refused(self, driver: CoherentTransponder) -> None:
-        """An output power outside the limits is rejected, not clipped; the limits themselves can be set."""
+        """An output power outside the limits is rejected; the limits themselves can be set."""
         limits = driver.capabilities().tx_power_dbm
         if limits is None:
             pytest.skip("the output power of this module cannot be set")
@@ -95,7 +95,7 @@ class CoherentTransponderContract(TransponderContract):
             driver.set_tx_power_dbm(power_dbm)
 
     def test_tuning_brings_a_lit_transmitter_back(self, driver: CoherentTransponder) -> None:
-        """``tune`` leaves the transmitter on if it was on, and off if it was off."""
+        """``tune`` does not change whether the transmitter is on."""
         span = driver.capabilities().tuning[0]
         driver.enable()
         driver.tune(span.min_thz)
@@ -107,7 +107,7 @@ class CoherentTransponderContract(TransponderContract):
     # -- application and power
 
     def test_an_application_that_is_not_there_is_refused(self, driver: CoherentTransponder) -> None:
-        """An offered application can be selected; selecting any other raises ``ConfigError``."""
+        """An offered application can be selected; any other raises ``ConfigError``."""
         offered = {item.number for item in driver.capabilities().applications}
         missing = next(number for number in range(1, 17) if number not in offered)
         expect_error(ConfigError, f"application {missing}", lambda: driver.select_application(missing))
@@ -116,7 +116,7 @@ class CoherentTransponderContract(TransponderContract):
         driver.enable()
 
     def test_settings_follow_every_change(self, driver: CoherentTransponder) -> None:
-        """``settings`` follows every change: power mode, application, frequency, output power and output switch."""
+        """``settings`` follows every change."""
         capabilities = driver.capabilities()
         wanted = min(capabilities.applications, key=lambda item: (item.first_host_lanes[0], item.number))
         driver.select_application(wanted.number, wanted.first_host_lanes[0])
@@ -144,7 +144,7 @@ class CoherentTransponderContract(TransponderContract):
         expect(not found.powered and not found.enabled, f"the module is in low power, but settings() returns {found}")
 
     def test_power_goes_down_and_up(self, driver: CoherentTransponder) -> None:
-        """In low power the transmitter is off and reported so; after ``power_up`` it can be enabled."""
+        """In low power the transmitter is off; after ``power_up`` it can be enabled."""
         driver.power_down()
         expect(driver.status().tx_disabled, "the transmitter is on in low power")
         expect(not driver.status().data_ready, "the module reports ready in low power")
@@ -159,7 +159,7 @@ class CoherentTransponderContract(TransponderContract):
     def test_a_dark_receiver_is_reported(
         self, driver: CoherentTransponder, receive_dbm: Callable[[float | None], None], clock: Clock
     ) -> None:
-        """Without light ``wait_for_lock`` returns at its deadline and reports loss of signal."""
+        """Without light, ``wait_for_lock`` reports loss of signal at its deadline."""
         receive_dbm(None)
         driver.enable()
         clock.sleep(self.settle_s)
@@ -188,7 +188,7 @@ class CoherentTransponderContract(TransponderContract):
         expect(report.stage is LockStage.TX_DISABLED, f"with the transmitter off the stage is {report.stage.value}")
 
     def test_an_unplugged_module_is_reported(self, driver: CoherentTransponder, unplug: Callable[[], None]) -> None:
-        """``wait_for_lock`` on an unplugged module reports that the module is unplugged."""
+        """``wait_for_lock`` reports an unplugged module."""
         unplug()
         report = driver.wait_for_lock(1.0)
         expect(report.stage in _GONE, f"with the module unplugged the stage is {report.stage.value}")
@@ -198,7 +198,7 @@ class CoherentTransponderContract(TransponderContract):
     def test_performance_is_finite_and_in_order(
         self, driver: CoherentTransponder, receive_dbm: Callable[[float | None], None], clock: Clock
     ) -> None:
-        """On a locked link, readings are finite and good, minimum <= average <= maximum; the interval number grows."""
+        """On a locked link, readings are finite, and minimum <= average <= maximum; the interval number grows."""
         receive_dbm(self.bright_dbm)
         driver.enable()
         driver.wait_for_lock(self.lock_s)
@@ -219,7 +219,7 @@ class CoherentTransponderContract(TransponderContract):
     def test_without_a_signal_no_quality_is_good(
         self, driver: CoherentTransponder, receive_dbm: Callable[[float | None], None], clock: Clock
     ) -> None:
-        """Without light no bit error ratio, signal-to-noise ratio or Q has good quality."""
+        """Without light, no bit error ratio, signal-to-noise ratio or Q factor is marked good."""
         receive_dbm(None)
         driver.enable()
         clock.sleep(self.settle_s)

@@ -1,4 +1,4 @@
-"""Contract tests for every kind of device: closing, failing and sharing between threads."""
+"""Contract tests for every kind of device."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ ValueT = TypeVar("ValueT")
 FunctionT = TypeVar("FunctionT", bound=Callable[..., object])
 
 GARBAGE = (b"\xff\xfe\x81garbage\r\n", b"7.25,noise", bytes(range(256)))
-"""Bytes that are not a valid reply: a line that is not text, text without a line end, and every byte value once."""
+"""Bytes that are not a valid reply."""
 STRAY_BYTES = b"\x00\x05\x00\x00\x01\x50half a li"
-"""Start of a binary frame and start of a text line, both incomplete."""
+"""Incomplete beginnings of a binary frame and of a text line."""
 _THREAD_PATIENCE_S = 120.0
-"""Longest wait for threads, in seconds; so long that only threads that hang reach it, even on a busy computer."""
+"""Longest wait for threads, in seconds."""
 
 
 def on_wires(test: FunctionT) -> FunctionT:
-    """Mark a test whose result depends on the wire. :class:`WireFixtures` runs it in memory and on real wires."""
+    """Mark a test for which :class:`WireFixtures` also uses a real wire."""
     vars(test)["transports"] = ("memory", "wires")
     return test
 
 
 def on_wires_only(test: FunctionT) -> FunctionT:
-    """Mark a test that uses threads. :class:`WireFixtures` runs such tests on real wires only, not on virtual time."""
+    """Mark a test for which :class:`WireFixtures` uses only real wires, because it needs threads."""
     vars(test)["transports"] = ("wires",)
     return test
 
@@ -46,7 +46,7 @@ def expect(condition: bool, message: str) -> None:
 
 
 def expect_error(kind: type[ErrorT], what: str, action: Callable[[], object]) -> ErrorT:
-    """Return the error of class ``kind`` that an action raises; fail the test for a different error or none."""
+    """Return the error of class ``kind`` that an action raises; otherwise fail the test."""
     __tracebackhide__ = True
     try:
         value = action()
@@ -58,7 +58,7 @@ def expect_error(kind: type[ErrorT], what: str, action: Callable[[], object]) ->
 
 
 def result_or_none(action: Callable[[], ValueT]) -> ValueT | None:
-    """Return the result of an action, or ``None`` if it raises a ``LumionError``; both outcomes are allowed."""
+    """Return the result of an action, or ``None`` if it raises a ``LumionError``."""
     try:
         return action()
     except LumionError:
@@ -75,20 +75,17 @@ def succeeds(action: Callable[[], object]) -> bool:
 
 
 def fail_without_fixture(fixture: str, what: str) -> NoReturn:
-    """Fail a test because its suite lacks a required fixture."""
+    """Fail a test that lacks a required fixture."""
     pytest.fail(f"this contract needs a fixture {fixture!r}: {what}", pytrace=False)
 
 
 def skip_without_fixture(fixture: str, what: str) -> NoReturn:
-    """Skip a test because its suite lacks an optional fixture."""
+    """Skip a test that lacks an optional fixture."""
     pytest.skip(f"this test needs a fixture {fixture!r}: {what}")
 
 
 def run_parallel(clock: Clock, *actions: Callable[[], object]) -> None:
-    """Run actions in parallel, each in its own thread, and raise the first error.
-
-    On a virtual clock the test is skipped, because virtual time belongs to one thread.
-    """
+    """Run each action in its own thread, and raise the first error. On a virtual clock the test is skipped."""
     if clock.is_virtual:
         pytest.skip("virtual time belongs to one thread")
     failures: list[BaseException] = []
@@ -118,8 +115,8 @@ class DeviceContract:
     ``send_stray_bytes``.
 
     Attributes:
-        calls: For every method that needs the device, its name and a function that calls it on a given driver.
-        deadline_s: Time in seconds within which a call to an unplugged device must fail; override it for slow devices.
+        calls: Methods that need the device, each as a name and a function that calls the method of a given driver.
+        deadline_s: Time in seconds within which a call to an unplugged device must fail.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {}
@@ -131,7 +128,7 @@ class DeviceContract:
             metafunc.parametrize("device_call", [pytest.param(call, id=name) for name, call in self.calls.items()])
 
     def observe(self, driver: Any) -> object:
-        """Read a value from the device that stays constant while nothing changes the device."""
+        """Read a value that stays constant while nobody changes the device."""
         return None
 
     def agree(self, before: Any, after: Any) -> bool:
@@ -140,12 +137,12 @@ class DeviceContract:
 
     @pytest.fixture
     def driver(self) -> Any:
-        """An open driver of the device. Close it after the ``yield``; the test may have closed it already."""
+        """An open driver, to be closed after the ``yield``."""
         fail_without_fixture("driver", "an open driver, closed again after the test")
 
     @pytest.fixture
     def clock(self) -> Clock:
-        """The driver's clock; the wall clock unless overridden."""
+        """Clock of the driver; the wall clock unless overridden."""
         return SystemClock()
 
     @pytest.fixture
@@ -172,23 +169,23 @@ class DeviceContract:
 
     @pytest.fixture
     def drip(self) -> Callable[[], None]:
-        """A function after which replies arrive byte by byte."""
+        """A function that makes all later replies arrive byte by byte."""
         skip_without_fixture("drip", "a function after which replies arrive byte by byte")
 
     @pytest.fixture
     def send_stray_bytes(self) -> Callable[[bytes], None]:
-        """A function that sends bytes to the device over a separate link and then closes this link."""
+        """A function that sends bytes to the device over a separate link."""
         skip_without_fixture("send_stray_bytes", "a function that sends bytes to the device over a separate link")
 
     @pytest.fixture
     def stray_bytes(self, send_stray_bytes: Callable[[bytes], None]) -> bytes:
-        """Send stray bytes before the driver opens and return them; request this fixture before ``driver``."""
+        """Send stray bytes before the driver opens, and return them; request this fixture before ``driver``."""
         send_stray_bytes(STRAY_BYTES)
         return STRAY_BYTES
 
     @on_wires_only
     def test_stray_bytes_do_not_prevent_opening(self, stray_bytes: bytes, driver: Any) -> None:
-        """A driver opens correctly although another program has sent the device an incomplete command."""
+        """A driver opens correctly after another program has sent the device an incomplete command."""
         before = self.observe(driver)
         expect(self.agree(before, self.observe(driver)), f"after the stray bytes {stray_bytes!r} two readings differ")
 
@@ -198,7 +195,7 @@ class DeviceContract:
         driver.close()
 
     def test_a_closed_driver_raises_a_link_error(self, driver: Any, clock: Clock, slack_s: float) -> None:
-        """After ``close`` every call raises ``LinkError`` immediately and never returns old values."""
+        """After ``close`` every call raises ``LinkError`` immediately."""
         driver.close()
         for name, call in self.calls.items():
             started = clock.now()
@@ -210,7 +207,7 @@ class DeviceContract:
 
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
     def test_a_forked_child_cannot_use_or_close_the_device(self, driver: Any) -> None:
-        """In a forked child every call raises ``ForkError``, and closing there does not change the device."""
+        """In a forked child process every call raises ``ForkError``, and closing does not change the device."""
 
         def every_call() -> str:
             outcomes = {}
@@ -239,7 +236,7 @@ class DeviceContract:
         clock: Clock,
         slack_s: float,
     ) -> None:
-        """Every call to an unplugged device raises ``LinkError`` within the deadline, also the second time."""
+        """Every call to an unplugged device raises ``LinkError`` within the deadline."""
         unplug()
         for which in ("the first", "the second"):
             started = clock.now()
@@ -254,7 +251,7 @@ class DeviceContract:
 
     @on_wires
     def test_an_unplugged_device_can_be_closed(self, driver: Any, unplug: Callable[[], None]) -> None:
-        """``close`` raises nothing if the device is unplugged, even before a call has failed."""
+        """``close`` of an unplugged device raises nothing."""
         unplug()
         driver.close()
 
@@ -263,7 +260,7 @@ class DeviceContract:
     def test_garbage_in_the_stream_never_becomes_a_reading(
         self, driver: Any, disturb: Callable[[bytes], None], garbage: bytes, clock: Clock, slack_s: float
     ) -> None:
-        """After garbage bytes a call returns the right value or raises ``LinkError``; the next call is right again."""
+        """After garbage bytes a call returns the right value or raises ``LinkError``; the next call is right."""
         before = self.observe(driver)
         disturb(garbage)
         try:
@@ -279,7 +276,7 @@ class DeviceContract:
     def test_a_reply_that_comes_late_answers_nothing_else(
         self, driver: Any, hold_replies: Callable[[bool], None], clock: Clock, slack_s: float
     ) -> None:
-        """A call to a silent device raises ``LinkError`` in time; later calls never use its late replies."""
+        """A call to a silent device raises ``LinkError`` in time; later calls never use the late reply."""
         before = self.observe(driver)
         hold_replies(True)
         started = clock.now()
@@ -304,7 +301,6 @@ class DeviceContract:
         expect(self.agree(before, after), f"with replies arriving byte by byte {before!r} became {after!r}")
 
     def _observe_again(self, driver: Any, clock: Clock, slack_s: float) -> object:
-        """Repeat :meth:`observe` until a call succeeds; on a busy machine, late bytes may make several calls fail."""
         end_s = clock.now() + slack_s
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Contract tests for mesh controllers: limits, tables of heater currents, readings, safe state after a fault."""
+"""Contract tests for mesh controllers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,13 @@ _SHARED_ROUNDS = 25
 
 
 def _read_monitors_or_table(driver: MeshController) -> object:
-    """Read the monitors, or the heater currents if there are no monitors; either call needs the device."""
     return driver.read_monitors() if driver.info.n_monitors else driver.read_back()
 
 
 class MeshControllerContract(MeshStreamContract):
     """Contract tests for :class:`~lumion_hw.interfaces.MeshController`.
 
-    The controller must provide every capability that ``info`` lists, and reject a call that needs any other capability
-    with a ``NotSupportedError`` that names the call.
+    A call that needs a capability not listed in ``info`` must raise a ``NotSupportedError`` that names the call.
 
     Required fixtures: ``driver`` (open, not yet configured) and ``limits``. Optional: ``driven_ma``,
     ``output_history_ma``, ``saturate``, ``heater_and_monitor``, ``hold_fault``, and those of :class:`DeviceContract`.
@@ -53,11 +51,11 @@ class MeshControllerContract(MeshStreamContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Read back the table of heater currents and return it with the read-back tolerance."""
+        """Read back the heater currents, and return them with their tolerance."""
         return driver.read_back(), driver.info.readback_tolerance_ma
 
     def agree(self, before: Any, after: Any) -> bool:
-        """Return whether two tables of heater currents agree within the read-back tolerance."""
+        """Return whether two readings of the heater currents agree within the tolerance."""
         (one, tolerance), (other, _) = before, after
         return bool(np.all(np.abs(one - other) <= 2.0 * tolerance))
 
@@ -75,17 +73,17 @@ class MeshControllerContract(MeshStreamContract):
 
     @pytest.fixture
     def driven_ma(self) -> Callable[[], NDArray[np.float64]]:
-        """A function that returns the actual output currents in mA, shape ``(n_heaters,)``, without the driver."""
+        """A function that measures the actual output currents in mA, shape ``(n_heaters,)``, without the driver."""
         skip_without_fixture("driven_ma", "a function that measures the actual output currents without the driver")
 
     @pytest.fixture
     def output_history_ma(self) -> Callable[[], list[NDArray[np.float64]]]:
-        """A function that returns all heater current tables since its last call, in order, without using the driver."""
+        """A function that returns all heater currents set since its last call, without using the driver."""
         skip_without_fixture("output_history_ma", "a function that returns all tables driven since its last call")
 
     @pytest.fixture
     def saturate(self) -> Callable[[], int]:
-        """A function that drives one monitor above full scale and returns its number."""
+        """A function that overloads one monitor and returns its number."""
         skip_without_fixture("saturate", "a function that drives one monitor above full scale and returns its number")
 
     @pytest.fixture
@@ -131,7 +129,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_a_current_outside_its_limit_is_refused_and_nothing_changes(
         self, controller: MeshController, limits: ControllerLimits, excess: float
     ) -> None:
-        """One invalid current rejects the whole table; the error names the channel and no output changes."""
+        """One invalid current rejects all; the error names the channel, and no output changes."""
         controller.program(allowed_table(limits))
         before = controller.read_back()
         channel = int(np.flatnonzero(limits.heater_max_ma)[-1])
@@ -154,7 +152,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_a_table_above_the_power_cap_is_refused_and_nothing_changes(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """A table above the power cap is rejected, and no output changes."""
+        """Currents with too much total power are rejected, and no output changes."""
         if power_mw(limits.heater_max_ma, limits) <= 1.01 * limits.total_power_mw:
             pytest.skip("the heater limits alone keep the total below the power cap")
         controller.program(allowed_table(limits))
@@ -168,7 +166,7 @@ class MeshControllerContract(MeshStreamContract):
         expect(reads_back(controller, before), "a rejected table changed outputs")
 
     def test_a_table_of_the_wrong_length_is_refused(self, controller: MeshController) -> None:
-        """A table must have one current per heater."""
+        """A call needs one current per heater."""
         n_heaters = controller.info.n_heaters
         for shape in ((n_heaters - 1,), (n_heaters + 1,), (1, n_heaters)):
             expect_error(ConfigError, f"shape {shape}", partial(controller.program, np.zeros(shape)))
@@ -176,7 +174,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_a_table_that_is_not_of_plain_numbers_is_refused(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """Tables of masked, complex, text, boolean or ragged values are rejected, not converted."""
+        """Masked, complex, text and boolean values are rejected."""
         table = allowed_table(limits)
         controller.program(table)
         before = controller.read_back()
@@ -196,7 +194,7 @@ class MeshControllerContract(MeshStreamContract):
     # -- programming
 
     def test_what_is_programmed_is_read_back(self, controller: MeshController, limits: ControllerLimits) -> None:
-        """``read_back`` returns the programmed currents, each within one current step or the read-back tolerance."""
+        """``read_back`` returns the currents that were set, within one step or the read-back tolerance."""
         if not controller.info.readback:
             error = expect_error(NotSupportedError, "read_back() without a read-back", controller.read_back)
             expect("read_back" in str(error), f"the error does not name read_back: {error}")
@@ -214,7 +212,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_what_is_programmed_is_driven(
         self, controller: MeshController, limits: ControllerLimits, driven_ma: Callable[[], NDArray[np.float64]]
     ) -> None:
-        """The outputs carry the programmed table when ``program`` returns."""
+        """The outputs carry the currents when ``program`` returns."""
         table = allowed_table(limits)
         controller.program(table)
         expect(
@@ -228,7 +226,7 @@ class MeshControllerContract(MeshStreamContract):
         limits: ControllerLimits,
         output_history_ma: Callable[[], list[NDArray[np.float64]]],
     ) -> None:
-        """An atomic controller changes all outputs at once; any other changes each output directly from old to new."""
+        """An atomic controller changes all outputs at once; any other changes each output in one step."""
         old, new = allowed_table(limits, 0.4), allowed_table(limits)
         controller.program(old)
         output_history_ma()
@@ -248,7 +246,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_the_generation_grows_with_every_table(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """Each programmed table gets a larger generation number than the last; equal tables have equal checksums."""
+        """The number of each receipt is larger than the last; equal currents have equal checksums."""
         before_s = clock.now()
         table = allowed_table(limits)
         receipts = [controller.program(each) for each in (table, 0.5 * table, table)]
@@ -264,7 +262,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_monitors_are_numbers_within_full_scale(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """A scan of the monitors has one photocurrent in mA per monitor, which is NaN exactly where saturated."""
+        """A reading has one photocurrent in mA per monitor, which is NaN exactly where saturated."""
         if not controller.info.n_monitors:
             error = expect_error(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
             expect("read_monitors" in str(error), f"the error does not name read_monitors: {error}")
@@ -294,7 +292,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_a_saturated_monitor_is_not_a_number(
         self, controller: MeshController, request: pytest.FixtureRequest
     ) -> None:
-        """A monitor above full scale reads NaN and is marked saturated; it never reads full scale."""
+        """A saturated monitor reads NaN and is marked saturated."""
         if not controller.info.n_monitors:
             expect_error(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
             return
@@ -312,14 +310,14 @@ class MeshControllerContract(MeshStreamContract):
     # -- faults and the safe state
 
     def test_a_healthy_controller_has_no_latched_fault(self, controller: MeshController) -> None:
-        """A healthy controller has no latched fault after configuration."""
+        """After configuration no fault is latched."""
         latched = [fault for fault in controller.faults() if fault.latched]
         expect(not latched, f"the controller has latched faults after configuration: {latched}")
 
     def test_a_stopped_controller_stays_off_until_its_fault_is_cleared(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """``outputs_off`` zeroes all currents and latches a fault; programming fails until this fault is cleared."""
+        """``outputs_off`` switches all currents off and latches a fault; ``program`` fails until it is cleared."""
         table = allowed_table(limits)
         controller.program(table)
         controller.outputs_off()
@@ -354,7 +352,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_a_fault_whose_cause_is_present_cannot_be_cleared(
         self, controller: MeshController, limits: ControllerLimits, hold_fault: Callable[[bool], None]
     ) -> None:
-        """While the cause of a fault persists, programming and clearing fail; with a watchdog the outputs are zero."""
+        """While the cause of a fault persists, setting currents and clearing the fault fail."""
         table = allowed_table(limits)
         controller.program(table)
         hold_fault(True)
@@ -376,7 +374,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_two_threads_share_the_driver(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """While one thread programs tables of heater currents, another reads back complete tables only."""
+        """While one thread sets currents, another reads back only complete settings."""
         tables = [allowed_table(limits), allowed_table(limits, 0.5)]
         codes = []
         for table in tables:
@@ -407,7 +405,7 @@ class MeshControllerContract(MeshStreamContract):
     def test_a_closed_controller_cannot_be_configured(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """``configure`` fails after ``close``, also with limits that were applied before."""
+        """``configure`` fails after ``close``."""
         controller.close()
         expect_error(LinkError, "configure() after close()", lambda: controller.configure(limits))
         other = replace(limits, watchdog_s=2.0 * limits.watchdog_s)

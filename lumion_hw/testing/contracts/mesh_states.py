@@ -1,4 +1,4 @@
-"""Contract tests for meshes that accept PUC states: complete configurations, and nothing sent if one is invalid."""
+"""Contract tests for meshes that accept bar and cross states."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MeshStatesContract(DeviceContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Return the text line sent for one configuration, because this device has no read-back."""
+        """Return the text sent for one configuration."""
         return driver.program_states(_SETTING).line
 
     @pytest.fixture
@@ -61,7 +61,7 @@ class MeshStatesContract(DeviceContract):
         expect(all(isinstance(flag, bool) for flag in flags), f"a capability is not a boolean: {info}")
 
     def test_a_configuration_replaces_the_previous_one(self, driver: MeshStates, actual_states: ReadStates) -> None:
-        """A configuration replaces the previous one completely; an empty one deactivates all cells."""
+        """A configuration replaces the previous one; an empty one deactivates all cells."""
         last = driver.info.n_pucs - 1
         every: dict[int, PucState] = {puc: "bar" if puc % 3 else "cross" for puc in range(last + 1)}
         configurations: tuple[dict[int, PucState], ...] = (every, {0: "bar", last: "cross"}, {})
@@ -71,7 +71,7 @@ class MeshStatesContract(DeviceContract):
             expect(actual == states, f"sent {states}, but {actual} is active")
 
     def test_a_submission_has_times_and_its_line(self, driver: MeshStates, clock: Clock) -> None:
-        """Times of sending and completion are in order on the host's clock, and each configuration has its own line."""
+        """The times of sending and completion are in order, and each configuration has its own text."""
         before_s = clock.now()
         sent = driver.program_states(_SETTING)
         times_s = [before_s, sent.sent_s, sent.closed_s, clock.now()]
@@ -91,14 +91,14 @@ class MeshStatesContract(DeviceContract):
         expect(dict(actual_states()) == _SETTING, "a rejected configuration changed cells")
 
     def test_an_invalid_state_is_rejected(self, driver: Any, actual_states: ReadStates) -> None:
-        """A configuration with an invalid state or cell number is rejected; states are bar and cross."""
+        """An invalid state or cell number rejects the whole configuration."""
         driver.program_states(_SETTING)
         for wrong in ({0: "coupling"}, {0: "x"}, {0: None}, {0: 0.5}, {"0": "bar"}, {0.0: "bar"}, {True: "bar"}):
             expect_error(ConfigError, f"{wrong}", partial(driver.program_states, wrong))
         expect(dict(actual_states()) == _SETTING, "a rejected configuration changed cells")
 
     def test_closing_leaves_the_cells_as_they_are(self, driver: MeshStates, actual_states: ReadStates) -> None:
-        """``close`` changes no cell, because circuits must survive the host program."""
+        """``close`` changes no cell."""
         driver.program_states(_SETTING)
         driver.close()
         expect(dict(actual_states()) == _SETTING, "close() changed cells")

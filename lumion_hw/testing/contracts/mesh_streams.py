@@ -1,4 +1,4 @@
-"""Contract tests for the on-board sweeps and the telemetry of mesh controllers."""
+"""Contract tests for sweeps and streamed monitor readings of mesh controllers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PERIOD_S = 0.02
 
 
 def expect_unsupported(call: str, action: Callable[[], object]) -> None:
-    """Fail the test unless an action raises ``NotSupportedError`` and the error names the call."""
+    """Fail the test unless an action raises a ``NotSupportedError`` that names the call."""
     error = expect_error(NotSupportedError, f"{call}() of a controller without this capability", action)
     expect(call in str(error), f"the error does not name {call}: {error}")
     expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
@@ -31,17 +31,17 @@ def expect_unsupported(call: str, action: Callable[[], object]) -> None:
 def start_telemetry(
     controller: MeshController, period_s: float = _PERIOD_S, **choice: Any
 ) -> Iterator[TelemetrySample]:
-    """Start telemetry, wait for its first sample and return the stream. The call or the sample may raise an error."""
+    """Start a stream of monitor readings, wait for the first, and return the stream."""
     samples = controller.telemetry(period_s, **choice)
     return itertools.chain([next(samples)], samples)
 
 
 class MeshStreamContract(DeviceContract):
-    """Contract tests for ``sweep`` and ``telemetry``; part of the mesh controller contract."""
+    """Contract tests for ``sweep`` and ``telemetry``."""
 
     @pytest.fixture
     def heater_and_monitor(self) -> tuple[int, int]:
-        """Numbers of a heater and of a monitor whose photocurrent increases with the heater current."""
+        """A heater, and a monitor whose photocurrent increases with the current of this heater."""
         skip_without_fixture("heater_and_monitor", "a heater and a monitor whose photocurrent rises with its current")
 
     # -- sweeps
@@ -49,7 +49,7 @@ class MeshStreamContract(DeviceContract):
     def test_a_sweep_records_every_point_and_leaves_what_was_driven(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """A sweep returns a row per point and a column per monitor; then the heater currents from before are active."""
+        """A sweep returns a row per point and a column per monitor, and restores the heater currents."""
         table = allowed_table(limits, 0.5)
         receipt = controller.program(table)
         before = controller.read_back()
@@ -81,7 +81,7 @@ class MeshStreamContract(DeviceContract):
     def test_a_sweep_may_choose_its_monitors_and_keep_its_last_point(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """The columns are the selected monitors in ascending order; with ``keep_last`` the last point stays active."""
+        """The columns are the selected monitors in ascending order; with ``keep_last`` the last point stays on."""
         points, start = _points(limits), allowed_table(limits, 0.3)
         monitors = (controller.info.n_monitors - 1, 0)
         plan = SweepPlan(points, start_ma=start, monitors=monitors, keep_last=True)
@@ -99,7 +99,7 @@ class MeshStreamContract(DeviceContract):
     def test_every_row_of_a_sweep_belongs_to_its_point(
         self, controller: MeshController, limits: ControllerLimits, request: pytest.FixtureRequest
     ) -> None:
-        """Each row is measured at its own point: the photocurrents rise and fall with the heater currents."""
+        """Each row belongs to its point: the photocurrents rise and fall with the heater currents."""
         if not controller.info.on_board_sweep:
             expect_unsupported("sweep", lambda: controller.sweep(SweepPlan(_points(limits))))
             return
@@ -142,7 +142,7 @@ class MeshStreamContract(DeviceContract):
     def test_telemetry_comes_dated_in_order_and_counts_what_is_missing(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
-        """Each sample scans all monitors and names the active table; dropped and lost samples are counted."""
+        """Each reading has all monitors and names the present currents; lost readings are counted."""
         if not controller.info.telemetry:
             expect_unsupported("telemetry", lambda: start_telemetry(controller))
             return
@@ -164,7 +164,7 @@ class MeshStreamContract(DeviceContract):
         expect(times_s == sorted(times_s), f"sample times are not on the host's clock: {times_s}")
 
     def test_telemetry_may_choose_its_monitors(self, controller: MeshController) -> None:
-        """Telemetry of selected monitors has one column per monitor, in ascending order."""
+        """A stream of selected monitors has one column per monitor, in ascending order."""
         if not controller.info.telemetry:
             expect_unsupported("telemetry", lambda: start_telemetry(controller, monitors=(0,)))
             return
@@ -179,7 +179,7 @@ class MeshStreamContract(DeviceContract):
     def test_other_calls_work_during_and_after_telemetry(
         self, controller: MeshController, limits: ControllerLimits
     ) -> None:
-        """Other calls work during telemetry and after it; if a table is programmed meanwhile, later samples name it."""
+        """Other calls work during and after a stream; later readings name newly set currents."""
         if not controller.info.telemetry:
             expect_unsupported("telemetry", lambda: start_telemetry(controller))
             controller.program(allowed_table(limits))
@@ -193,7 +193,7 @@ class MeshStreamContract(DeviceContract):
         controller.read_monitors()
 
     def test_invalid_telemetry_is_rejected(self, controller: MeshController) -> None:
-        """Telemetry with an invalid period or average or an unknown monitor is rejected."""
+        """An invalid period, average or monitor is rejected."""
         can = controller.info.telemetry
         kind = LimitError if can else NotSupportedError
         for period_s in (0.0, -1.0, float("nan")):

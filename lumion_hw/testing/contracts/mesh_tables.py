@@ -1,4 +1,4 @@
-"""Heater current tables for the mesh controller contract: tables within the limits, and comparison with read-back."""
+"""Heater currents for the mesh controller contract, and comparison with read-back."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from lumion_hw.interfaces import ControllerInfo, ControllerLimits, MeshControlle
 
 
 def power_mw(currents_ma: NDArray[np.float64], limits: ControllerLimits) -> float:
-    """Return the total heater power in mW of a table of heater currents, computed as the controller does."""
+    """Return the total heater power in mW."""
     return float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
 
 
 def allowed_table(limits: ControllerLimits, fraction: float = 1.0) -> NDArray[np.float64]:
-    """Return currents in mA within the limits, different for each heater; their power is at most half of the cap."""
+    """Return allowed currents in mA, different for each heater; their power is at most half of the limit."""
     table: NDArray[np.float64] = fraction * limits.heater_max_ma * np.linspace(0.3, 1.0, len(limits.heater_max_ma))
     too_much = power_mw(table, limits) / (0.5 * limits.total_power_mw)
     return table / np.sqrt(too_much) if too_much > 1.0 else table
 
 
 def tolerance_ma(info: ControllerInfo) -> float:
-    """Return the tolerance in mA of currents read back: one current step, or more if the read-back is a measurement."""
+    """Return the largest accepted error of currents read back, in mA."""
     return info.readback_tolerance_ma or info.current_step_ma
 
 
 def reads_back(controller: MeshController, table_ma: NDArray[np.float64]) -> bool:
-    """Return whether the read-back equals ``table_ma``: exactly, or within the tolerance of a measured read-back."""
+    """Return whether the currents read back agree with ``table_ma``."""
     return bool(np.all(np.abs(controller.read_back() - table_ma) <= 2.0 * controller.info.readback_tolerance_ma))
 
 
 def reads_zero(controller: MeshController) -> bool:
-    """Return whether all currents read back are zero: exactly, or within the tolerance of a measured read-back."""
+    """Return whether all currents read back are zero."""
     return bool(np.all(np.abs(controller.read_back()) <= controller.info.readback_tolerance_ma))

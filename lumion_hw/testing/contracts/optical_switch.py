@@ -1,4 +1,4 @@
-"""Contract tests for optical switches: the requested connections are made, and no others."""
+"""Contract tests for optical switches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class OpticalSwitchContract(DeviceContract):
     # -- tests
 
     def test_it_describes_its_ports(self, driver: OpticalSwitch) -> None:
-        """The switch reports its model, and no port is both input and output."""
+        """No port of the switch is both input and output."""
         expect(bool(driver.model), "the model name is empty")
         ports = driver.ports
         expect(
@@ -65,7 +65,7 @@ class OpticalSwitchContract(DeviceContract):
         expect(not set(ports.inputs) & set(ports.outputs), f"a port is both input and output: {ports}")
 
     def test_connect_adds_to_existing_connections(self, driver: OpticalSwitch) -> None:
-        """``connect`` adds to the existing connections; repeating a connection is allowed."""
+        """``connect`` keeps existing connections; repeating one of them is allowed."""
         first, second, third = self._pairs(driver)
         driver.set_connections(first)
         driver.connect(second)
@@ -92,7 +92,7 @@ class OpticalSwitchContract(DeviceContract):
         self._check(driver, first | second)
 
     def test_ports_that_are_not_there_are_refused_and_nothing_changes(self, driver: OpticalSwitch) -> None:
-        """Unknown ports, ports of the wrong side and two inputs to one output are rejected."""
+        """Unknown ports, ports of the wrong side, and two inputs for one output are rejected."""
         first, second, _ = self._pairs(driver)
         driver.set_connections(first)
         entry, out = next(iter(second.items()))
@@ -104,14 +104,14 @@ class OpticalSwitchContract(DeviceContract):
         self._check(driver, first)
 
     def test_disconnect_removes_only_the_named_inputs(self, driver: OpticalSwitch) -> None:
-        """``disconnect`` leaves other connections unchanged; disconnecting an unconnected input is allowed."""
+        """``disconnect`` keeps other connections and ignores unconnected inputs."""
         first, second, third = self._pairs(driver)
         driver.set_connections(first | second)
         driver.disconnect([*first, *third])
         self._check(driver, second)
 
     def test_set_connections_replaces_all_others(self, driver: OpticalSwitch) -> None:
-        """``set_connections`` removes all other connections and may reassign ports in use."""
+        """``set_connections`` removes all other connections."""
         first, second, _ = self._pairs(driver)
         driver.set_connections(first | second)
         crossed = dict(zip(sorted(first | second), sorted((first | second).values(), reverse=True), strict=True))

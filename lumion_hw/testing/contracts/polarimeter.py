@@ -1,4 +1,4 @@
-"""Contract tests for polarimeters: readings of the present light, errors outside the range, and settings."""
+"""Contract tests for polarimeters."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PolarimeterContract(DeviceContract):
 
     Attributes:
         frequency_thz: A frequency in THz that the polarimeter accepts.
-        averaging_s: An averaging time in seconds that the polarimeter accepts and may round.
+        averaging_s: An averaging time in seconds that the polarimeter accepts.
         sop_tolerance_rad: Largest error of a state of polarization, in radians on the Poincaré sphere.
         dop_tolerance: Largest error of the degree of polarization.
         power_tolerance_db: Largest error of the power, in dB.
@@ -93,14 +93,14 @@ class PolarimeterContract(DeviceContract):
         expect(wrong is None, f"the light is {state}, {dop:.0%} polarized; {wrong}")
 
     def test_a_reading_is_of_light_after_the_call(self, driver: Polarimeter, shine: Shine) -> None:
-        """A reading contains only light from after the call, not from before it."""
+        """A reading contains no light from before the call."""
         for state in _STATES * 2:
             shine(_POWER_W, state, 1.0)
             wrong = self._differs(driver.read(), _POWER_W, np.array(state), 1.0)
             expect(wrong is None, f"the light was changed to {state} before the call; {wrong}")
 
     def test_readings_have_times_of_the_clock(self, driver: Polarimeter, clock: Clock) -> None:
-        """The times of readings increase and lie between call and return."""
+        """The time of a reading lies between call and return."""
         before = clock.now()
         first, second = driver.read().time_s, driver.read().time_s
         expect(
@@ -112,7 +112,7 @@ class PolarimeterContract(DeviceContract):
     def test_light_outside_the_range_is_an_error_and_no_number(
         self, driver: Polarimeter, shine: Shine, power_w: float
     ) -> None:
-        """Far too little or too much light is an error, not a reading; afterwards readings are correct again."""
+        """Too little or too much light raises an error."""
         shine(power_w, _STATES[0], 1.0)
         expect_error(DeviceError, f"light of {power_w:g} W", driver.read)
         shine(_POWER_W, _STATES[3], 1.0)
@@ -120,12 +120,12 @@ class PolarimeterContract(DeviceContract):
         expect(wrong is None, f"after light outside the range: {wrong}")
 
     def test_a_frequency_set_is_in_force(self, driver: Polarimeter) -> None:
-        """``set_frequency_thz`` returns the active frequency, close to the requested value."""
+        """``set_frequency_thz`` returns the present frequency, which is close to the requested one."""
         found_thz = driver.set_frequency_thz(self.frequency_thz)
         expect(abs(found_thz - self.frequency_thz) < 0.1, f"{self.frequency_thz} THz was set, {found_thz} is in force")
 
     def test_an_averaging_time_set_is_in_force(self, driver: Polarimeter) -> None:
-        """``set_averaging_s`` returns the active averaging time; setting that value again changes nothing."""
+        """``set_averaging_s`` returns the present averaging time; setting this value again changes nothing."""
         found_s = driver.set_averaging_s(self.averaging_s)
         expect(found_s > 0.0, f"{self.averaging_s} s was set, {found_s} s is in force")
         again_s = driver.set_averaging_s(found_s)
@@ -135,7 +135,7 @@ class PolarimeterContract(DeviceContract):
         )
 
     def test_settings_and_limits_are_reported(self, driver: Polarimeter) -> None:
-        """``settings`` returns the active values; the limits themselves are accepted, values beyond them rejected."""
+        """``settings`` returns the present values; values within the limits are accepted, others rejected."""
         limits = driver.limits()
         for thz, averaging_s in zip(limits.frequency_thz, limits.averaging_s, strict=True):
             in_force = (driver.set_frequency_thz(thz), driver.set_averaging_s(averaging_s))
@@ -152,7 +152,7 @@ class PolarimeterContract(DeviceContract):
     def test_settings_outside_their_range_are_refused_and_nothing_changes(
         self, driver: Polarimeter, value: float
     ) -> None:
-        """Negative, infinite, NaN and too large settings are rejected, and readings do not change."""
+        """Negative, infinite, NaN and too large settings are rejected."""
         before = driver.read()
         expect_error(LimitError, f"{value} THz", partial(driver.set_frequency_thz, value))
         expect_error(LimitError, f"{value} s", partial(driver.set_averaging_s, value))

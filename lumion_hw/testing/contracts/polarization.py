@@ -1,4 +1,4 @@
-"""Contract tests for polarization controllers: settings within range, all or none, and read-back."""
+"""Contract tests for polarization controllers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PolarizationControllerContract(DeviceContract):
 
     @pytest.fixture
     def actual_settings(self) -> Callable[[], NDArray[np.float64]]:
-        """A function that returns the actual settings in the actuators' units, without using the driver."""
+        """A function that returns the actual settings, without using the driver."""
         skip_without_fixture("actual_settings", "a function that returns the actual settings, in the actuators' units")
 
     # -- tests
@@ -75,7 +75,7 @@ class PolarizationControllerContract(DeviceContract):
         expect(0.0 <= driver.settle_s < 60.0, f"the settling time is {driver.settle_s} s")
 
     def test_what_is_set_is_read_back(self, driver: PolarizationController) -> None:
-        """Settings within the limits, different for each actuator, are read back within half a step."""
+        """Settings within the limits are read back within half a step."""
         steps = np.array([each.step for each in driver.actuators])
         for fraction in (0.0, 0.37, 1.0, 0.5):
             wanted = positions(driver, fraction)
@@ -88,7 +88,7 @@ class PolarizationControllerContract(DeviceContract):
             expect(bool(np.all(np.abs(found - wanted) <= 0.51 * steps)), f"{wanted} was set, {found} is read back")
 
     def test_settings_between_steps_go_to_the_nearest(self, driver: PolarizationController) -> None:
-        """A setting between two steps is rounded to the nearest step and not changed otherwise."""
+        """A setting between two steps is rounded to the nearest step."""
         steps = np.array([each.step for each in driver.actuators])
         wanted = positions(driver, 0.4) + 0.3 * steps
         driver.set(wanted)
@@ -100,7 +100,7 @@ class PolarizationControllerContract(DeviceContract):
     def test_what_is_set_is_in_force(
         self, driver: PolarizationController, actual_settings: Callable[[], NDArray[np.float64]]
     ) -> None:
-        """The actuators have the settings when ``set`` returns."""
+        """When ``set`` returns, the actuators have their settings."""
         for fraction in (0.3, 0.6, 0.6):
             wanted = positions(driver, fraction)
             driver.set(wanted)

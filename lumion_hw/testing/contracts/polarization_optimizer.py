@@ -1,4 +1,4 @@
-"""Contract tests for automatic polarization optimizers: each call of ``improve`` makes exactly one step."""
+"""Contract tests for instruments that optimize polarization by themselves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PolarizationOptimizerContract(DeviceContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Stop the optimizer; nothing can be read back, but the device must reply."""
+        """Stop the optimizer, which has no value to read back."""
         return driver.stop()
 
     # -- fixtures of the author
@@ -55,7 +55,7 @@ class PolarizationOptimizerContract(DeviceContract):
 
     @pytest.fixture
     def executed_factors(self) -> Callable[[], Sequence[float]]:
-        """A function that returns the factor of every step that the optimizer made, without using the driver."""
+        """A function that returns the factors of all steps made so far, without using the driver."""
         skip_without_fixture("executed_factors", "a function that returns the factor of every step the optimizer made")
 
     # -- tests
@@ -85,7 +85,7 @@ class PolarizationOptimizerContract(DeviceContract):
     def test_an_invalid_factor_is_rejected_without_a_step(
         self, driver: PolarizationOptimizer, factor: float, executed_factors: Callable[[], Sequence[float]]
     ) -> None:
-        """A factor outside the range above 0 up to 100 is rejected, and no step is made."""
+        """A factor that is not above 0 and at most 100 is rejected, and no step is made."""
         driver.start()
         expect_error(LimitError, f"a factor of {factor}", partial(driver.improve, factor))
         expect(not executed_factors(), f"a factor of {factor} was rejected, but a step was made")

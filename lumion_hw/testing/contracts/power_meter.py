@@ -1,4 +1,4 @@
-"""Contract tests for power meters: correct readings or typed errors, and settings that are read back."""
+"""Contract tests for power meters."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class PowerMeterContract(DeviceContract):
     steady_db: ClassVar[float] = 0.1
 
     def observe(self, driver: Any) -> object:
-        """Read the first channel, with the light that the fixture ``driver`` has set."""
+        """Read the first channel."""
         return driver.read(driver.channels[0])
 
     def agree(self, before: Any, after: Any) -> bool:
-        """Return whether two readings may be of the same light: same channel and state, powers within 1 dB."""
+        """Return whether two readings have the same channel and state, and powers within 1 dB."""
         if (before.channel, before.state) != (after.channel, after.state):
             return False
         if before.state is not RangeState.OK:
@@ -103,37 +103,37 @@ class PowerMeterContract(DeviceContract):
 
     @pytest.fixture
     def overload(self) -> Callable[[int], None]:
-        """A function that overloads a channel, by more light or by a smaller range."""
+        """A function that overloads a channel."""
         skip_without_fixture("overload", "a function that overloads a channel")
 
     @pytest.fixture
     def break_zeroing(self) -> Callable[[bool], None]:
-        """A function that makes zeroing fail (``True``) or repairs it (``False``)."""
+        """A function that makes zeroing fail (``True``) or work again (``False``)."""
         skip_without_fixture("break_zeroing", "a function that makes zeroing fail (True) or repairs it (False)")
 
     @pytest.fixture
     def active_wavelength_nm(self) -> Callable[[int], float]:
-        """A function that asks the instrument for the active wavelength of a channel, in nm."""
+        """A function that reads the present wavelength of a channel in nm, without using the driver."""
         skip_without_fixture("active_wavelength_nm", "a function that asks the instrument for a channel's wavelength")
 
     @pytest.fixture
     def change_unit(self) -> Callable[[int], None]:
-        """A function by which another session changes the power unit of a channel."""
+        """A function that changes the power unit of a channel through another session."""
         skip_without_fixture("change_unit", "a function by which another session changes the unit of a channel")
 
     @pytest.fixture
     def change_wavelength(self) -> Illuminate:
-        """A function by which another session changes the wavelength of a channel."""
+        """A function that changes the wavelength of a channel through another session."""
         skip_without_fixture("change_wavelength", "a function by which another session sets a channel's wavelength")
 
     @pytest.fixture
     def change_range(self) -> Callable[[int], None]:
-        """A function by which another session chooses the smallest range of a channel."""
+        """A function that selects the smallest range of a channel through another session."""
         skip_without_fixture("change_range", "a function by which another session sets a channel's smallest range")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
-        """A function by which another session resets the meter, as by ``*RST``."""
+        """A function that resets the meter through another session, as by ``*RST``."""
         skip_without_fixture("reset", "a function by which another session resets the meter, as by *RST")
 
     # -- changes by another session
@@ -141,7 +141,7 @@ class PowerMeterContract(DeviceContract):
     def test_a_unit_changed_by_another_session_gives_no_wrong_power(
         self, driver: PowerMeter, illuminate: Illuminate, change_unit: Callable[[int], None]
     ) -> None:
-        """A reading is in watts although another session changed the unit, or it is an error."""
+        """After another session changed the unit, a reading is in watts or an error."""
         for power_w in (self.bright_w, 0.1 * self.bright_w):
             for channel in driver.channels:
                 illuminate(channel, power_w)
@@ -159,7 +159,7 @@ class PowerMeterContract(DeviceContract):
         wavelength_limits_nm: tuple[float, float],
         change_wavelength: Illuminate,
     ) -> None:
-        """After another session changed the wavelength, a reading still uses the driver's wavelength, or fails."""
+        """After another session changed the wavelength, a reading uses the driver's wavelength or is an error."""
         channel = driver.channels[-1]
         illuminate(channel, self.bright_w)
         for wavelength_nm, other_nm in (wavelength_limits_nm, wavelength_limits_nm[::-1]):
@@ -174,7 +174,7 @@ class PowerMeterContract(DeviceContract):
     def test_a_range_changed_by_another_session_gives_no_wrong_power(
         self, driver: PowerMeter, illuminate: Illuminate, change_range: Callable[[int], None]
     ) -> None:
-        """After another session has set a range, a reading is right, over-range or an error, never a wrong number."""
+        """After another session changed the range, a reading is right, over-range or an error."""
         for channel in driver.channels:
             illuminate(channel, self.bright_w)
         channel = driver.channels[0]
@@ -191,7 +191,7 @@ class PowerMeterContract(DeviceContract):
         wavelength_limits_nm: tuple[float, float],
         reset: Callable[[], None],
     ) -> None:
-        """After a reset by another session readings use watts and the driver's wavelength, or they are errors."""
+        """After a reset by another session, readings are right or errors."""
         channel = driver.channels[-1]
         illuminate(channel, self.bright_w)
         driver.set_wavelength_nm(channel, wavelength_limits_nm[0])
@@ -216,7 +216,7 @@ class PowerMeterContract(DeviceContract):
     # -- identity
 
     def test_identity_and_channels_are_reported(self, driver: PowerMeter) -> None:
-        """The meter reports model and serial number, and its channels are numbered from 1."""
+        """The meter reports model and serial number; channels are numbered from 1."""
         expect(bool(driver.model and driver.serial), f"model {driver.model!r} or serial {driver.serial!r} is empty")
         channels = driver.channels
         expect(channels == tuple(range(1, len(channels) + 1)) != (), f"the channels are {channels}, not 1, 2, 3 ...")
@@ -224,7 +224,7 @@ class PowerMeterContract(DeviceContract):
     # -- readings
 
     def test_a_reading_is_the_light_in_watts(self, driver: PowerMeter, illuminate: Illuminate, clock: Clock) -> None:
-        """``read`` measures the present light of the requested channel, with a time of the host's clock."""
+        """``read`` measures the present light of the requested channel."""
         channel = driver.channels[-1]
         for power_w in (self.bright_w, 0.1 * self.bright_w, self.bright_w):
             illuminate(channel, power_w)
@@ -234,7 +234,7 @@ class PowerMeterContract(DeviceContract):
             expect(before_s <= reading.timestamp_s <= clock.now(), "the reading time is not on the host's clock")
 
     def test_all_channels_are_read_together_in_order(self, driver: PowerMeter, illuminate: Illuminate) -> None:
-        """``read_all`` returns one reading per channel, in order, and each reading matches the light of its channel."""
+        """``read_all`` returns one reading per channel, in order."""
         light_w = {channel: self.bright_w * 0.7**index for index, channel in enumerate(driver.channels)}
         for channel, power_w in light_w.items():
             illuminate(channel, power_w)
@@ -247,7 +247,7 @@ class PowerMeterContract(DeviceContract):
             self._check(reading, reading.channel, light_w[reading.channel])
 
     def test_a_dark_channel_is_a_number_and_no_decibels(self, driver: PowerMeter, illuminate: Illuminate) -> None:
-        """A dark channel reads a small power or under-range, and never a false value in dBm."""
+        """A dark channel reads a small power or under-range."""
         channel = driver.channels[0]
         illuminate(channel, 0.0)
         reading = driver.read(channel)
@@ -262,7 +262,7 @@ class PowerMeterContract(DeviceContract):
     def test_an_overload_is_typed_and_no_number(
         self, driver: PowerMeter, illuminate: Illuminate, overload: Callable[[int], None]
     ) -> None:
-        """An overloaded channel has the state over-range, and its power raises ``OutOfRangeError``."""
+        """An overloaded channel is over-range, and its power raises ``OutOfRangeError``."""
         for channel in driver.channels:
             illuminate(channel, self.bright_w)
         channel, *others = driver.channels
@@ -283,7 +283,7 @@ class PowerMeterContract(DeviceContract):
         wavelength_limits_nm: tuple[float, float],
         active_wavelength_nm: Callable[[int], float],
     ) -> None:
-        """A wavelength within the limits is active for its channel and does not change other channels."""
+        """A wavelength within the limits takes effect for its channel only."""
         first, last = driver.channels[0], driver.channels[-1]
         lowest, highest = wavelength_limits_nm
         driver.set_wavelength_nm(last, lowest)
@@ -300,7 +300,7 @@ class PowerMeterContract(DeviceContract):
         wavelength_limits_nm: tuple[float, float],
         active_wavelength_nm: Callable[[int], float],
     ) -> None:
-        """Values outside the limits, and NaN, are rejected and never clipped; nothing changes."""
+        """Values outside the limits, and NaN, are rejected, and nothing changes."""
         channel = driver.channels[0]
         before_nm = active_wavelength_nm(channel)
         for wavelength_nm in (0.99 * wavelength_limits_nm[0], 1.01 * wavelength_limits_nm[1], math.nan):
@@ -316,7 +316,7 @@ class PowerMeterContract(DeviceContract):
     def test_averaging_times_outside_the_limits_are_refused(
         self, driver: PowerMeter, averaging_limits_s: tuple[float, float]
     ) -> None:
-        """The averaging limits are accepted; values beyond them and NaN are rejected before anything is sent."""
+        """The limits of the averaging time are accepted; values beyond them and NaN are rejected."""
         channel = driver.channels[0]
         shortest, longest = averaging_limits_s
         for averaging_s in (longest, shortest):
@@ -328,7 +328,7 @@ class PowerMeterContract(DeviceContract):
     def test_settings_and_limits_are_reported(
         self, driver: PowerMeter, wavelength_limits_nm: tuple[float, float], averaging_limits_s: tuple[float, float]
     ) -> None:
-        """``settings`` returns the active values, and ``limits`` the limits that are enforced for new settings."""
+        """``settings`` returns the present values, and ``limits`` the limits of new ones."""
         channel = driver.channels[-1]
         limits = driver.limits(channel)
         for quantity, reported, expected in (
@@ -345,7 +345,7 @@ class PowerMeterContract(DeviceContract):
             expect(math.isclose(found.averaging_s, averaging_s, rel_tol=1e-3), f"{averaging_s} s: {found}")
 
     def test_a_range_is_in_force_until_the_meter_ranges_by_itself(self, driver: PowerMeter) -> None:
-        """A range stays active until automatic ranging is selected; a meter with a single range always reports it."""
+        """A range stays until automatic ranging is selected; a meter with a single range always reports it."""
         channel = driver.channels[-1]
         ranges_dbm = driver.limits(channel).range_dbm
         if ranges_dbm is not None:
@@ -371,7 +371,7 @@ class PowerMeterContract(DeviceContract):
     def test_a_reading_takes_the_averaging_time(
         self, driver: PowerMeter, illuminate: Illuminate, averaging_limits_s: tuple[float, float], clock: Clock
     ) -> None:
-        """A reading takes at least the averaging time, so it contains no light from before the call."""
+        """A reading takes at least the averaging time."""
         channel = driver.channels[0]
         illuminate(channel, self.bright_w)
         averaging_s = min(max(0.1, averaging_limits_s[0]), averaging_limits_s[1])
@@ -383,7 +383,7 @@ class PowerMeterContract(DeviceContract):
         expect(took_s >= 0.99 * averaging_s, f"a reading with {averaging_s:g} s averaging took only {took_s:g} s")
 
     def test_a_range_outside_the_limits_is_refused(self, driver: PowerMeter) -> None:
-        """Ranges of ±200 dBm and NaN are rejected without sending anything."""
+        """Ranges of ±200 dBm and NaN are rejected."""
         channel = driver.channels[0]
         kind = NotSupportedError if driver.limits(channel).range_dbm is None else LimitError
         for range_dbm in (200.0, -200.0, math.nan):
@@ -392,7 +392,7 @@ class PowerMeterContract(DeviceContract):
         expect(driver.errors() == (), "a rejected range was sent to the instrument")
 
     def test_zeroing_is_done_in_the_dark(self, driver: PowerMeter, illuminate: Illuminate) -> None:
-        """Zeroing in the dark succeeds, and later readings of light are correct."""
+        """Zeroing in the dark succeeds, and later readings are correct."""
         for channel in driver.channels:
             illuminate(channel, 0.0)
         driver.zero()
@@ -400,7 +400,7 @@ class PowerMeterContract(DeviceContract):
         self._check(driver.read(driver.channels[0]), driver.channels[0], self.bright_w)
 
     def test_zeroing_with_light_on_is_an_error(self, driver: PowerMeter, illuminate: Illuminate) -> None:
-        """Zeroing with light on any channel raises ``DeviceError`` and does not change readings."""
+        """Zeroing with light on any channel raises ``DeviceError``."""
         last = driver.channels[-1]
         for lit in dict.fromkeys((driver.channels, (last,))):
             for channel in driver.channels:
@@ -412,7 +412,7 @@ class PowerMeterContract(DeviceContract):
     def test_zeroing_that_fails_in_the_dark_is_an_error(
         self, driver: PowerMeter, illuminate: Illuminate, break_zeroing: Callable[[bool], None]
     ) -> None:
-        """A failed zeroing raises ``DeviceError``; after the repair zeroing succeeds."""
+        """A failed zeroing raises ``DeviceError``."""
         for channel in driver.channels:
             illuminate(channel, 0.0)
         break_zeroing(True)
@@ -436,7 +436,7 @@ class PowerMeterContract(DeviceContract):
                 expect_error(ConfigError, f"{name} of channel {channel}", call)
 
     def test_the_error_queue_is_drained(self, driver: PowerMeter) -> None:
-        """``errors`` empties the error queue of the instrument."""
+        """``errors`` empties the instrument's error queue."""
         driver.errors()
         expect(driver.errors() == (), "a second errors() returned errors again")
 
@@ -444,7 +444,7 @@ class PowerMeterContract(DeviceContract):
 
     @on_wires_only
     def test_two_threads_share_the_driver(self, driver: PowerMeter, illuminate: Illuminate, clock: Clock) -> None:
-        """Two threads that read two channels never get each other's readings."""
+        """Two threads that read two channels get the readings of their own channels."""
         one, other = driver.channels[0], driver.channels[-1]
         illuminate(one, self.bright_w)
         illuminate(other, 0.01 * self.bright_w if other != one else self.bright_w)

@@ -1,4 +1,4 @@
-"""Contract tests for optical spectrum analysers: sweeps over the set span, with finite levels or NaN."""
+"""Contract tests for optical spectrum analysers."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class SpectrumAnalyzerContract(DeviceContract):
 
     @pytest.fixture
     def shine(self) -> Callable[[float, float | None], None]:
-        """A function that sets wavelength (nm) and power (dBm) of the light; a power of ``None`` is darkness."""
+        """A function that sets the wavelength (nm) and power (dBm, ``None`` for dark) of the light."""
         skip_without_fixture("shine", "a function that sets wavelength (nm) and power (dBm or None) of the light")
 
     @pytest.fixture
     def change_scale(self) -> Callable[[], None]:
-        """A function by which another session changes the axis units, e.g. to a linear scale and wavelength in air."""
+        """A function that changes the axis units through another session, such as to wavelengths in air."""
         skip_without_fixture("change_scale", "a function by which another session changes the units of the axes")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
-        """A function by which another session resets the analyser, as by ``*RST``."""
+        """A function that resets the analyser through another session, as by ``*RST``."""
         skip_without_fixture("reset", "a function by which another session resets the analyser, as by *RST")
 
     # -- changes by another session
@@ -79,13 +79,13 @@ class SpectrumAnalyzerContract(DeviceContract):
     def test_scales_changed_by_another_session_give_no_wrong_spectrum(
         self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None], change_scale: Callable[[], None]
     ) -> None:
-        """Spectra use vacuum nm and dBm although another session changed the axis units; an error is allowed."""
+        """After another session changed the axis units, a spectrum is in vacuum nm and dBm, or an error."""
         self._check_after_change(driver, shine, change_scale)
 
     def test_a_reset_by_another_session_gives_no_wrong_spectrum(
         self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None], reset: Callable[[], None]
     ) -> None:
-        """After a reset by another session the spectrum shows the line correctly; an error is allowed."""
+        """After a reset by another session, a spectrum is right or an error."""
         self._check_after_change(driver, shine, reset)
 
     def _check_after_change(
@@ -116,7 +116,7 @@ class SpectrumAnalyzerContract(DeviceContract):
     # -- tests
 
     def test_limits_and_settings_are_consistent(self, driver: SpectrumAnalyzer) -> None:
-        """The analyser reports its model and limits, and its settings are within these limits."""
+        """The analyser's settings are within its limits."""
         expect(bool(driver.model), "the model name is empty")
         limits, settings = driver.limits(), driver.settings()
         low_nm, high_nm = limits.wavelength_nm
@@ -132,7 +132,7 @@ class SpectrumAnalyzerContract(DeviceContract):
         )
 
     def test_a_span_takes_effect_after_any_other(self, driver: SpectrumAnalyzer) -> None:
-        """Spans above, below and around the previous span take effect and are read back."""
+        """Spans above, below and around the previous span take effect."""
         for start_nm, stop_nm in ((1540.0, 1545.0), (1560.0, 1561.0), (1510.0, 1520.5), (1500.0, 1600.0), self.span_nm):
             driver.set_span_nm(start_nm, stop_nm)
             found = driver.settings()
@@ -140,7 +140,7 @@ class SpectrumAnalyzerContract(DeviceContract):
             expect(near, f"{start_nm} to {stop_nm} nm was set, {found.start_nm} to {found.stop_nm} nm is active")
 
     def test_a_span_outside_the_range_is_refused_and_nothing_changes(self, driver: SpectrumAnalyzer) -> None:
-        """Spans outside the limits, reversed or with NaN are rejected, not clipped; nothing changes."""
+        """Spans outside the limits, reversed spans and NaN are rejected, and nothing changes."""
         driver.set_span_nm(*self.span_nm)
         before = self.observe(driver)
         low_nm, high_nm = driver.limits().wavelength_nm
@@ -179,7 +179,7 @@ class SpectrumAnalyzerContract(DeviceContract):
         expect(driver.settings().n_points is None, "settings() does not report the automatic number of points as None")
 
     def test_a_sweep_is_of_the_span_that_was_set(self, driver: SpectrumAnalyzer, clock: Clock) -> None:
-        """A sweep covers the span with the set number of points and starts after the call."""
+        """A sweep covers the span with the set number of points, and starts after the call."""
         driver.set_span_nm(*self.span_nm)
         driver.set_n_points(301)
         started_s = clock.now()
@@ -190,7 +190,7 @@ class SpectrumAnalyzerContract(DeviceContract):
     def test_the_peak_matches_the_light(
         self, driver: SpectrumAnalyzer, shine: Callable[[float, float | None], None]
     ) -> None:
-        """The peak of each sweep matches the present light, and a dark spectrum contains no light."""
+        """The peak of a sweep matches the light; a dark spectrum has no peak."""
         driver.set_span_nm(*self.span_nm)
         driver.set_resolution_nm(0.1)
         driver.set_n_points(601)
@@ -210,7 +210,7 @@ class SpectrumAnalyzerContract(DeviceContract):
         expect(not np.any(dark_dbm < -150.0), "dark points below -150 dBm must be NaN")
 
     def test_a_sweep_ends_in_its_time_or_is_stopped(self, driver: SpectrumAnalyzer, clock: Clock) -> None:
-        """A sweep ends within its time-out or is stopped; the next sweep is correct again."""
+        """A sweep ends within its time-out or is stopped; the next sweep is right."""
         driver.set_span_nm(*self.span_nm)
         driver.set_n_points(301)
         for timeout_s in (math.nan, -1.0):

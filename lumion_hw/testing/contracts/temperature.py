@@ -1,4 +1,4 @@
-"""Contract tests for temperature controllers: set points within limits, and counting of lost locks."""
+"""Contract tests for temperature controllers."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class TemperatureControllerContract(DeviceContract):
 
     @pytest.fixture
     def true_c(self) -> Callable[[], float]:
-        """A function that returns the actual temperature of the controlled body, in °C."""
+        """A function that measures the actual temperature, in °C."""
         skip_without_fixture("true_c", "a function that returns the actual temperature of the body, in °C")
 
     @pytest.fixture
     def heat_suddenly_k(self) -> Callable[[float], None]:
-        """A function that suddenly heats the body by the given number of kelvin, to simulate a disturbance."""
+        """A function that suddenly heats the controlled body by this number of kelvin."""
         skip_without_fixture("heat_suddenly_k", "a function that suddenly heats the body by a given number of kelvin")
 
     @pytest.fixture
@@ -79,14 +79,14 @@ class TemperatureControllerContract(DeviceContract):
     # -- settings
 
     def test_model_and_limits_are_reported(self, driver: TemperatureController) -> None:
-        """The controller reports its model, and all its limits are in order."""
+        """The controller's limits are in order."""
         expect(bool(driver.model), "the model name is empty")
         limits = driver.limits()
         for low, high in (limits.setpoint_c, limits.tolerance_c, limits.window_s):
             expect(low < high, f"lower limits must be below upper limits: {limits}")
 
     def test_a_temperature_within_the_limits_is_in_force(self, driver: TemperatureController) -> None:
-        """A set point within the limits, limits included, takes effect and is read back."""
+        """A set point within the limits takes effect and is read back."""
         low_high_c = driver.limits().setpoint_c
         for fraction in (0.0, 0.37, 1.0, 0.5):
             wanted_c = value_in_range(low_high_c, fraction)
@@ -96,7 +96,7 @@ class TemperatureControllerContract(DeviceContract):
             expect(driver.state().setpoint_c == found_c, "state() and settings() report different set points")
 
     def test_a_tolerance_is_in_force(self, driver: TemperatureController) -> None:
-        """Tolerance and time window take effect and are read back."""
+        """Tolerance and time within it take effect and are read back."""
         for tolerance_c, window_s in ((0.5, 2.0), (0.05, 5.0)):
             driver.set_tolerance(tolerance_c, window_s)
             found = driver.settings()
@@ -104,7 +104,7 @@ class TemperatureControllerContract(DeviceContract):
             expect(near, f"set {tolerance_c} K, {window_s} s; read back {found.tolerance_c} K, {found.window_s} s")
 
     def test_settings_outside_the_limits_are_refused_and_nothing_changes(self, driver: TemperatureController) -> None:
-        """Values outside the limits, and NaN, are rejected and never clipped; nothing changes."""
+        """Values outside the limits, and NaN, are rejected, and nothing changes."""
         driver.set_temperature_c(self.near_c)
         before, limits = self.observe(driver), driver.limits()
         for wrong_c in (limits.setpoint_c[0] - 5.0, limits.setpoint_c[1] + 5.0, math.nan):
@@ -117,7 +117,7 @@ class TemperatureControllerContract(DeviceContract):
     # -- the lock
 
     def test_the_lock_is_reported(self, driver: TemperatureController) -> None:
-        """The controller locks near the set point within ``lock_s`` while enabled, and is not locked while off."""
+        """While enabled the controller locks within ``lock_s``; while off it is not locked."""
         self._prepare(driver)
         state = driver.state()
         expect(not (state.enabled or state.locked), f"the output is off, but the state is {state}")
@@ -143,7 +143,7 @@ class TemperatureControllerContract(DeviceContract):
     def test_a_lock_that_was_lost_is_counted_once(
         self, driver: TemperatureController, heat_suddenly_k: Callable[[float], None], clock: Clock
     ) -> None:
-        """A lost lock is counted exactly once, even if the lock returned before the state was read."""
+        """A lost lock is counted exactly once, even if the lock has returned before the next reading."""
         self._prepare(driver)
         driver.enable()
         losses = driver.wait_locked(self.lock_s).losses
@@ -158,7 +158,7 @@ class TemperatureControllerContract(DeviceContract):
     def test_without_its_sensor_there_is_no_temperature(
         self, driver: TemperatureController, pull_sensor: Callable[[], None], clock: Clock
     ) -> None:
-        """Without a sensor there is no temperature and no lock, and waiting for a lock raises an error."""
+        """Without a sensor there is neither temperature nor lock, and waiting for a lock raises an error."""
         self._prepare(driver)
         driver.enable()
         pull_sensor()
@@ -189,7 +189,7 @@ class TemperatureControllerContract(DeviceContract):
 
     @on_wires_only
     def test_two_threads_share_the_driver(self, driver: TemperatureController, clock: Clock) -> None:
-        """While one thread sets set points, another reads only values that were set."""
+        """While one thread sets temperatures, another reads only values that were set."""
         wanted_c = [25.0, 26.0]
         driver.set_temperature_c(wanted_c[1])
 

@@ -1,4 +1,4 @@
-"""Contract tests for transponders: identity, transmitter switch, and monitors that report the actual light."""
+"""Contract tests for transponders."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class TransponderContract(DeviceContract):
     # -- identity
 
     def test_the_transmitter_can_be_switched(self, driver: Transponder) -> None:
-        """``can_switch`` is true; this contract does not cover modules that are switched by their pins only."""
+        """``can_switch`` is true; modules that only pins can switch are not covered."""
         expect(driver.can_switch(), "can_switch() is false")
 
     def test_the_identity_is_complete_and_constant(self, driver: Transponder) -> None:
-        """Vendor, part number, serial number and technology are present, and a second call returns the same."""
+        """The identity is complete and does not change."""
         identity = driver.identify()
         expect(
             all((identity.vendor, identity.part_number, identity.serial, identity.technology)),
@@ -93,7 +93,7 @@ class TransponderContract(DeviceContract):
     # -- transmitter
 
     def test_an_enabled_transmitter_reports_its_power(self, driver: Transponder) -> None:
-        """``enable`` returns when the transmitter has power; a second ``enable`` changes nothing."""
+        """When ``enable`` returns, the transmitter has power."""
         for _ in range(2):
             driver.enable()
             status = driver.status()
@@ -108,7 +108,7 @@ class TransponderContract(DeviceContract):
             )
 
     def test_a_disabled_transmitter_is_dark(self, driver: Transponder) -> None:
-        """``disable`` returns when the transmitter is dark, may be repeated, and is undone by ``enable``."""
+        """When ``disable`` returns, the transmitter is dark; ``enable`` switches it on again."""
         driver.enable()
         for _ in range(2):
             driver.disable()
@@ -122,7 +122,7 @@ class TransponderContract(DeviceContract):
         expect(driver.monitors().tx_power_dbm is not None, "the transmitter was enabled again, but reports no power")
 
     def test_the_light_follows_the_switch(self, driver: Transponder, launched_w: Callable[[], float]) -> None:
-        """Light is on when ``enable`` returns and off when ``disable`` returns; the monitor reports its power."""
+        """The light is on when ``enable`` returns and off when ``disable`` returns."""
         driver.enable()
         power_w = launched_w()
         expect(power_w > 0.0, "enable() returned without light")
@@ -137,7 +137,7 @@ class TransponderContract(DeviceContract):
     # -- receiver
 
     def test_loss_of_signal_follows_the_light(self, driver: Transponder, receive_dbm: Receive, clock: Clock) -> None:
-        """LOS (loss of signal) is set without light and in dim light, and cleared in bright light."""
+        """Loss of signal is set without light and in dim light, and cleared in bright light."""
         for power_dbm, los in ((self.bright_dbm, False), (None, True), (self.bright_dbm, False), (self.dim_dbm, True)):
             receive_dbm(power_dbm)
             driver.status()  # some modules sample their receiver only when status is read
@@ -163,7 +163,7 @@ class TransponderContract(DeviceContract):
         expect(dark is None or (math.isfinite(dark) and dark < self.dim_dbm + 3.0), f"darkness is read as {dark} dBm")
 
     def test_monitors_are_finite_and_dated(self, driver: Transponder, clock: Clock) -> None:
-        """Temperature, supply voltage and bias are plausible, with times of the host's clock."""
+        """Temperature, supply voltage and bias are plausible."""
         before_s = clock.now()
         monitors, status = driver.monitors(), driver.status()
         expect(-60.0 < monitors.temperature_c < 130.0, f"the case temperature is {monitors.temperature_c:g} °C")
@@ -177,7 +177,7 @@ class TransponderContract(DeviceContract):
 
     @on_wires_only
     def test_two_threads_share_the_driver(self, driver: Transponder, receive_dbm: Receive, clock: Clock) -> None:
-        """Two threads that read identity and monitors never get each other's bytes."""
+        """Two threads get the bytes that they read themselves."""
         receive_dbm(self.bright_dbm)
         driver.monitors()
         clock.sleep(self.settle_s)

@@ -1,4 +1,4 @@
-"""Contract tests for tunable lasers: settings within limits, the output switch, and sweeps."""
+"""Contract tests for tunable lasers."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ class TunableLaserContract(DeviceContract):
 
     @pytest.fixture
     def emitted(self) -> Callable[[], tuple[float, float] | None]:
-        """A function that measures the emitted light: frequency in THz and power in dBm, or ``None`` if dark."""
+        """A function that measures the light: frequency in THz and power in dBm, or ``None`` if dark."""
         skip_without_fixture("emitted", "a function that returns frequency (THz) and power (dBm), None if dark")
 
     @pytest.fixture
     def change_unit(self) -> Callable[[], None]:
-        """A function by which another session changes the power unit."""
+        """A function that changes the power unit through another session."""
         skip_without_fixture("change_unit", "a function by which another session changes the unit of powers")
 
     @pytest.fixture
     def reset(self) -> Callable[[], None]:
-        """A function by which another session resets the laser, as by ``*RST``."""
+        """A function that resets the laser through another session, as by ``*RST``."""
         skip_without_fixture("reset", "a function by which another session resets the laser, as by *RST")
 
     # -- changes by another session
@@ -101,7 +101,7 @@ class TunableLaserContract(DeviceContract):
         emitted: Callable[[], tuple[float, float] | None],
         clock: Clock,
     ) -> None:
-        """Reported and emitted power are correct although another session changed the unit; an error is allowed."""
+        """After another session changed the unit, reported and emitted power are right, or there is an error."""
         first_dbm, second_dbm = (value_in_range(driver.ranges.power_dbm or (6.0, 10.0), each) for each in (0.6, 0.3))
         driver.set_power_dbm(first_dbm)
         driver.enable()
@@ -126,7 +126,7 @@ class TunableLaserContract(DeviceContract):
     def test_a_reset_by_another_session_is_reported(
         self, driver: TunableLaser, reset: Callable[[], None], emitted: Callable[[], tuple[float, float] | None]
     ) -> None:
-        """After a reset by another session the reported state is correct, or there is an error."""
+        """After a reset by another session, the reported state is right, or there is an error."""
         driver.set_power_dbm(value_in_range(driver.ranges.power_dbm or (6.0, 10.0), 0.6))
         driver.enable()
         driver.wait_ready(self.ready_s)
@@ -145,7 +145,7 @@ class TunableLaserContract(DeviceContract):
     # -- identity and ranges
 
     def test_identity_and_ranges_are_reported(self, driver: TunableLaser) -> None:
-        """Model, serial number and ranges are reported; only a laser that can sweep reports a wavelength log."""
+        """The laser reports its ranges; only a laser that can sweep has a wavelength log."""
         expect(bool(driver.model and driver.serial), f"model {driver.model!r} or serial {driver.serial!r} is empty")
         ranges = driver.ranges
         low_thz, high_thz = ranges.frequency_thz
@@ -202,7 +202,7 @@ class TunableLaserContract(DeviceContract):
     def test_a_power_outside_the_range_is_refused_and_nothing_changes(
         self, driver: TunableLaser, offset: float
     ) -> None:
-        """Values outside the limits, and NaN, are rejected and never clipped; nothing changes."""
+        """Values outside the limits, and NaN, are rejected, and nothing changes."""
         before = self.observe(driver)
         limits = driver.ranges.power_dbm
         low_dbm, high_dbm = limits or (-100.0, 100.0)
@@ -239,7 +239,7 @@ class TunableLaserContract(DeviceContract):
         expect(emitted() is None, "the laser emits light after disable()")
 
     def test_the_state_follows_the_output(self, driver: TunableLaser, clock: Clock) -> None:
-        """The reported state follows the output: off and without power, then emitting and ready within ``ready_s``."""
+        """The reported state follows the output: off, then ready within ``ready_s``."""
         self._check_dark(driver.state())
         driver.enable()
         state = driver.wait_ready(self.ready_s)
@@ -287,7 +287,7 @@ class TunableLaserContract(DeviceContract):
     # -- sweeps
 
     def test_a_sweep_logs_its_wavelengths(self, driver: TunableLaser, clock: Clock) -> None:
-        """The wavelength log of a sweep covers its span, increases, and has one entry per step."""
+        """The wavelengths of a sweep cover its span, increase, and have one value per step."""
         plan = self._plan(driver, log=driver.capabilities.wavelength_log)
         if not driver.capabilities.sweep:
             expect_error(NotSupportedError, "a sweep of a laser that does not sweep", lambda: driver.sweep(plan))

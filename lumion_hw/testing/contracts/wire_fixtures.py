@@ -1,4 +1,4 @@
-"""Fixtures that run a contract on an emulated device: in memory on virtual time, and on the device's real wires."""
+"""Fixtures that run a contract on an emulated device, in memory or on real wires."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ _BUSY_MACHINE_S = 60.0
 
 
 class WireFixtures:
-    """Mix-in with the fixtures for clock, wire and disturbances, listed before the contract among the base classes.
+    """Mix-in with the fixtures for clock, wire and disturbances; list it before the contract among the base classes.
 
-    The test class must define the fixture ``device``. Tests run in memory. Tests whose result depends on the wire
-    (unplugging, garbage, late replies, replies byte by byte) run again on the real :attr:`wires`, on the wall clock;
-    tests with several threads run only there.
+    The test class must define the fixture ``device``. Tests run in memory, on virtual time. Tests that depend on the
+    wire run again on the real :attr:`wires`; tests with several threads run only there.
 
     Attributes:
         wires: Real wires of the device, from :data:`~lumion_hw.testing.wires.TRANSPORTS`.
@@ -28,7 +27,7 @@ class WireFixtures:
     wires: ClassVar[tuple[str, ...]] = ("tcp",)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Run each test in memory, on the real wires or on both, according to its mark."""
+        """Run each test in memory, on real wires, or both, according to its mark."""
         super().pytest_generate_tests(metafunc)  # type: ignore[misc]
         if "transport" in metafunc.fixturenames:
             places = getattr(metafunc.function, "transports", ("memory",))
@@ -38,28 +37,28 @@ class WireFixtures:
 
     @pytest.fixture
     def clock(self, transport: str) -> Clock:
-        """The clock that device and driver share."""
+        """Clock of device and driver."""
         return clock_for(transport)
 
     @pytest.fixture
     def slack_s(self, transport: str) -> float:
-        """Time in seconds that a slow computer may add to a deadline; almost none in memory, more on a real wire."""
+        """Time in seconds that a slow computer may add to a deadline."""
         return 1e-6 if transport == "memory" else _BUSY_MACHINE_S
 
     @pytest.fixture
     def device(self) -> Any:
-        """The emulated device, created with the fixture ``clock``."""
+        """The emulated device, which must use the fixture ``clock``."""
         fail_without_fixture("device", "the emulated device of the driver, on the fixture 'clock'")
 
     @pytest.fixture
     def wire(self, device: Any, transport: str, clock: Clock) -> Iterator[WireUnderTest]:
-        """The wire to the device; pass ``wire.link()`` to the driver."""
+        """Wire to the device; pass ``wire.link()`` to the driver."""
         with wired(device, transport, clock) as wire:
             yield wire
 
     @pytest.fixture
     def second_session(self, device: Any, wire: WireUnderTest) -> Callable[..., None]:
-        """A function that sends lines to the device over a separate connection, as another program would."""
+        """A function that sends lines to the device over a separate connection."""
 
         def send(*lines: bytes) -> None:
             def talk() -> None:
@@ -74,7 +73,7 @@ class WireFixtures:
 
     @pytest.fixture
     def send_stray_bytes(self, wire: WireUnderTest, clock: Clock) -> Callable[[bytes], None]:
-        """A function that sends bytes to the device over a separate link and then closes this link."""
+        """A function that sends bytes to the device over a separate link."""
 
         def send(stray_bytes: bytes) -> None:
             link = wire.link()
@@ -101,5 +100,5 @@ class WireFixtures:
 
     @pytest.fixture
     def drip(self, wire: WireUnderTest) -> Callable[[], None]:
-        """A function after which replies arrive byte by byte."""
+        """A function that makes all later replies arrive byte by byte."""
         return wire.drip

@@ -281,3 +281,29 @@ def test_a_monitor_dim_behind_a_stuck_puc_is_not_taken_for_one_of_another_range(
         sigma[len(dead)] = prior.sigma[space.group("monitor_db")][number]
     assert sigma[2] == 0.5
     assert sigma[0] > 10.0
+
+
+def _with_field_error(bench: Bench, size: float) -> Observations:
+    """Readings whose fields are wrong by a relative size that no effect of the model explains, with little noise."""
+    exact_ma = bench.simulated.exact_ma(bench.asked.currents_ma, bench.asked.source)
+    rng = np.random.default_rng(8)
+    off = rng.standard_normal(exact_ma.shape) + 1j * rng.standard_normal(exact_ma.shape)
+    field = np.sqrt(exact_ma) + size * np.sqrt(exact_ma.mean(axis=0)) * off
+    return replace(bench.measured(), reading_ma=np.abs(field) ** 2 * (1.0 + 5e-4 * rng.standard_normal(off.shape)))
+
+
+def _stated_with_field_error(bench: Bench, size: float) -> DiagnosedFit:
+    diagnosis = bench.diagnosis(_with_field_error(bench, size), ALL)
+    low_noise = replace(diagnosis.likelihood, noise=replace(NOISE, relative=5e-4))
+    diagnosis = replace(diagnosis, likelihood=low_noise)
+    return diagnosis.stated(diagnosis.settle(diagnosis.begin(bench.start())))
+
+
+def test_a_small_field_error_without_a_cause_increases_the_errors_and_a_large_one_is_not_certified() -> None:
+    bench = Bench.draw()
+    small, large = (_stated_with_field_error(bench, size) for size in (1e-3, 1e-2))
+    assert (small.certified, large.certified) == (True, False)
+    assert 0.5e-3 < small.physics.field_error < 2e-3
+    sigma = np.sqrt(np.diag(small.fit.covariance())[bench.model.space.group("passive_phase_rad")])
+    off = wrapped(small.parameters.passive_phase_rad - bench.simulated.parameters().passive_phase_rad)
+    assert 0.4 < np.sqrt(np.mean((off / sigma) ** 2)) < 2.0

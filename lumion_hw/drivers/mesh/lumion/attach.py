@@ -1,7 +1,4 @@
-"""Connects to the LUMION mesh controller: identifies the board, detects state of an earlier session, restores settings.
-
-Limits and currents are restored as in protocol section 6.1.
-"""
+"""Connects to the LUMION mesh controller and restores its limits and currents (protocol section 6.1)."""
 
 from __future__ import annotations
 
@@ -38,21 +35,18 @@ from lumion_hw.sessions.framed.session import FramedSession, Loss
 _log = logging.getLogger(__name__)
 
 _APPLIED = (OutputsState.READY, OutputsState.SWEEP, OutputsState.GRACE)
-"""Output states that require an active configuration. In SAFE, a configuration may have been loaded from flash."""
+"""Output states that require an active configuration."""
 
 
 class SessionSetup:
-    """Opens sessions and restores limits; remembers the limits and currents that were set and confirmed.
+    """Opens sessions with the controller and restores limits and currents.
 
     Args:
-        session: The session.
-        clock: Clock for time-outs, shared with the link.
-        target: Device name and address, for messages.
         watch: Object that reports new faults.
         rule: Action of the controller when its watchdog trips.
-        expected_serial: Required serial number; ``None`` accepts any controller, but later only the one found first.
-        take_over: Replace a live session of another host when the application attaches.
-        resume: Restore the last confirmed currents if they differ after a reconnection.
+        expected_serial: Required serial number. ``None`` accepts any controller at first, and later only the same one.
+        take_over: Whether to replace the session of another host.
+        resume: Whether to restore the last confirmed currents after a reconnection.
 
     Attributes:
         tables: Heater currents that were set and confirmed.
@@ -87,20 +81,15 @@ class SessionSetup:
         self.boot_id: int | None = None
 
     def attach(self, *, automatic: bool = False) -> Attachment:
-        """Open a session, check the identity, and restore configured limits; heater currents do not change.
-
-        After a loss of its link, the host reuses its old session id. The controller then recognizes the same host,
-        unless another host has connected in between. A host with an unstable link never displaces a second host: the
-        flag TAKEOVER (section 4.1) is set only with ``take_over``. Any failure except a refused setting closes the
-        link.
+        """Open a session, check the identity, and restore the configured limits. Heater currents do not change.
 
         Args:
-            automatic: Whether the driver reconnects on its own; it then never replaces another host.
+            automatic: Whether this is an automatic reconnection, which never replaces another host.
 
         Raises:
             ConnectError: The link cannot be opened.
             LinkTimeout: There is no reply.
-            BusyError: Another host holds the controller.
+            BusyError: Another host controls the device, and ``take_over`` is false.
             IdentityError: The serial number is not the expected one.
             NotSupportedError: The controller drives voltages, not currents.
         """
@@ -124,7 +113,6 @@ class SessionSetup:
         self.max_ma = np.array(limits.heater_max_ma, dtype=np.float64)
 
     def _apply(self, requested: BoardConfiguration, hello: HelloReply) -> None:
-        """Apply and verify a configuration. After a link error, the active configuration counts as unknown."""
         try:
             reply = self._session.request_all(requested.requests(hello.fw_rx_max))[-1]
         # An unanswered APPLY may have been executed. 0 is not the checksum
@@ -146,7 +134,10 @@ class SessionSetup:
             )
 
     def reapply_limits(self) -> None:
-        """Apply the configured limits if the controller refused them before; see :meth:`apply_limits`."""
+        """Apply the configured limits again if the controller refused them before.
+
+        Raises the errors of ``configure``.
+        """
         if self.limits is not None and not self._active_crc32:
             self.apply_limits(self.limits)
 

@@ -1,4 +1,4 @@
-"""Converts limits of the bench file into a configuration of the LUMION mesh controller (protocol section 7)."""
+"""Converts limits of the bench file to a configuration of the LUMION mesh controller (protocol section 7)."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from lumion_hw.errors import DeviceAddress, LimitError
 from lumion_hw.interfaces import ControllerLimits
 
 _ENABLED = (FaultSource.TOTAL_POWER, FaultSource.EXTERNAL_LOOP)
-"""Optional fault sources without a threshold; they are enabled if the board has their sensor."""
+"""Optional fault sources without a threshold."""
 
 
 @dataclass(frozen=True)
 class BoardConfiguration:
-    """One configuration in the units of the controller.
+    """Configuration of the controller, in its own units.
 
     Attributes:
         global_block: Watchdog policy, power limit, optional faults.
-        limits: Limit records, shape ``(n_dac,)``, ``LIMIT_DTYPE``.
+        limits: Limit of each channel, shape ``(n_dac,)``, ``LIMIT_DTYPE``.
     """
 
     global_block: ConfigGlobalRequest
@@ -47,7 +47,7 @@ class BoardConfiguration:
 
     @property
     def crc32(self) -> int:
-        """CRC-32 that identifies a configuration for host and board (protocol section 7.2)."""
+        """CRC-32 of the configuration (protocol section 7.2)."""
         return config_crc32(self.global_block, self.limits)
 
     def requests(self, mtu: int) -> list[Request[Message]]:
@@ -80,14 +80,13 @@ _LONGEST_S = {WatchdogPolicy.RAMP: 60.0, WatchdogPolicy.HOLD: 3600.0}
 def board_configuration(
     limits: ControllerLimits, hello: HelloReply, target: DeviceAddress, rule: WatchdogRule | None = None
 ) -> BoardConfiguration:
-    """Return the limits of the bench file as a configuration of the controller.
+    """Convert the limits of the bench file to a configuration of the controller.
 
-    The power limit is rounded down to whole mW. A channel limit is rounded like the currents that are compared with it,
-    so that a heater can be set to exactly its limit.
+    The power limit is rounded down to whole mW. Current limits are rounded to the nearest DAC code.
 
     Args:
         limits: Limits of the bench file.
-        hello: HELLO reply of the controller, with its numbers of channels and its ranges.
+        hello: HELLO reply of the controller.
         target: Device name and address, for messages.
         rule: Action when the watchdog trips; by default the outputs are switched off immediately.
 
@@ -127,7 +126,7 @@ def board_configuration(
 def checked_currents(
     currents_ma: NDArray[np.float64], max_ma: NDArray[np.float64], label: str, target: DeviceAddress
 ) -> NDArray[np.float64]:
-    """Return ``currents_ma`` if they are within 0 … ``max_ma``, channel by channel.
+    """Return ``currents_ma`` unchanged if each current is between 0 and ``max_ma``.
 
     Raises:
         LimitError: A current is negative, above its limit, or not a number; the message names the first such channel.
@@ -143,22 +142,22 @@ def checked_currents(
 
 
 def nearest_codes(currents_ma: NDArray[np.float64], full_scale_ma: float) -> NDArray[np.uint16]:
-    """Convert currents to the nearest DAC codes. Does not check ranges, unlike ``code_from_output``."""
+    """Convert currents to the nearest DAC codes, without a check of the range."""
     return np.rint(currents_ma / full_scale_ma * FULL_SCALE_CODE).astype(np.uint16)
 
 
 def load_ohm(limits: ControllerLimits) -> NDArray[np.int64]:
-    """Return the heater resistances as the controller stores them, in whole ohm."""
+    """Return the heater resistances in whole ohm."""
     return np.rint(limits.heater_ohm).astype(np.int64)
 
 
 def power_cap_uw(limits: ControllerLimits) -> int:
-    """Return the power limit as the controller stores it, in µW: whole mW, rounded down."""
+    """Return the power limit in µW, rounded down to whole mW."""
     return int(limits.total_power_mw) * 1000
 
 
 def check_power(power_uw: int, cap_uw: float, label: str, target: DeviceAddress) -> None:
-    """Raise ``LimitError`` if the computed total power (protocol section 7.3) exceeds its limit."""
+    """Raise ``LimitError`` if the total power (protocol section 7.3) exceeds its limit."""
     if power_uw > cap_uw:
         raise target.error(
             LimitError,
@@ -200,7 +199,7 @@ def out_of_range_error(
 
 
 def limit_error_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAddress) -> LimitError:
-    """Convert the codes in a LIMIT refusal about one channel to mA; return other errors unchanged."""
+    """Return the error with DAC codes converted to mA. Return other errors unchanged."""
     if error.unit != "code":
         return error
     asked, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)

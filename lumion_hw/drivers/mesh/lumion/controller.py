@@ -1,8 +1,4 @@
-"""Driver for the LUMION mesh controller: heater currents and port monitors over the protocol of ``firmware_protocol``.
-
-Written from the protocol specification, version 1. All currents are set together and verified by the CRC in the reply.
-A keep-alive feeds the controller's watchdog, so the heaters go off when this process ends.
-"""
+"""Driver for the LUMION mesh controller (protocol version 1): heater currents and port monitors."""
 
 from __future__ import annotations
 
@@ -62,26 +58,24 @@ from lumion_hw.sessions.framed.session import FramedSession, Loss, SessionState
 class LumionMeshController(Driver):
     """One LUMION mesh controller; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
-    The constructor does not access the device. :meth:`open` attaches; :meth:`configure` must be called before any
-    output is driven. After a ``LinkLost``, call :meth:`open` again, or set a ``reconnect`` policy. A controller that
-    was not restarted keeps its outputs. After reattaching, limits that the controller lost are applied again; currents
-    are restored only with ``resume``. A call that ended with a ``LinkError`` is never repeated automatically.
+    :meth:`configure` must be called before any output is driven. The driver feeds the controller's watchdog, so the
+    heaters go off when this process ends. After a ``LinkLost``, call :meth:`open` again, or set a ``reconnect`` policy.
+    A call that ended with a ``LinkError`` is never repeated automatically.
 
     Args:
         link: Link to the controller.
-        clock: Clock of the link; also runs the keep-alive.
+        clock: Clock of the link.
         device: Device name of the bench file, for messages.
         expected_serial: Required serial number; ``None`` accepts any.
-        take_over: Replace a live session of another host.
-        baud: UART speed of the controller in bit/s, for the time-outs; ``None`` for USB, pty and TCP.
+        take_over: Whether to replace the session of another host.
+        baud: UART speed of the controller in bit/s; ``None`` for USB, pty and TCP.
         session_ids: Fixed session ids, for reproducible traffic; random by default.
-        on_exit: State of the outputs after :meth:`close`: ``off`` sets zeros; ``hold`` leaves the outputs on, and the
-            controller holds them for at most ``hold_s`` after its watchdog has tripped.
-        hold_s: Longest hold after the host has ended, with ``on_exit="hold"``.
-        lease_s: Longest time between two calls of the application before the watchdog is no longer fed; ``None`` for no
+        on_exit: Outputs after :meth:`close`: ``off``, or ``hold`` to leave them on for at most ``hold_s``.
+        hold_s: Longest time for which the outputs stay on with ``on_exit="hold"``.
+        lease_s: Longest time between two driver calls, after which the watchdog is no longer fed; ``None`` for no
             limit.
         reconnect: How to reconnect after a lost link; ``None`` requires :meth:`open`.
-        resume: Restore the last confirmed currents if they differ after a reconnection.
+        resume: Whether to restore the last confirmed currents after a reconnection.
         on_link: Called with every :class:`~lumion_hw.drivers.mesh.lumion.reconnect.LinkEvent`.
         on_fault: Called once with every new latched fault.
 
@@ -141,12 +135,15 @@ class LumionMeshController(Driver):
 
     @property
     def session(self) -> FramedSession:
-        """The session: its state, counters and FAULT events."""
+        """The session with the controller, for its state and counters."""
         return self._session
 
     @property
     def boot_id(self) -> int:
-        """Random number of the controller's last power-up; when it changes, the controller has lost its state."""
+        """Random number of the controller's last power-up.
+
+        It changes when the controller restarts and loses its settings.
+        """
         return self._session.hello.boot_id
 
     @property
@@ -156,18 +153,17 @@ class LumionMeshController(Driver):
 
     @property
     def link_events(self) -> tuple[LinkEvent, ...]:
-        """The newest changes of the link state, oldest first."""
+        """Latest changes of the link state, oldest first."""
         return tuple(self._reconnector.events)
 
     def open(self) -> Attachment:
         """Open the link and a session, and check the identity; no output changes.
 
-        Limits that the controller lost are applied again. After a failure the link is closed. Raises the errors of
-        :meth:`~lumion_hw.drivers.mesh.lumion.attach.SessionSetup.attach`.
+        Limits that the controller lost are applied again. Raises the errors of
+        :meth:`~lumion_hw.drivers.mesh.lumion.attach.SessionSetup.attach`; after an error the link is closed.
 
         Returns:
-            State in which the controller was found (such as restarted, or with latched faults), and the settings
-                restored.
+            State in which the controller was found, and the settings restored.
         """
         with self._lock:
             self._closing = False
@@ -182,9 +178,9 @@ class LumionMeshController(Driver):
         return attachment
 
     def configure(self, limits: ControllerLimits) -> None:
-        """Apply limits, power limit and watchdog, and start the keep-alive.
+        """Apply the current limits, power limit and watchdog, and start feeding the watchdog.
 
-        If the controller already has this configuration, nothing is sent, so attaching does not switch heaters.
+        Nothing is sent if the controller already has this configuration.
 
         Raises:
             LinkLost: The session is closed or lost.
@@ -210,7 +206,7 @@ class LumionMeshController(Driver):
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Set all heater currents simultaneously, or change nothing.
 
-        Each current is rounded to the nearest code; codes are full scale / 65535 apart.
+        Each current is rounded to the nearest multiple of full scale / 65535.
 
         Args:
             currents_ma: Shape ``(n_heaters,)``, in mA.
@@ -220,8 +216,7 @@ class LumionMeshController(Driver):
             ConfigError: The number of currents differs from the number of heaters.
             SafetyError: Latched faults keep the outputs off.
             VerifyError: The controller confirmed other currents than those sent.
-            LinkError: The currents may or may not have been set; after reattaching,
-                :attr:`Attachment.in_flight_latched` tells whether they were.
+            LinkError: The currents may or may not have been set; see :attr:`Attachment.in_flight_latched`.
         """
         with self._public_call("program"), self._lock:
             hello = self._session.hello
@@ -238,7 +233,7 @@ class LumionMeshController(Driver):
     def read_back(self) -> NDArray[np.float64]:
         """Return the present currents in mA, shape ``(n_heaters,)``; zeros after a fault switched the outputs off.
 
-        Raises ``VerifyError`` if the codes do not match the checksum of the controller.
+        Raises ``VerifyError`` if the currents do not match the controller's checksum.
         """
         with self._public_call("read_back"):
             return output_from_code(self._tables.read().codes, self._session.hello.dac_full_scale * 1e-3)
@@ -247,7 +242,7 @@ class LumionMeshController(Driver):
         """Read all photodiode monitors of the controller. Raises the errors of :meth:`MeshController.read_monitors`.
 
         Args:
-            n_avg: Number of scans averaged by the controller, 1…4096.
+            n_avg: Number of scans to average, 1…4096.
         """
         with self._public_call("read_monitors"):
             return read_all(self._session, self._clock, n_avg, self._target)
@@ -255,8 +250,7 @@ class LumionMeshController(Driver):
     def sweep(self, plan: SweepPlan) -> SweepResult:
         """Run a sweep on the controller and return all readings.
 
-        All points are checked before anything is sent. Lost records are read again. If an error or Ctrl-C ends the
-        wait, the sweep is aborted and the previous currents are restored.
+        All points are checked before anything is sent. After an error or Ctrl-C the previous currents are restored.
 
         Raises the errors of :meth:`MeshController.sweep`, ``SafetyError`` if latched faults keep the outputs off, and
         ``VerifyError`` if the currents after the sweep are not the planned ones.
@@ -281,12 +275,11 @@ class LumionMeshController(Driver):
     def telemetry(
         self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
     ) -> TelemetryIterator:
-        """Iterate over monitor readings that the controller streams, until the iterator is closed.
+        """Iterate over monitor readings that the controller streams, until the iterator is closed or deleted.
 
-        The subscription begins with this call and ends with ``close()`` of the iterator, or when the iterator is
-        deleted. If the consumer is too slow, the count ``dropped`` increases; old readings do not pile up. Raises the
-        errors of :meth:`MeshController.telemetry`, and ``BusyError`` if all streams of the controller are in use. The
-        iterator raises ``LinkLost`` if its session is lost, and ``LinkTimeout`` if the controller stops sending.
+        If the host reads too slowly, the controller discards readings and counts them in ``dropped``. Raises the errors
+        of :meth:`MeshController.telemetry`, and ``BusyError`` if all streams of the controller are in use. The iterator
+        raises ``LinkLost`` if the link is lost, and ``LinkTimeout`` if the controller stops sending.
 
         Args:
             period_s: Time between two readings, rounded to the controller's tick.
@@ -298,12 +291,12 @@ class LumionMeshController(Driver):
             return self._streams.start(period_s, monitors, n_avg)
 
     def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> WatchedLight:
-        """Let the controller watch monitors and report when light is lost or returns, until the watch is closed.
+        """Let the controller report when light at a monitor is lost or returns, until the returned watcher is closed.
 
         Raises the errors of :meth:`MeshController.watch_light`; after an error, nothing was sent.
 
         Args:
-            thresholds: Thresholds and hold time of each monitor, rounded up to the next code and controller tick.
+            thresholds: Thresholds and hold time of each monitor, rounded up to the controller's steps.
             period_s: Time between two scans, rounded to the controller's tick.
         """
         with self._public_call("watch_light"):
@@ -317,7 +310,7 @@ class LumionMeshController(Driver):
     def clear_fault(self, fault_id: int) -> None:
         """Clear only the latched fault with this id. A second call with the same id is not an error.
 
-        The outputs stay at zero until no fault is latched and they are set again. Raises the errors of
+        The outputs stay at zero until all faults are cleared and currents are set again. Raises the errors of
         :meth:`MeshController.clear_fault`.
         """
         check_fault_id(fault_id, self._session.device, self._session.address)
@@ -327,10 +320,10 @@ class LumionMeshController(Driver):
             self._tables.check_confirmed()
 
     def end_hold(self) -> None:
-        """Take over outputs that an earlier host left on and the controller is holding (protocol section 11.2).
+        """Take over outputs that an earlier host left on (protocol section 11.2).
 
-        Clears the watchdog fault that began the hold. The outputs stay as they are: held, or at zero if the hold has
-        ended. If any other fault is latched, nothing changes.
+        Clears the watchdog fault of that host; the outputs do not change. If any other fault is latched, nothing
+        changes.
         """
         with self._public_call("end_hold"), self._lock:
             latched = tuple(fault for fault in self._watch.read_faults() if fault.latched)
@@ -343,7 +336,7 @@ class LumionMeshController(Driver):
         """Set all outputs to zero immediately, in any state. This latches an ESTOP fault; clear it by its id.
 
         Args:
-            timeout_s: Time after which a missing answer is an error; ``None`` repeats without limit.
+            timeout_s: Longest wait for the answer; ``None`` repeats without limit.
 
         Raises:
             LinkTimeout: No answer within ``timeout_s``; the state of the outputs is unknown.
@@ -359,24 +352,20 @@ class LumionMeshController(Driver):
                 self._tables.confirmed = None  # never to be resumed
 
     def board_counters(self) -> Mapping[str, int]:
-        """Return the controller's counters since its power-up, under the names of protocol section 6.3.
-
-        They count frames, bytes, each cause of a bad frame, replays, latches, refusals and trips, and are never reset.
-        The counters of the host are in ``session.counters``.
-        """
+        """Return the controller's counters since its power-up, under the names of protocol section 6.3."""
         with self._public_call("board_counters"):
             return board_counters(self._session)
 
     def renew_lease(self) -> None:
-        """Renew the lease (see ``lease_s``) without doing anything else; every other call also renews the lease."""
+        """Renew the lease (see ``lease_s``). Every other call renews it too."""
         self._keep.renew()
 
     def close(self) -> None:
-        """Set the outputs as ``on_exit`` defines, end the keep-alive and close the link; idempotent, never raises.
+        """Set the outputs as ``on_exit`` defines, and close the link; idempotent, never raises.
 
-        A driver that was never configured has not driven any output and leaves the outputs as they are. Also called
-        when the interpreter exits. If zeros cannot be set, an emergency stop is tried, which latches its fault; without
-        an answer, the watchdog of the controller switches the outputs off. A forked child process sends nothing.
+        A driver that was never configured leaves the outputs unchanged. If zeros cannot be set, an emergency stop is
+        tried; without an answer, the watchdog of the controller switches the outputs off. Also called when the
+        interpreter exits.
         """
         if self._session.belongs_to_other_process:  # only the parent may switch its heaters
             self._session.close()
@@ -395,11 +384,9 @@ class LumionMeshController(Driver):
 
     @property
     def _can_switch_outputs(self) -> bool:
-        """Return whether this driver may have driven the outputs and can still switch them."""
         return self._session.is_open and self._session_setup.limits is not None
 
     def _public_call(self, label: str) -> WatchedCall:
-        """Return the context of a public call: renews the lease, waits for a reconnection, reports new faults."""
         self._session.check_process()
         self._keep.renew()
         if not self._session.is_open:
@@ -411,7 +398,6 @@ class LumionMeshController(Driver):
             self._reconnector.lost(error, for_good=self._session.loss is Loss.TAKEN_OVER)
 
     def _reconnect_if_idle(self) -> None:
-        """Try to reconnect; the clock calls this while there is no session. Never waits for a call in progress."""
         if not self._session.belongs_to_other_process and self._lock.acquire(blocking=False):
             try:
                 self._reconnector.poll()
@@ -425,7 +411,6 @@ class LumionMeshController(Driver):
             return self._session_setup.attach(automatic=True)
 
     def _feed(self, only_if_idle: bool) -> None:
-        """Feed the watchdog with one request; while a fault is latched, use the request that lists the faults."""
         try:
             if self._session.fault_pending:
                 asked = self._watch.poll(only_if_idle=only_if_idle)
@@ -439,7 +424,6 @@ class LumionMeshController(Driver):
             raise
 
     def _keep_going(self) -> float:
-        """Feed the watchdog while a call waits for events; end the wait if the driver is closed."""
         if self._closing:
             raise self._target.error(LinkLost, "the driver was closed while waiting for events")
         self._keep.renew()

@@ -1,4 +1,4 @@
-"""Faults of the LUMION mesh controller: listed, cleared by id, and reported once each (section 11.3)."""
+"""Faults of the LUMION mesh controller (protocol section 11.3)."""
 
 from __future__ import annotations
 
@@ -40,12 +40,8 @@ _LAST_RESORT_S = 1.0
 class FaultWatch:
     """Reports each new fault of the controller once.
 
-    A FAULT event reports a fault immediately. If the event was lost, the flag FAULT_PENDING in a later frame makes the
-    driver read the fault list. While the flag is set, the driver requests the list instead of a PING.
-
     Args:
-        session: The session.
-        on_fault: Called once per new latched fault, outside of exchanges; ``None`` to log only.
+        on_fault: Called once per new latched fault; ``None`` to log only.
         expected: Sources of expected faults, which are logged as information and not as errors.
     """
 
@@ -59,12 +55,12 @@ class FaultWatch:
         self._pending = False
 
     def forget(self) -> None:
-        """Reset after a restart of the controller, whose fault ids begin at 1 again."""
+        """Forget all reported faults, after a restart of the controller."""
         self._newest_id = 0
         self._pending = False
 
     def read_faults(self) -> tuple[Fault, ...]:
-        """Return the controller's fault list, oldest first. Raises the errors of a request."""
+        """Return the controller's fault list, oldest first."""
         records = self._records(0)
         self._announce(records)
         return tuple(fault_from_record(record) for record in records)
@@ -72,8 +68,7 @@ class FaultWatch:
     def clear(self, fault_id: int) -> None:
         """Clear one latched fault.
 
-        Raises the errors of :meth:`MeshController.clear_fault`, and ``VerifyError`` if the fault is still latched
-        afterwards.
+        Raises the errors of :meth:`MeshController.clear_fault`, and ``VerifyError`` if the fault is still latched.
         """
         if not has_feature(self._session.hello.features, Feature.CLEAR_ONE):
             self._check_for_first_edition(fault_id)
@@ -110,7 +105,6 @@ class FaultWatch:
             )
 
     def _check_for_first_edition(self, fault_id: int) -> None:
-        """Refuse an id with which early firmware would clear other faults: it clears all faults up to the id."""
         listed = {fault.fault_id: fault for fault in self.read_faults()}
         older = [str(fault) for number, fault in listed.items() if fault.latched and number < fault_id]
         if fault_id not in listed:
@@ -136,7 +130,7 @@ class FaultWatch:
             return None
 
     def stop(self, timeout_s: float | None) -> None:
-        """Make an emergency stop and verify that the outputs are safe. Raises the errors of ``outputs_off``."""
+        """Make an emergency stop and verify that the outputs are off. Raises the errors of ``outputs_off``."""
         reply = self._session.emergency_stop(timeout_s)
         if reply.outputs_state is not OutputsState.SAFE:
             raise self._session.error(
@@ -148,7 +142,7 @@ class FaultWatch:
             )
 
     def last_resort(self) -> None:
-        """Make an emergency stop because the outputs could not be set to zero otherwise; never raises."""
+        """Make an emergency stop; never raises."""
         try:
             if self._session.is_open:
                 self.stop(_LAST_RESORT_S)
@@ -156,7 +150,7 @@ class FaultWatch:
             _log.error("while closing: the outputs may be on until the watchdog trips: %s", error)
 
     def poll(self, *, only_if_idle: bool) -> bool:
-        """Read the faults newer than the last reported one; ``only_if_idle`` returns ``False`` on a busy session."""
+        """Read and report new faults. With ``only_if_idle``, return ``False`` if the session is busy."""
         request = FaultListRequest(first_id=(self._newest_id + 1) % (1 << 32))
         ask = self._session.request_if_idle if only_if_idle else self._session.request
         reply = ask(request)
@@ -167,7 +161,7 @@ class FaultWatch:
         return True
 
     def check(self, *, only_if_idle: bool = False) -> None:
-        """Report faults from events and flags of the last requests; errors of the link are not raised."""
+        """Report new faults, and log errors of the link instead of raising them."""
         events = self._session.take_fault_events()
         if not events and self._session.fault_pending is self._pending:
             return
@@ -214,10 +208,7 @@ class FaultWatch:
 class WatchedCall:
     """Context manager for one driver call. On exit, it records a lost link and reports new faults.
 
-    A class instead of a generator for speed, because every setting of the currents passes through it.
-
     Args:
-        watch: Reports the faults.
         on_lost: Called if the call ended with a lost link.
     """
 

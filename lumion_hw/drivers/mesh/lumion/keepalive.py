@@ -1,4 +1,4 @@
-"""Keep-alive: feeds the watchdog of the LUMION mesh controller as long as the application is alive (section 11.2)."""
+"""Feeds the watchdog of the LUMION mesh controller as long as the application makes calls (protocol section 11.2)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ _FEEDS_PER_WATCHDOG = 4  # section 11.2: four chances to feed per period
 
 
 class KeepAlive:
-    """Feeds the watchdog when a quarter of its time has passed since the last request.
+    """Feeds the watchdog four times per watchdog time.
 
-    The lease is a watchdog for the application: every call of the driver renews it. When it has expired, the watchdog
-    is no longer fed, so that a healthy thread does not keep a hanging control loop alive.
+    The lease supervises the application: if no driver call was made for ``lease_s``, the watchdog is no longer fed and
+    the controller switches its outputs off.
 
     Args:
-        session: Session to feed.
-        clock: Clock of the session; calls this object periodically.
+        clock: Clock that calls this object periodically.
         feed: Function that sends one request. If its argument is ``True``, it sends only while the session is idle.
         on_lost: Called periodically while the session is not open.
         lease_s: Longest time between two calls of the application; ``None`` for no lease.
@@ -51,15 +50,14 @@ class KeepAlive:
         self._change = fork_safe(threading.Lock())
 
     def start(self, watchdog_s: float) -> None:
-        """Start feeding the watchdog periodically; replaces an earlier start."""
+        """Start feeding a watchdog of this time; replaces an earlier start."""
         self._replace(watchdog_s / _FEEDS_PER_WATCHDOG)
 
     def stop(self) -> None:
-        """Stop feeding the watchdog; idempotent. Waits for a feed in progress."""
+        """Stop feeding the watchdog; idempotent. Waits for a request in progress."""
         self._replace(math.inf)
 
     def _replace(self, period_s: float) -> None:
-        """Replace the periodic call in one step, so that two threads cannot leave two periodic calls running."""
         with self._change:
             before, self._ticker = self._ticker, None
             self._period_s = period_s
@@ -76,16 +74,15 @@ class KeepAlive:
         self._warned = False
 
     def feed_if_due(self) -> float:
-        """Feed the watchdog if a quarter of its time has passed since the last request; used by long waits.
+        """Feed the watchdog if it is due, and return the time at which to call again.
 
-        Returns the time at which to call again. Raises the errors of the request that feeds the watchdog.
+        Raises the errors of the request that feeds the watchdog.
         """
         if self._clock.now() >= self._session.last_sent_s + self._period_s and self._leased():
             self._feed(False)
         return self._session.last_sent_s + self._period_s if self._leased() else self._clock.now() + self._period_s
 
     def _tick(self) -> None:
-        """Feed the watchdog, called periodically; only log a failure, because the next request raises the error."""
         if not self._session.is_open:
             self._on_lost()
             return

@@ -1,8 +1,4 @@
-"""Lets the LUMION mesh controller watch its monitors for light (protocol section 9.3).
-
-Every LIGHT event contains the state of all watched monitors, so a lost event costs only time: after a silence the host
-requests the state, and the controller sends it again.
-"""
+"""Watches the monitors of the LUMION mesh controller for light (protocol section 9.3)."""
 
 from __future__ import annotations
 
@@ -46,7 +42,7 @@ def can_watch(hello: HelloReply) -> bool:
 def watch_requests(
     hello: HelloReply, thresholds: Sequence[LightThreshold], period_s: float, target: DeviceAddress
 ) -> list[WatchRequest]:
-    """Return the requests for a watch, split to fit the frames; the first request ends an earlier watch.
+    """Return the requests that start watching monitors for light.
 
     Raises ``LimitError`` and ``ConfigError`` as :meth:`MeshController.watch_light`.
     """
@@ -90,16 +86,13 @@ def _record(hello: HelloReply, threshold: LightThreshold, target: DeviceAddress)
 
 
 class WatchedLight:
-    """A watch for light at monitors, made by the controller; implements :class:`~lumion_hw.interfaces.LightWatcher`.
+    """Reports loss and return of light at monitors; implements :class:`~lumion_hw.interfaces.LightWatcher`.
 
     Args:
-        session: The open session.
-        clock: Clock for time-outs, shared with the link.
-        target: Device name and address, for messages.
-        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
-            time of its next call.
+        clock: Clock of the link.
+        keep_going: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
         on_lost: Called if the link is lost during a wait.
-        on_ended: Called once, when the watch has ended.
+        on_ended: Called once, when this object is closed.
     """
 
     def __init__(
@@ -122,7 +115,7 @@ class WatchedLight:
         self._silences = 0
 
     def begin(self, requests: Sequence[WatchRequest]) -> None:
-        """Start this watch for light; it replaces an earlier watch."""
+        """Start watching for light; replaces an earlier watch."""
         with self._session.transaction():
             self._session.listen(Stream.LIGHT, self._on_event)
             self._states.clear()
@@ -141,8 +134,7 @@ class WatchedLight:
     def wait(self, timeout_s: float) -> LightState | None:
         """Return the next state, or ``None`` if no state arrives within ``timeout_s``.
 
-        Raises ``LinkLost`` if the session of the watch is lost, and ``LinkTimeout`` if the controller responds, but no
-        longer sends states.
+        Raises ``LinkLost`` if the link is lost, and ``LinkTimeout`` if the controller no longer reports.
         """
         deadline = deadline_after(self._clock, timeout_s)
         try:
@@ -162,7 +154,7 @@ class WatchedLight:
         return self._states.popleft()
 
     def close(self) -> None:
-        """End the watch for light; idempotent."""
+        """Stop watching for light; idempotent."""
         on_ended, self._on_ended = self._on_ended, lambda: None
         on_ended()
         # In a new session the watch no longer exists, and its stream may belong to another program.
@@ -175,7 +167,6 @@ class WatchedLight:
             self._watched = 0  # the watch continues harmlessly until the session ends
 
     def _ask(self) -> None:
-        """Request which monitors are dark, because an event may have been lost."""
         if self._silences == _MAX_SILENCES:
             raise self._target.error(
                 LinkTimeout,
@@ -215,10 +206,7 @@ class WatchedLight:
 
 
 class LightWatching:
-    """Manages the single watch for light that a controller can have.
-
-    Arguments as for :class:`WatchedLight`.
-    """
+    """Manages the only light watcher of a controller. Arguments as for :class:`WatchedLight`."""
 
     def __init__(
         self,
@@ -233,7 +221,7 @@ class LightWatching:
         self._watch_epoch: int | None = None
 
     def start(self, thresholds: Sequence[LightThreshold], period_s: float) -> WatchedLight:
-        """Start a watch for light. Raises the errors of ``watch_light``."""
+        """Start watching for light. Raises the errors of ``watch_light``."""
         session = self._session
         with session.transaction():
             check_capability(can_watch(session.hello), "WATCH", "cannot watch light", self._target)

@@ -1,4 +1,4 @@
-"""Reads the monitors of the LUMION mesh controller and checks monitor selections (protocol section 9)."""
+"""Reads the monitors of the LUMION mesh controller (protocol section 9)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def checked_monitors(
 ) -> tuple[int, ...]:
     """Return the selected monitors in ascending order; ``None`` selects all.
 
-    Raises ``ConfigError`` if no monitor is selected, or one does not exist.
+    Raises ``ConfigError`` if no monitor is selected or a monitor does not exist.
     """
     selected = tuple(range(n_adc)) if monitors is None else tuple(sorted({int(monitor) for monitor in monitors}))
     missing = [monitor for monitor in selected if not 0 <= monitor < n_adc]
@@ -42,7 +42,7 @@ def checked_monitors(
 
 
 def read_all(session: FramedSession, clock: Clock, n_avg: int, target: DeviceAddress) -> MonitorReading:
-    """Read all monitors, split over frames as needed. Raises the errors of ``read_monitors`` of the driver."""
+    """Read all monitors. Raises the errors of :meth:`MeshController.read_monitors`."""
     hello = session.hello
     check_capability(hello.n_adc > 0, "READ_ADC", "has no monitors", target)
     check_average(n_avg, "READ_ADC, scans to average", target)

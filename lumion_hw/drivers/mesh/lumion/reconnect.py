@@ -1,8 +1,7 @@
-"""Reconnects the driver of the LUMION mesh controller after a lost link: a state machine with limited back-off.
+"""Reconnects the driver of the LUMION mesh controller after a lost link.
 
-CLOSED → OPEN by ``open()``. OPEN → BACKOFF when the link or the session is lost. BACKOFF → OPEN when an attempt
-succeeds; BACKOFF → CLOSED when the time is used up, a different device replies, or another host has taken the
-controller over. Any state → CLOSED by ``close()``.
+States: CLOSED; OPEN after ``open()``; BACKOFF after the link is lost. BACKOFF ends in OPEN when an attempt succeeds, or
+in CLOSED when the time is used up, a different device replies, or another host has taken over the controller.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ _SLICE_S = 0.05  # longest single sleep of a waiting call; closing ends the call
 
 @dataclass(frozen=True)
 class Attachment:
-    """State in which the driver found the controller on attaching, with the settings that it restored.
+    """State in which the driver found the controller, and the settings that it restored.
 
     Attributes:
-        first: Whether this is the driver's first attachment.
-        restarted: Whether the controller was restarted since the last attachment and thus lost settings and outputs.
+        first: Whether this is the first connection of the driver.
+        restarted: Whether the controller was restarted since the last connection and so lost its settings.
         boot_id: Random number of the controller's last power-up.
-        configuration: Result for the limits: ``none`` (none set so far), ``kept``, ``applied`` again or ``refused``.
-        table: Result for the currents: ``none`` (no currents confirmed so far), ``same`` (as last confirmed),
-            ``changed`` (outputs stay as they are), ``restored`` (because of ``resume``) or ``refused``.
+        configuration: Result for the limits: ``none`` (none set so far), ``kept``, ``applied`` or ``refused``.
+        table: Result for the currents: ``none`` (none confirmed so far), ``same``, ``changed``, ``restored`` or
+            ``refused``.
         in_flight_latched: Whether currents that were sent but not confirmed are driven now; ``None`` without such
             currents.
         faults: Names of the latched fault sources.
@@ -89,7 +88,6 @@ class LinkEvent:
     """A change of the link state, such as a loss or a reconnection.
 
     Attributes:
-        kind: Kind of the change.
         text: Description of the change.
         at_s: Time on the driver's clock.
         gap_s: Time since the link was lost.
@@ -107,7 +105,7 @@ class LinkEvent:
 
 @dataclass(frozen=True)
 class ReconnectPolicy:
-    """Parameters of the reconnection after a lost link.
+    """Delays and time limit of the reconnection after a lost link.
 
     Attributes:
         wait_s: Time that a call waits for the link; 0 fails immediately.
@@ -127,19 +125,18 @@ class ReconnectPolicy:
 
 
 class Reconnector:
-    """State machine of the reconnection. The driver reports events and calls :meth:`poll`; there is no thread.
+    """Reconnects after a lost link. The driver reports events and calls :meth:`poll`; there is no thread.
 
     Args:
-        policy: Delays and budget; ``None`` leaves reconnecting to the application.
-        clock: Clock for time-outs, shared with the link.
-        attach: Function that attaches again and returns the state found; raises ``LumionError``.
+        policy: Delays and time limit; ``None`` makes no attempts.
+        clock: Clock of the link.
+        attach: Function that connects and returns the state found; raises ``LumionError``.
         close: Function that closes the link; never raises.
         on_event: Called with every event; ``None`` to store them only.
-        target: Device name and address, for messages.
 
     Attributes:
         state: State of the connection.
-        events: The newest events, oldest first.
+        events: Latest events, oldest first.
     """
 
     def __init__(
@@ -180,7 +177,7 @@ class Reconnector:
             self._reason = "it was closed"
 
     def lost(self, error: LumionError, *, for_good: bool) -> None:
-        """Close a lost link and schedule the first attempt to reconnect; give up if another host took over."""
+        """Close a lost link and schedule the first attempt to reconnect, unless the link is lost ``for_good``."""
         with self._change:  # several threads may detect it at once
             if self.state is not LinkState.OPEN:
                 return
@@ -197,7 +194,7 @@ class Reconnector:
             self._report_event(LinkEventKind.GIVEN_UP, error.message)
 
     def poll(self) -> None:
-        """Try to reconnect if the next attempt is due and no other thread is trying; link errors are not raised."""
+        """Try to reconnect if an attempt is due. Link errors are not raised."""
         if self.state is not LinkState.BACKOFF or self._clock.now() < self._next_s:
             return
         # The ticker and calling threads all poll; simultaneous attempts would open the same port twice.
@@ -223,7 +220,7 @@ class Reconnector:
             self._report_event(LinkEventKind.RECONNECTED, str(attachment), attachment)
 
     def wait(self, label: str) -> None:
-        """Wait for the link as long as the policy allows; without a policy, return immediately.
+        """Wait for the link for at most the policy's ``wait_s``.
 
         Raises ``LinkLost`` if the link did not return in time, or the attempts have ended.
         """

@@ -1,8 +1,4 @@
-"""Brings heaters to their safe state when the process ends by a signal or the interpreter ends.
-
-Importing or opening a driver installs no signal handler. SIGINT already raises ``KeyboardInterrupt``; SIGTERM would end
-the process without running any ``finally`` block, so that only the controller's watchdog would switch the heaters off.
-"""
+"""Switches heaters off when the process ends by a signal or the interpreter ends."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def close_at_exit(driver: Driver) -> None:
-    """Close a driver when the interpreter ends, unless the driver was closed or deleted before."""
+    """Close a driver when the interpreter ends."""
     if not _opened:
         # Functions run in reverse order of registration. Registering again lets this one run before functions that
         # were registered since, and that may close what a driver needs.
@@ -51,9 +47,8 @@ def _close_all() -> None:
 def safe_on_signals() -> Iterator[None]:
     """Make SIGTERM raise ``SystemExit(143)`` and SIGINT raise ``KeyboardInterrupt`` in a ``with`` block.
 
-    Put this block around the ``with`` block of the drivers. Further signals within 5 s after the first are ignored, so
-    that nothing interrupts bringing the heaters to their safe state. Outside the main thread, where Python runs no
-    signal handlers, the block has no effect.
+    Put this block around the ``with`` block of the drivers, so that they are closed. Further signals within 5 s are
+    ignored. Has no effect outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

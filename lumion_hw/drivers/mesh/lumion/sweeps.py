@@ -1,4 +1,4 @@
-"""Sweeps that run on the LUMION controller (section 10): checks and encodes plans, starts runs, fetches records."""
+"""Sweeps that run on the LUMION mesh controller (protocol section 10)."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ _MAX_U32 = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class PlannedSweep:
-    """A checked and encoded sweep, ready to be loaded into the controller.
+    """A checked and encoded sweep.
 
     Attributes:
         image: Encoded sweep, as loaded into the controller's memory.
-        n_points: Number of points, with one record each.
-        monitors: Monitor channels of a record, ascending.
-        end: Codes of the heater currents after the sweep, shape ``(n_heaters,)``.
-        dwell_ticks: Planned time of a point in ticks.
+        n_points: Number of points.
+        monitors: Monitor channels to record, ascending.
+        end: DAC codes of the heater currents after the sweep, shape ``(n_heaters,)``.
+        dwell_ticks: Planned time per point, in ticks of the controller.
         window: Number of records that the controller may send before an acknowledgement.
     """
 
@@ -86,11 +86,11 @@ class PlannedSweep:
 
 @dataclass(frozen=True)
 class TableLimits:
-    """Limits that every table of heater currents must satisfy.
+    """Limits of the heater currents and of the total power.
 
     Attributes:
         max_ma: Largest current per heater, shape ``(n_heaters,)``.
-        limits: Configured limits, with the limit of the total power; ``None`` before :meth:`configure`.
+        limits: Configured limits; ``None`` before :meth:`configure`.
     """
 
     max_ma: NDArray[np.float64]
@@ -100,18 +100,18 @@ class TableLimits:
 def planned_sweep(
     plan: SweepPlan, base: NDArray[np.uint16], hello: HelloReply, allowed: TableLimits, target: DeviceAddress
 ) -> PlannedSweep:
-    """Check a sweep plan against all limits and encode the plan.
+    """Check a sweep plan against all limits and encode it.
 
     Args:
-        plan: The plan.
-        base: Codes driven now, shape ``(n_heaters,)``.
-        hello: HELLO reply of the controller, with its numbers of channels and its memory size.
+        plan: Sweep to encode.
+        base: DAC codes driven now, shape ``(n_heaters,)``.
+        hello: HELLO reply of the controller.
         allowed: Limits of the heater currents.
         target: Device name and address, for messages.
 
     Raises:
-        LimitError: A point is outside the limits (the message names point and channel), a time or average is too
-            large, or the encoded sweep is larger than the controller's memory.
+        LimitError: A point is outside the limits (the message names point and channel), a time or average is too large,
+            or the encoded sweep is larger than the controller's memory.
         ConfigError: There is no point, or a heater or monitor does not exist.
     """
     monitors = checked_monitors(plan.monitors, hello.n_adc, "sweep", target)
@@ -161,11 +161,7 @@ def _check(label: str, requested: int, limit: int, unit: str, hint: str, target:
 
 
 class _TableSequence:
-    """Iterator over the tables of heater currents of a sweep plan; checks each table.
-
-    Attributes:
-        table: The current table.
-    """
+    """Iterator over the heater currents of a sweep, one array of DAC codes per point; checks each point."""
 
     def __init__(
         self, plan: SweepPlan, start: NDArray[np.uint16], hello: HelloReply, allowed: TableLimits, target: DeviceAddress
@@ -209,7 +205,6 @@ class _TableSequence:
             self.table[channel] = code
 
     def _channel_uw(self, channel: int, code: int) -> int:
-        """Return the power of one channel in µW, with the integer arithmetic of protocol section 7.3."""
         current_ua = code * self._hello.dac_full_scale // FULL_SCALE_CODE
         return int(current_ua * current_ua * int(self._ohm[channel]) // 1_000_000)
 
@@ -226,15 +221,13 @@ _TICKS = 1 << 32
 
 
 class SweepRun:
-    """One run of a sweep on the controller.
+    """One sweep on the controller.
 
     Args:
-        session: The open session.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         planned: Sweep to run.
-        generation: Number of this run, higher than the number of the driven table of heater currents.
-        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the run, and returns the time
-            of its next call.
+        generation: Number of this sweep, higher than that of the present heater currents.
+        keep_going: Called while waiting. It may raise an error to end the sweep, and returns the time of its next call.
     """
 
     def __init__(
@@ -268,14 +261,15 @@ class SweepRun:
         """Run the sweep to its end.
 
         Args:
-            base_crc32: CRC-32 of the heater current codes that should be driven now.
+            base_crc32: CRC-32 of the DAC codes that should be driven now.
 
         Returns:
             Monitor codes of shape ``(n_points, n_monitors)``, and the number of late points.
 
         Raises:
-            DeviceError: The run ended early or stalled; the message gives the reason and the number of recorded points.
-            LumionError: A request failed. After every error the run is aborted if the link permits.
+            DeviceError: The sweep ended early or stalled; the message gives the reason and the number of recorded
+                points.
+            LumionError: A request failed. After every error the sweep is aborted if the link permits.
         """
         hello = self._session.hello
         image = self._planned.image
@@ -349,7 +343,6 @@ class SweepRun:
         self._acknowledge(min_records=1)
 
     def _is_complete(self) -> bool:
-        """Return whether all records have arrived; raise if the run ended with fewer records."""
         if self._reason is None:
             return False
         if self._reason is not EndReason.COMPLETE:
@@ -360,7 +353,6 @@ class SweepRun:
         return self._track.contiguous_end >= self._planned.n_points
 
     def _on_event(self, seq: int, event: AnyEvent) -> None:
-        """Process one event of the sweep stream; ignore events of other runs."""
         del seq
         if isinstance(event, SweepDoneEvent) and event.generation == self._generation:
             self._done, self._reason = event, event.reason
@@ -370,7 +362,6 @@ class SweepRun:
             self._due = max(self._due, min(event.first + len(event.values), self._planned.n_points))
 
     def _store(self, first: int, values: NDArray[np.uint16]) -> None:
-        """Store new sweep records; ignore records of a different shape."""
         n_points, n_monitors = self._values.shape
         # Ignored without an error: the missing records are requested again.
         if values.shape[1] != n_monitors or not 0 < len(values) <= n_points - first:
@@ -380,7 +371,6 @@ class SweepRun:
         self._produced = max(self._produced, first + len(values))
 
     def _request_state(self) -> None:
-        """Request the progress of a silent run: after such a silence, every record has either arrived or been lost."""
         self._apply_state(self._session.request(SweepReadRequest(self._generation)))
         self._due = self._produced
 
@@ -405,18 +395,13 @@ class SweepRun:
                 self._apply_state(reply)
 
     def _acknowledge(self, min_records: int) -> None:
-        """Acknowledge sweep records, so that the controller never waits for memory."""
         up_to, credit_limit = self._track.acknowledgement()
         if up_to - self._acknowledged >= min_records:
             self._session.request(SweepAckRequest(self._generation, up_to, credit_limit))
             self._acknowledged = up_to
 
     def _count_late_points(self) -> int:
-        """Return the number of sweep points that took longer than planned.
-
-        Only the event SWEEP_DONE contains this number. If that event was lost, an upper bound follows from the duration
-        of the run: a late point takes at least two ticks more than planned, and no point takes less than planned.
-        """
+        """Return the number of points that took longer than planned; an upper bound if the last event was lost."""
         until = Deadline(self._clock.now() + self._quiet_s)
         while self._done is None and self._clock.now() < until:
             self._session.wait_events(until)

@@ -1,4 +1,4 @@
-"""Drives complete tables of heater current codes, checks their CRC and reads them back (protocol section 8)."""
+"""Sets all heater currents together and verifies them (protocol section 8)."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _BANK = 0
 
 @dataclass(frozen=True)
 class BoardTable:
-    """A complete table of heater current codes, one per channel.
+    """DAC codes of all heaters.
 
     Attributes:
-        codes: Current code of each heater, shape ``(n_heaters,)``.
-        crc32: CRC-32 of the table.
+        codes: DAC code of each heater, shape ``(n_heaters,)``.
+        crc32: CRC-32 of the codes.
     """
 
     codes: NDArray[np.uint16]
@@ -49,22 +49,20 @@ class BoardTable:
 
     @classmethod
     def from_codes(cls, codes: NDArray[np.uint16]) -> BoardTable:
-        """Return the table with these heater current codes."""
+        """Return the table with these DAC codes."""
         return cls(codes, table_crc32(codes))
 
 
 class Tables:
-    """Sends complete tables of heater current codes and remembers the last confirmed table.
+    """Sends the DAC codes of all heaters together, and remembers the last confirmed codes.
 
     Args:
-        session: The session.
-        clock: Clock for time-outs, shared with the link.
-        target: Device name and address, for messages.
+        clock: Clock of the link.
 
     Attributes:
-        generation: Newest table number (generation) used.
+        generation: Highest number given to a table so far.
         confirmed: Last table confirmed by the controller; ``None`` before the first.
-        in_flight: Table whose transmission got no answer; ``None`` if there is none.
+        in_flight: Table that was sent but not confirmed; ``None`` if there is none.
     """
 
     def __init__(self, session: FramedSession, clock: Clock, target: DeviceAddress) -> None:
@@ -77,22 +75,22 @@ class Tables:
         self.in_flight: BoardTable | None = None
 
     def attached(self, hello: HelloReply) -> None:
-        """Continue from the table number in a HELLO reply: a new session has no fragments of a table yet."""
+        """Continue the numbering of tables from a HELLO reply of the controller."""
         self.generation = hello.active_generation
         self._bank_generation = 0
 
     def next_generation(self) -> int:
-        """Return a table generation number newer than every number used before."""
+        """Return a new table number."""
         self.generation = next_generation(self.generation)
         return self.generation
 
     def drive(self, codes: NDArray[np.uint16]) -> Generation:
-        """Send a table under a new generation number and check the confirmation of the controller.
+        """Send DAC codes for all heaters and check the confirmation of the controller.
 
         Raises:
-            LimitError: The controller refused the table; the error gives currents in mA.
-            VerifyError: The controller confirmed a different table.
-            LinkTimeout: The controller did not answer; ``took_effect`` tells whether the table is driven.
+            LimitError: The controller refused the codes; the message gives currents in mA.
+            VerifyError: The controller confirmed different codes.
+            LinkTimeout: The controller did not answer; ``took_effect`` tells whether the codes are driven.
             LumionError: A request failed. After a ``LinkError`` without ``took_effect``, :attr:`in_flight` is set.
         """
         generation = self.next_generation()
@@ -128,17 +126,10 @@ class Tables:
         return Generation(generation, table.crc32, self._clock.now())
 
     def _resolve_timeout(self, generation: int, error: LinkTimeout) -> CommitReply:
-        """Request the number of the driven table, because the command to drive a new table had no answer.
-
-        This request is much shorter than a table and is therefore less likely to be damaged. Its sequence number makes
-        the board refuse late copies of the command (protocol section 4.5), so a table reported as not driven will not
-        be driven later.
-
-        Returns:
-            The reply that the controller would have sent to the command.
+        """Ask the controller whether it executed a command that had no answer, and return the reply to that command.
 
         Raises:
-            LinkTimeout: The command was not executed, or this request was not answered either.
+            LinkTimeout: The command was not executed, or the controller still does not answer.
         """
         try:
             # Without codes the exchange has 21 + 35 bytes. At a byte error rate of 1e-3, 19 of 20 succeed, against 7 of
@@ -160,7 +151,7 @@ class Tables:
         raise timeout from error
 
     def resolve_in_flight(self, driven_crc32: int) -> bool | None:
-        """Return whether the unconfirmed table is driven now; ``None`` if the last table sent was confirmed."""
+        """Return whether the unconfirmed table is driven now; ``None`` if there is no such table."""
         table, self.in_flight = self.in_flight, None
         if table is None:
             return None
@@ -171,11 +162,11 @@ class Tables:
         return False
 
     def driven_crc32(self) -> int:
-        """Request the CRC-32 of the table of heater currents that is driven now."""
+        """Read the CRC-32 of the DAC codes that are driven now."""
         return self._session.request(ReadbackRequest(DRIVEN_TABLE, rb_flags=0)).crc32
 
     def confirm(self, codes: NDArray[np.uint16]) -> None:
-        """Check that these codes are driven now. Raises ``VerifyError`` if other codes are driven."""
+        """Raise ``VerifyError`` if other DAC codes are driven now."""
         table, driven_crc32 = BoardTable.from_codes(codes), self.driven_crc32()
         if table.crc32 != driven_crc32:
             raise self._target.error(
@@ -188,12 +179,12 @@ class Tables:
         self.confirmed = table
 
     def check_confirmed(self) -> None:
-        """Forget the confirmed table of currents if it is no longer driven, for example after a fault."""
+        """Forget the confirmed table if it is no longer driven, for example after a fault."""
         if self.confirmed is not None and self.confirmed.crc32 != self.driven_crc32():
             self.confirmed = None
 
     def drive_zeros(self) -> bool:
-        """Set the outputs to zero without latching a fault; return whether all outputs are zero. Never raises."""
+        """Set all outputs to zero without latching a fault, and return whether this succeeded. Never raises."""
         zeros = BoardTable.from_codes(np.zeros(self._session.hello.n_dac, dtype=np.uint16))
         try:
             self.drive(zeros.codes)
@@ -207,9 +198,9 @@ class Tables:
             return False
 
     def read(self) -> BoardTable:
-        """Read back the table of heater currents that is driven now.
+        """Read back the DAC codes that are driven now.
 
-        Raises ``VerifyError`` if the codes do not match the checksum sent by the controller.
+        Raises ``VerifyError`` if the codes do not match the controller's checksum.
         """
         with self._session.transaction():
             for _ in range(_READBACK_TRIES):
@@ -226,7 +217,6 @@ class Tables:
         )
 
     def _requests(self, generation: int, table: BoardTable) -> list[Request[Message]]:
-        """Return one SET request if the table fits into a frame, otherwise STAGE fragments and a COMMIT."""
         codes = table.codes
         # With the bound of section 2.4, the choice depends only on the number of channels, not on the codes.
         room = max_payload(self._session.hello.fw_rx_max)
@@ -243,7 +233,6 @@ class Tables:
         return [*stages, CommitRequest(generation, bank, table.crc32, _BANK, len(codes))]
 
     def _read_codes(self) -> tuple[NDArray[np.uint16], set[int]]:
-        """Read the driven table in as many parts as needed, with all checksums sent by the controller."""
         hello = self._session.hello
         per_frame = (max_payload(hello.fw_tx_max) - ReadbackReply.layout.fixed_size) // 2
         replies = self._session.request_all(

@@ -1,8 +1,4 @@
-"""Monitor readings that the LUMION mesh controller sends periodically (protocol sections 9.1 and 9.2).
-
-The host grants the controller credit for a number of records, and renews it when half is used. Every sample contains
-the number of records that the controller discarded for lack of credit, and the number lost on the link.
-"""
+"""Monitor readings that the LUMION mesh controller sends periodically (protocol sections 9.1 and 9.2)."""
 
 from __future__ import annotations
 
@@ -51,7 +47,7 @@ def subscription(
     n_avg: int,
     target: DeviceAddress,
 ) -> SubscribeRequest:
-    """Return the request that starts a telemetry stream; the caller sets the stream number.
+    """Return the request that starts a stream of monitor readings. The caller sets the stream number.
 
     Raises:
         LimitError: Period or average is out of range, or the scans take longer than the period.
@@ -75,19 +71,17 @@ def subscription(
 
 
 class TelemetryStream:
-    """One subscription to monitor readings; any thread can close it.
+    """One stream of monitor readings; any thread can close it.
 
     Args:
-        session: The open session.
-        clock: Clock for time-outs, shared with the link.
-        request: Request for the subscription.
-        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
-            time of its next call.
+        clock: Clock of the link.
+        request: Request that starts the stream.
+        keep_going: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
         on_lost: Called if the link is lost during a wait.
-        on_ended: Called once, when the subscription has ended.
+        on_ended: Called once, when the stream has ended.
 
     Raises:
-        LumionError: The request failed; there is no subscription.
+        LumionError: The request failed; there is no stream.
     """
 
     def __init__(
@@ -125,12 +119,12 @@ class TelemetryStream:
             raise self._count_error(count)
 
     def read(self) -> TelemetrySample:
-        """Return the next monitor reading of the subscription.
+        """Return the next monitor reading.
 
         Raises:
             StopIteration: The stream is closed; a waiting thread raises it within half a second.
-            LinkLost: The session of the subscription is lost.
-            LinkTimeout: The controller no longer sends records.
+            LinkLost: The link was lost.
+            LinkTimeout: The controller no longer sends readings.
         """
         try:
             return self._next()
@@ -143,7 +137,7 @@ class TelemetryStream:
             raise
 
     def close(self) -> None:
-        """End the subscription to monitor readings; idempotent."""
+        """End the stream of monitor readings; idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._on_ended()
@@ -181,14 +175,12 @@ class TelemetryStream:
         self._samples.append(TelemetrySample(reading, event.dropped, self._track.lost, chip_c))
 
     def _renew(self) -> None:
-        """Renew the credit when half of the credit is used and the records were read."""
         limit = self._track.renewal()
         # Not renewed if the reader falls behind: the board then drops records and counts them.
         if limit is not None and len(self._samples) <= self._track.window // 2:
             self._grant(limit)
 
     def _request_state(self) -> None:
-        """Request the state of a silent stream, because the last event or a renewal may have been lost."""
         self._grant(self._track.renewal() or self._track.credit_limit)
 
     def _grant(self, limit: int) -> None:
@@ -229,11 +221,7 @@ class TelemetryStream:
 
 
 class TelemetryIterator:
-    """Iterator over the readings of one subscription; closing or deleting it ends the subscription.
-
-    Args:
-        stream: The subscription.
-    """
+    """Iterator over the readings of one stream; closing or deleting it ends the stream."""
 
     def __init__(self, stream: TelemetryStream) -> None:
         self._stream = stream
@@ -246,7 +234,7 @@ class TelemetryIterator:
         return self._stream.read()
 
     def close(self) -> None:
-        """End the subscription to monitor readings; idempotent."""
+        """End the stream of monitor readings; idempotent."""
         self._stream.close()
 
     def __del__(self) -> None:
@@ -256,14 +244,11 @@ class TelemetryIterator:
 
 
 class TelemetryStreams:
-    """Telemetry streams of one controller, one per iterator.
+    """Streams of monitor readings of one controller.
 
     Args:
-        session: The session.
-        clock: Clock for time-outs, shared with the link.
-        target: Device name and address, for messages.
-        keep_going: Called while waiting. It feeds the watchdog, may raise an error to end the wait, and returns the
-            time of its next call.
+        clock: Clock of the link.
+        keep_going: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
         on_lost: Called if the link is lost while an iterator waits.
     """
 
@@ -283,7 +268,7 @@ class TelemetryStreams:
         self._used_streams: set[tuple[int, int]] = set()
 
     def start(self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int) -> TelemetryIterator:
-        """Subscribe to monitor readings and return their iterator. Raises the errors of ``telemetry`` of the driver."""
+        """Start a stream of monitor readings. Raises the errors of :meth:`MeshController.telemetry`."""
         with self._session.transaction():
             request = subscription(self._session.hello, period_s, monitors, n_avg, self._target)
             request = replace(request, stream=self._free_stream())

@@ -58,7 +58,6 @@ def controller_info(hello: HelloReply) -> ControllerInfo:
 
 
 def _sweep_points(hello: HelloReply) -> int:
-    """Return how many points fit into the sweep memory if each changes all channels (protocol section 10.1)."""
     point = SweepPoint(table=np.zeros(hello.n_dac, np.uint16))
     size = len(point.encode())
     image = SweepImage((point,), mask=bytes(-(-hello.n_adc // 8)))
@@ -66,14 +65,14 @@ def _sweep_points(hello: HelloReply) -> int:
 
 
 def board_counters(session: FramedSession) -> dict[str, int]:
-    """Return the counters of GET_STATS by name; unknown counters of newer firmware are named by their number."""
+    """Return the controller's counters by name. Counters unknown to the driver are named by their number."""
     counters = session.request(GetStatsRequest()).counters.tolist()
     names = [counter.name.lower() for counter in StatsCounter]
     return {names[i] if i < len(names) else f"counter_{i}": count for i, count in enumerate(counters)}
 
 
 def fault_from_record(record: FaultRecord) -> Fault:
-    """Convert a fault record; ``extra`` contains the controller's tick and the unit of ``value`` and ``limit``."""
+    """Convert a fault record to a :class:`Fault`."""
     is_known = record.source in FaultSource.__members__.values()
     return Fault(
         fault_id=record.fault_id,
@@ -88,7 +87,7 @@ def fault_from_record(record: FaultRecord) -> Fault:
 
 
 def call_back(callback: Callable[[EventT], None] | None, event: EventT) -> None:
-    """Call a callback of the application; its exceptions are logged, because the driver must continue."""
+    """Call a function of the application, and log its exceptions instead of raising them."""
     if callback is None:
         return
     try:

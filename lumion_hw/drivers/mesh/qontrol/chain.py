@@ -1,4 +1,4 @@
-"""Detects the Qontrol modules on a serial line and maps channels of the chain to channels of a module."""
+"""Detects the Qontrol modules on a serial line."""
 
 from __future__ import annotations
 
@@ -37,11 +37,9 @@ class ChainModule:
         index: Position in the chain, from 0.
         kind: Type name, such as ``Q8iv``.
         number: Serial number in hexadecimal; ``****`` if none is assigned.
-        n_channels: Number of channels.
         first_channel: Number, within the chain, of the module's channel 0.
         full_scale_v: Largest voltage that a channel can be set to.
         full_scale_ma: Largest current that a channel can be set to.
-        firmware: Firmware version.
     """
 
     index: int
@@ -60,7 +58,7 @@ class ChainModule:
 
     @property
     def channels(self) -> range:
-        """Channels of the module, as numbered in the chain."""
+        """Channel numbers of the module within the chain."""
         return range(self.first_channel, self.first_channel + self.n_channels)
 
 
@@ -95,11 +93,11 @@ class ModuleChain:
         return np.array([module.full_scale_ma for module in self.modules for _ in module.channels])
 
     def candidates(self, local_channel: int) -> tuple[int, ...]:
-        """Return all channels with this number within their module, because an error line does not name its module."""
+        """Return all channels of the chain that have this number within their module."""
         return tuple(m.first_channel + local_channel for m in self.modules if local_channel < m.n_channels)
 
     def channel(self, module: int, local_channel: int) -> int | None:
-        """Return a module's channel as numbered in the chain; ``None`` if the module has no such channel."""
+        """Return a module's channel as numbered in the chain, or ``None`` if the module has no such channel."""
         if module >= len(self.modules) or local_channel >= self.modules[module].n_channels:
             return None
         return self.modules[module].first_channel + local_channel

@@ -1,9 +1,7 @@
-"""Driver for Qontrol Q8 modules: chains of eight-channel current sources on a serial line, as a mesh controller.
+"""Driver for Qontrol Q8 modules: chains of eight-channel current sources on a serial line.
 
-Limitations: a table is sent module by module, so it is **not atomic**. There is **no watchdog**: the outputs stay on if
-this process is killed, so put the supply on an interlock. The modules have no monitors and no sweeps. Unlike other
-clients, this driver raises errors for refused requests, missing acknowledgements, read-back currents that differ, and
-over-voltage and over-current reports, traced to their channels.
+The modules are set one after the other (**not atomic**). There is **no watchdog**: the outputs stay on if this process
+is killed, so put the supply on an interlock. The modules have no monitors and no sweeps.
 """
 
 from __future__ import annotations
@@ -63,12 +61,12 @@ _CHECKS_PER_PERIOD = 4
 
 
 class IdleWatch:
-    """Calls an action when no driver call was made for a while, and again at every later check.
+    """Calls an action when no driver call was made for ``idle_s``, and again at every later check.
 
     Args:
-        clock: Clock of the controller.
+        clock: Clock that runs the checks.
         idle_s: Idle time after which the action is called; ``None`` disables it.
-        action: Called by the clock, with the idle time in seconds.
+        action: Called with the idle time in seconds.
     """
 
     def __init__(self, clock: Clock, idle_s: float | None, action: Callable[[float], None]) -> None:
@@ -103,32 +101,30 @@ class IdleWatch:
 _log = logging.getLogger(__name__)
 
 DEFAULT_TOLERANCE_MA = 0.1
-"""Largest accepted difference between set and read current, chosen by this project; idle outputs read 0.012 mA."""
+"""Largest accepted difference between set and read current, in mA (chosen by this project)."""
 DEFAULT_HEADROOM = 1.5
-"""Default ratio of the voltage limit to the voltage at the heater's largest current. Chosen by this project."""
+"""Default ratio of the voltage limit to the heater's voltage at its largest current (chosen by this project)."""
 
 
 class QontrolController(Driver):
     """One chain of Qontrol modules; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
-    The constructor does not access the device. :meth:`open` detects the modules and changes no output. This driver
-    checks limits before it sends anything, and also sets them in the modules (IMAX, VMAX). The limit of the total
-    power, and the latching of faults, exist only in this driver, not in the modules.
+    Limits are checked before anything is sent, and are also set in the modules (IMAX, VMAX). Only this driver, not the
+    modules, supervises the total power and latches faults.
 
     Args:
         link: Serial link with 115 200 baud, or a TCP link to one.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         device: Device name of the bench file, for messages.
         expected_serial: Required identities of all modules, such as ``Q8iv-0001,Q8iv-0002``; ``None`` accepts any.
         mode: ``binary`` is short and fast; ``ascii`` can be read on a serial monitor.
         compliance_v: Voltage limit of all channels; by default the voltage that each heater needs, times ``headroom``.
-        headroom: Ratio of the voltage limit to the needed voltage, see ``compliance_v``.
-        tolerance_ma: Largest accepted difference between a current set and its reading.
+        headroom: Ratio of the voltage limit to the needed voltage.
+        tolerance_ma: Largest accepted difference between set and measured current.
         window_bytes: Bytes sent ahead of their replies; 0 waits for every reply.
-        idle_off_s: Time without a call after which a thread of this process switches the outputs off. The thread ends
-            with the process.
-        reenumerate: Let the modules renumber themselves at :meth:`open`.
-        leave_on: Leave the outputs on at :meth:`close`.
+        idle_off_s: Time without a call after which this process switches the outputs off.
+        reenumerate: Whether the modules renumber themselves at :meth:`open`.
+        leave_on: Whether the outputs stay on at :meth:`close`.
     """
 
     def __init__(
@@ -200,21 +196,21 @@ class QontrolController(Driver):
 
     @property
     def compliance(self) -> Compliance:
-        """Limits that the modules supervise, as last read back. Raises ``LinkLost`` before :meth:`open`."""
+        """Voltage and current limits in the modules, as last read back. Raises ``LinkLost`` before :meth:`open`."""
         return self._require_outputs("compliance").compliance
 
     @property
     def latch_skew_s(self) -> float:
-        """Longest delay in s between the changes of two modules: the time for setting and reading all channels."""
+        """Longest delay in s between the current changes of two modules."""
         outputs = self._require_outputs("latch_skew_s")
         # Before the first table, the estimate is one round trip per module.
         return outputs.setting_s or self._round_trip_s * len(outputs.chain.modules)
 
     def open(self) -> None:
-        """Open the link, detect the modules and read their limits; no output changes. Close the link on failure.
+        """Open the link, detect the modules and read their limits; no output changes.
 
-        Limits that were configured before are applied again. Raises the errors of :meth:`Driver.open`, and of
-        :func:`~lumion_hw.drivers.mesh.qontrol.chain.read_chain`.
+        Limits that were configured before are applied again. Raises the errors of :meth:`Driver.open` and
+        :func:`~lumion_hw.drivers.mesh.qontrol.chain.read_chain`; after an error the link is closed.
         """
         with self._lock, self._session.transaction():
             with close_on_error(self._session.close):
@@ -231,7 +227,7 @@ class QontrolController(Driver):
             self._idle.start()
 
     def configure(self, limits: ControllerLimits) -> None:
-        """Set the limits of the modules (IMAX, VMAX) and verify them; limits that are already set are not sent.
+        """Set the voltage and current limits of the modules (VMAX, IMAX) and verify them.
 
         ``watchdog_s`` has no effect: these modules have no watchdog.
 
@@ -261,11 +257,8 @@ class QontrolController(Driver):
         Args:
             currents_ma: Shape ``(n_heaters,)``, in mA.
 
-        Returns:
-            The receipt; its CRC-32 is that of the 16-bit words of the table, little endian.
-
         Raises:
-            LimitError: A current is outside its limit, or the total power exceeds its limit; nothing was sent.
+            LimitError: A current or the total power exceeds its limit; nothing was sent.
             ConfigError: The number of currents differs from the number of channels.
             SafetyError: Faults are latched; nothing was sent.
             DeviceError: A module refused, or reported over-voltage or over-current; the message names the channels.
@@ -326,10 +319,9 @@ class QontrolController(Driver):
         self._not_supported("watch_light", "have no photodiodes", "Watch the power meters or the modules' LOS instead.")
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return the faults that the modules reported and this driver stored, oldest first.
+        """Return the faults that the modules have reported, oldest first.
 
-        In over-voltage and over-current faults, ``present`` means that the channel is at its limit now. ``extra``
-        contains the code, the error line, and ``candidates`` if the channel is ambiguous.
+        For over-voltage and over-current faults, ``present`` means that the channel is at its limit now.
         """
         with self._call("faults") as outputs:
             self._session.check_identity()
@@ -379,7 +371,7 @@ class QontrolController(Driver):
     def close(self) -> None:
         """Set the outputs to zero, except with ``leave_on``, and close the link; idempotent, never raises.
 
-        A forked child process sends nothing and leaves the outputs as they are.
+        In a forked child process the outputs do not change.
         """
         if self._session.belongs_to_other_process:
             self._session.close()
@@ -396,7 +388,6 @@ class QontrolController(Driver):
 
     @contextlib.contextmanager
     def _call(self, operation: str) -> Iterator[QontrolOutputs]:
-        """Lock driver and session for one public call, which restarts the idle time."""
         with self._lock, self._session.transaction():
             outputs = self._require_outputs(operation)
             if not self._is_open:
@@ -446,7 +437,6 @@ class QontrolController(Driver):
         raise NotSupportedError(description, command=operation, device=device, address=address, hint=hint)
 
     def _stop_if_idle(self, idle_s: float) -> None:
-        """Switch the outputs off after the idle time; never during a call of the driver."""
         # A call is in progress, so the host is not idle.
         if not self._lock.acquire(blocking=False):
             return

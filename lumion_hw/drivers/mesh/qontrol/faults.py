@@ -1,7 +1,4 @@
-"""Faults that Qontrol modules reported: traced to channels, and latched until they are cleared by id.
-
-The modules keep only a log; this driver latches the faults, until it is closed.
-"""
+"""Faults that Qontrol modules reported, kept until they are cleared by id or the driver is closed."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class LogEntry:
 
 
 class FaultLatch:
-    """Stores up to 256 faults. When full, drops the oldest fault that is not latched, or else the oldest fault."""
+    """Stores up to 256 faults. When full, it drops the oldest cleared fault, or without one the oldest fault."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
@@ -72,7 +69,7 @@ class FaultLatch:
         return tuple(fault for fault in self._faults if fault.latched)
 
     def add(self, fault: Fault) -> Fault:
-        """Latch a fault under the next id; a fault that is already latched is not added again."""
+        """Latch a fault under a new id. A fault that is already latched is not added again."""
         for stored in self.latched:
             # A lasting fault is reported repeatedly.
             if (stored.source, _candidates(stored)) == (fault.source, _candidates(fault)):
@@ -91,7 +88,7 @@ class FaultLatch:
         return next((fault for fault in self._faults if fault.fault_id == fault_id), None)
 
     def was_issued(self, fault_id: int) -> bool:
-        """Return whether a fault ever had this id; faults that are no longer stored were cleared."""
+        """Return whether a fault ever had this id."""
         return 1 <= fault_id <= self._newest_id
 
     def clear(self, fault_id: int) -> None:
@@ -114,10 +111,10 @@ class FaultLatch:
 def faults_from_reports(
     reports: Iterable[Report], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return one fault per distinct report, with its channel or all channels that the report may concern.
+    """Return one fault per distinct report, with the channels that the report may concern.
 
-    A report names the channel within a module, but no module. Over-voltage and over-current reports are narrowed down
-    to the channels at their limit; ``extra`` contains the remaining ``candidates``.
+    A report names the channel within a module, but not the module. ``extra`` contains the possible channels
+    (``candidates``).
     """
     faults: dict[tuple[int, tuple[int, ...]], Fault] = {}
     for report in reports:
@@ -131,7 +128,7 @@ def faults_from_reports(
 def faults_from_log(
     entries: Iterable[LogEntry], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
-    """Return faults that the modules logged in the last two seconds but did not report (``E30``: suppressed)."""
+    """Return the faults that the modules logged in the last two seconds but did not report."""
     faults: dict[tuple[int, int], Fault] = {}
     for entry in entries:
         channel = chain.channel(entry.module, entry.local_channel)
@@ -143,7 +140,7 @@ def faults_from_log(
 
 
 def read_log(session: QontrolSession, chain: ModuleChain) -> tuple[LogEntry, ...]:
-    """Read the logs of all modules (``LOGALL?``), 64 entries each, in the order of the reply."""
+    """Read the logs of all modules, 64 entries each."""
     lines = session.ask(text_request("LOGALL?", LOG_ENTRY, _LOG_LINES * len(chain.modules)))
     entries = []
     for number, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""Outputs of an open Qontrol chain: sets limits and currents, reads them back, and traces problems to channels."""
+"""Outputs of an open Qontrol chain: sets and reads limits and currents."""
 
 from __future__ import annotations
 
@@ -43,12 +43,11 @@ class QontrolOutputs:
     """Controls the outputs of a chain. The caller must lock the session for every call.
 
     Args:
-        session: The open session.
-        clock: Clock for time-outs, shared with the link.
+        clock: Clock of the link.
         chain: Modules of the chain.
         latch: Store of the faults.
         mode: Format of the requests.
-        tolerance_ma: Largest accepted difference between a current set and its reading.
+        tolerance_ma: Largest accepted difference between set and measured current.
     """
 
     def __init__(
@@ -69,19 +68,19 @@ class QontrolOutputs:
         self._tolerance_ma = tolerance_ma
         self.compliance = self._read_compliance()
         self.limits_lost = False
-        """Whether a module was powered up since its limits were set."""
+        """Whether a module was restarted since its limits were set."""
         self.driven_ma: NDArray[np.float64] | None = None
-        """The last confirmed currents; ``None`` if unknown."""
+        """Last confirmed currents; ``None`` if unknown."""
         self.setting_s = 0.0
-        """Time in s for setting and reading all channels the last time."""
+        """Duration in s of the last setting and reading of all channels."""
 
     @property
     def may_carry_current(self) -> bool:
-        """Whether an output may be on: its current is unknown or not zero."""
+        """Whether an output may be on, because its current is not zero or unknown."""
         return self.driven_ma is None or bool(self.driven_ma.any())
 
     def apply(self, requested: Compliance) -> None:
-        """Set the limits IMAX and VMAX of the modules where they differ, and verify them.
+        """Set and verify the voltage and current limits of the modules (VMAX, IMAX).
 
         Raises ``DeviceError`` if a module refused the command, and ``VerifyError`` if a limit read back differs.
         """
@@ -113,7 +112,7 @@ class QontrolOutputs:
         self.limits_lost = False
 
     def drive(self, currents_ma: NDArray[np.float64]) -> None:
-        """Set and verify all currents; repeat the reading for up to 0.1 s until set and read currents agree.
+        """Set and verify all currents. Currents that differ are read again for up to 0.1 s.
 
         Raises:
             DeviceError: A module refused, or reported a problem meanwhile.
@@ -170,7 +169,7 @@ class QontrolOutputs:
         return column_from_lines(self._session.ask(request), request, self.chain.full_scale_ma, self._session)
 
     def latch_reports(self) -> tuple[Fault, ...]:
-        """Trace the module reports since the last call to channels; latch and return the new faults."""
+        """Latch and return the faults that the modules have reported since the last call."""
         reports = list(self._session.take_reports())
         if not reports:
             return ()
@@ -210,7 +209,6 @@ class QontrolOutputs:
             )
 
     def _set_and_read(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Set and read the currents in one transaction, to save a round trip."""
         sets = set_requests(self._mode, Quantity.CURRENT, currents_ma, self.chain)
         request = read_request(self._mode, Quantity.CURRENT, self.chain)
         started_s = self._clock.now()

@@ -1,4 +1,4 @@
-"""Values of a Qontrol chain: range checks, conversion into requests, and checks of readings."""
+"""Range checks, requests and replies of a Qontrol chain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lumion_hw.sessions.qontrol import QontrolSession
 
 Mode = Literal["binary", "ascii"]
 LINE_LIMIT_BYTES = 64
-"""Longest text request sent: 22 bytes are known to work and 86 to overflow; the exact limit is unknown."""
+"""Longest text request sent, in bytes. A length of 22 is known to work, and 86 to fail."""
 _LOWEST_VMAX_V = 1.0  # outputs that are off read up to 0.2 V, so a limit of zero would trip without cause
 _LOWEST_IMAX_MA = 0.05  # outputs that are off read up to 0.012 mA
 _MAX_FULL_SCALES = 1.5  # readings above this multiple of full scale come from damaged lines
@@ -68,7 +68,7 @@ class Compliance:
 def checked_column(
     values: object, lowest: float, highest: NDArray[np.float64], label: str, unit: str, session: QontrolSession
 ) -> NDArray[np.float64]:
-    """Return ``values`` if they are within ``lowest`` … ``highest``, channel by channel.
+    """Return ``values`` unchanged if each value is between ``lowest`` and the ``highest`` of its channel.
 
     Raises:
         LimitError: A value is out of range or not a number; the message names the first such channel.
@@ -91,7 +91,7 @@ def checked_column(
 def check_power(
     currents_ma: NDArray[np.float64], limits: ControllerLimits, label: str, session: QontrolSession
 ) -> None:
-    """Raise ``LimitError`` if the computed total power is too high: the modules themselves have no such limit."""
+    """Raise ``LimitError`` if the total power of these currents exceeds its limit."""
     # mA² times ohm is µW.
     power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
     if not power_mw <= limits.total_power_mw:
@@ -107,11 +107,10 @@ def check_power(
 def compliance_for(
     limits: ControllerLimits, chain: ModuleChain, compliance_v: float | None, headroom: float, session: QontrolSession
 ) -> Compliance:
-    """Return the limits that the modules shall supervise.
+    """Return the voltage and current limits for the modules.
 
-    IMAX is the largest current of the heater. VMAX is ``compliance_v`` if that is given. Otherwise VMAX is the voltage
-    that the heater needs for this current, times ``headroom``, because hot heaters have more resistance. No limit is
-    set below the value that a module reads at an idle output.
+    The current limit is the largest current of the heater. The voltage limit is ``compliance_v`` if given, otherwise
+    the voltage of the heater at this current times ``headroom``.
 
     Raises:
         LimitError: A current is outside 0 … full scale, or a resistance or the power limit is negative or not a number.
@@ -137,15 +136,14 @@ def set_requests(
     chain: ModuleChain,
     changed: NDArray[np.bool_] | None = None,
 ) -> list[QontrolRequest]:
-    """Return the smallest number of requests that set the channels, module by module in ascending order.
+    """Return the requests that set the channels, module by module in ascending order.
 
     Args:
-        mode: ``binary`` sends one vector of 16-bit words per module; ``ascii`` sends one line per module if it is short
-            enough, otherwise one line per channel.
-        quantity: Quantity to set; text vectors exist for voltages and currents only.
+        mode: Format of the requests: binary or text.
+        quantity: Quantity to set.
         values: Shape ``(n_channels,)``, within 0 … full scale.
         chain: Modules of the chain.
-        changed: Channels to set; all if omitted. A vector always sets all channels of a module.
+        changed: Channels to set; all if omitted. Unchanged channels of the same module may be set again.
     """
     full = chain.full_scale_ma if quantity.unit == "mA" else chain.full_scale_v
     requests: list[QontrolRequest] = []
@@ -184,14 +182,14 @@ def column_from_lines(
 
 
 def step(full_scale: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the smallest step of a setting, which is one count of its 16-bit word."""
+    """Return the smallest step of each channel, which is one count of a 16-bit word."""
     return full_scale / FULL_WORD
 
 
 def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> ChannelReadings:
-    """Read voltage and current of all channels (``VIPALL?``); every line names its channel.
+    """Read voltage and current of all channels.
 
-    Raises ``FrameError`` if the lines do not match the chain, or a reading is impossible.
+    Raises ``FrameError`` if the reply does not match the chain, or a reading is impossible.
     """
     request = text_request("VIPALL?", CHANNEL_READING, chain.n_channels)
     lines = session.ask(request)

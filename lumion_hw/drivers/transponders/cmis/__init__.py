@@ -1,4 +1,4 @@
-"""Driver of CMIS and C-CMIS modules, such as QSFP-DD and OSFP, over I2C, a linear file or a dump."""
+"""Driver of CMIS and C-CMIS modules, such as QSFP-DD and OSFP, over I2C, a memory file or a memory dump."""
 
 from lumion_hw.drivers.transponders.cmis.context import Quirks
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath

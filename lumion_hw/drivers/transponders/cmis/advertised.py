@@ -1,7 +1,4 @@
-"""Reads what a module advertises in its static pages: applications, durations, grids, supported fields.
-
-The pages may come from a module or from a dump.
-"""
+"""Reads what a module advertises: applications, durations, grids, supported fields."""
 
 from __future__ import annotations
 
@@ -25,18 +22,18 @@ N_APPLICATIONS = 15
 """Maximum number of applications of a module."""
 _IN_LOWER_MEMORY = 8
 STAGES = ("power_up", "power_down", "dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off")
-"""Stages whose maximum duration a module advertises."""
+"""State changes whose maximum duration a module advertises."""
 _MONITORS = ("temperature", "supply", "aux1", "aux2", "aux3", "custom", "tx_power", "tx_bias", "rx_power")
 LOOPBACKS = ("media_output", "media_input", "host_output", "host_input")
-"""Loopbacks in the order of 13h:180-183."""
+"""Loopbacks in the order of bytes 13h:180-183."""
 
 
 class Advertised:
-    """Capabilities in the static memory pages of a module.
+    """Capabilities that a module advertises in its memory.
 
     Args:
         half: Function that returns the 128 bytes of a page, or ``None`` if the page does not exist or is unknown.
-        has_page: Function that returns whether a page exists; needed for C-CMIS pages, which are not always advertised.
+        has_page: Function that returns whether a page exists.
     """
 
     def __init__(self, half: Callable[[Page], bytes | None], has_page: Callable[[int], bool]) -> None:
@@ -44,22 +41,22 @@ class Advertised:
         self._has_page = has_page
 
     def value(self, name: str, index: int | None = None) -> Value | None:
-        """Return the value of a field; ``None`` if the page of the field is unknown."""
+        """Return the value of a field, or ``None`` if its page is unknown."""
         half = self._half(FIELDS[name].page)
         return None if half is None else decode_from(FIELDS[name], half, index)
 
     def number(self, name: str, index: int | None = None) -> int:
-        """Return the value of an integer field; 0 if the page of the field is unknown."""
+        """Return the value of an integer field, or 0 if its page is unknown."""
         value = self.value(name, index)
         return int(value) if isinstance(value, (int, float)) else 0
 
     def text(self, name: str) -> str:
-        """Return the value of a text field; empty if the page of the field is unknown."""
+        """Return the value of a text field, or an empty text if its page is unknown."""
         value = self.value(name)
         return value if isinstance(value, str) else ""
 
     def supported(self, name: str) -> bool | None:
-        """Return whether the module has a field; ``None`` if the page with its support bit is unknown."""
+        """Return whether the module has a field, or ``None`` if this is unknown."""
         return is_supported(FIELDS[name], self._condition)
 
     def _condition(self, name: str) -> int | bool | None:
@@ -96,7 +93,7 @@ class Advertised:
 
     @cached_property
     def applications(self) -> tuple[Application, ...]:
-        """Applications in the advertised list, without applications that use no host lanes."""
+        """Applications that the module advertises and that use at least one host lane."""
         result = []
         for number in range(1, N_APPLICATIONS + 1):
             prefix = "application" if number <= _IN_LOWER_MEMORY else "more_application"
@@ -137,13 +134,13 @@ class Advertised:
 
     @cached_property
     def durations_s(self) -> Mapping[str, float | None]:
-        """Maximum duration in s of each of the ``STAGES``; ``None`` where not advertised or unknown."""
+        """Maximum duration in s of each of the ``STAGES``; ``None`` if unknown."""
         duration_codes = {stage: self.value(f"max_duration_{stage}") for stage in STAGES}
         return {stage: duration_s(code) if isinstance(code, int) else None for stage, code in duration_codes.items()}
 
     @cached_property
     def grids(self) -> LaserGrids:
-        """Frequency grids, channel ranges and fine-tuning range of the laser; empty without page 04h."""
+        """Frequency grids, channel ranges and fine-tuning range of the laser; empty for lasers that cannot be tuned."""
         half = self._half(0x04) if self.tunable else None
         return LaserGrids() if half is None else laser_grids(half)
 
@@ -186,7 +183,7 @@ class Advertised:
     def capabilities(
         self, statistics: bool, loopbacks: tuple[str, ...], performance: Mapping[str, str]
     ) -> TransponderCapabilities:
-        """Return the advertised capabilities together with the given content of the optional pages."""
+        """Return the capabilities of the module."""
         fine = self.grids.fine
         return TransponderCapabilities(
             applications=self.applications,

@@ -1,4 +1,4 @@
-"""Commands of the command data block (CDB), passwords and user memory."""
+"""Command data block (CDB), passwords and user memory."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def command(
     """Run a command of the command data block and return its reply.
 
     Args:
-        module: The module.
+        module: Open module.
         number: Number of the command.
-        payload: Local payload (LPL), which is part of the command's page 9Fh.
-        extended: Extended payload (EPL), which is written to pages A0h to AFh first.
+        payload: Payload in page 9Fh (LPL).
+        extended: Payload in pages A0h to AFh (EPL).
         max_write: Maximum length of a write to the pages of the command, in bytes.
         within_s: Maximum time advertised by the module for this command; 0 if unknown.
         first_poll_s: Pause before the first reading of the status.
@@ -84,7 +84,6 @@ def command(
 
 
 def _check_done(module: ModuleContext, label: str) -> None:
-    """Raise ``DeviceError`` if the command failed; ``code`` of the error is the status of the command."""
     status = _status(module)
     if status & codes.CDB_FAILED:
         locked = status == codes.CdbStatus.PASSWORD
@@ -111,17 +110,20 @@ _CHANGE_BYTE, _ENTRY_BYTE = 118, 122
 
 
 def enter_password(module: ModuleContext, password: int) -> None:
-    """Enter the host password. Only modules with a command data block refuse a wrong password (``DeviceError``)."""
+    """Enter the host password. Raises ``DeviceError`` if a module with a command data block refuses the password."""
     _send_password(module, CdbCommand.ENTER_PASSWORD, _ENTRY_BYTE, password)
 
 
 def change_password(module: ModuleContext, password: int) -> None:
-    """Change the host password. Raises the errors of :func:`enter_password`; ``LimitError`` if it is out of range."""
+    """Change the host password.
+
+    Raises the errors of :func:`enter_password`, and ``LimitError`` if it is out of range.
+    """
     _send_password(module, CdbCommand.CHANGE_PASSWORD, _CHANGE_BYTE, password)
 
 
 def read_user_memory(module: ModuleContext) -> bytes:
-    """Return the user memory. Raises ``NotSupportedError``."""
+    """Return the user memory. Raises ``NotSupportedError`` if the module has none."""
     _require_page(module)
     return module.memory.pages.read_page(_USER_PAGE, HALF_BYTES, HALF_BYTES)
 

@@ -1,4 +1,4 @@
-"""State shared by all parts of the driver of an open module: memory, flags, clock, advertised limits, errors."""
+"""State and checks shared by all parts of the driver of an open module."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Quirks:
 
     Attributes:
         inverted_deinit: Whether the bits of 10h:128 mean "power up the data path", as in CMIS 3.
-        power_request: How low power is requested: ``software`` sets LowPwrRequestSW; ``pin`` makes the module obey its
-            LPMode pin, for boards that drive the pin and modules that ignore the bit.
+        power_request: How low power is requested: by the bit LowPwrRequestSW (``software``) or the pin LPMode
+            (``pin``).
         tunes_while_active: Whether the laser can be tuned while the data path is active.
-        decommission: Whether lanes of old data paths are set to application 0 before a new application is selected.
-        tx_disable_all: Whether Tx disable is always written for all eight media lanes.
+        decommission: Whether lanes must be set to application 0 before a new application is selected.
+        tx_disable_all: Whether Tx disable must be written for all eight media lanes.
         settle_after_apply_s: Time in s for which ConfigStatus may show an old result after a configuration.
-        freeze: Whether statistics are frozen while they are read; ``False`` for modules that cannot freeze.
+        freeze: Whether the module can freeze statistics while they are read.
         time_factor: Factor for all advertised durations, for modules that exceed them.
     """
 
@@ -54,7 +54,7 @@ class Quirks:
 
 @dataclass(frozen=True)
 class ModuleModel:
-    """Modules with the same deviations from CMIS: identity patterns, changed quirks, and the reason."""
+    """Identity patterns of modules, with their deviations from CMIS and the reason."""
 
     vendor: str = ".*"
     part_number: str = ".*"
@@ -77,7 +77,7 @@ MODULE_MODELS: tuple[ModuleModel, ...] = (
         reason="10h:128 is DataPathPwrUp in CMIS 3",
     ),
 )
-"""Modules with known deviations; all matching entries apply, in this order. Settings of the user have priority."""
+"""Modules with known deviations from the standard. All matching entries apply, in this order."""
 
 
 def quirks_of(
@@ -92,9 +92,9 @@ def quirks_of(
 
 
 MARGIN = 1.5
-"""Ratio of timeouts to the durations that the module advertises (docs/transponders.md, "Times")."""
+"""Factor from advertised durations to time-outs (docs/transponders.md, "Times")."""
 UNBOUNDED_S = 3000.0
-"""Duration in s assumed for stages without a limit: duration code Dh means 3000 s or more."""
+"""Duration in s assumed for the code Dh, which means 3000 s or more."""
 _MIN_TIMEOUT_S = 1.0
 _ErrorT = TypeVar("_ErrorT", bound=LumionError)
 _T = TypeVar("_T")
@@ -105,7 +105,7 @@ class ModuleContext:
 
     Args:
         memory: Fields of the module.
-        clock: Clock for timeouts.
+        clock: Clock for time-outs.
         advertised: Content of the static pages.
         identity: Identity of the module.
         quirks: Deviations of the module.
@@ -139,12 +139,12 @@ class ModuleContext:
         return self.memory.error(VerifyError, message, wrote=wrote, read=read, hint=hint)
 
     def needs(self, supported: object, label: str) -> None:
-        """Raise ``NotSupportedError`` unless ``supported``; ``label`` names the function in the message."""
+        """Raise ``NotSupportedError`` unless ``supported`` is true; ``label`` names the function in the message."""
         if not supported:
             raise self.error(NotSupportedError, f"{label} is not supported", "The module does not advertise it.")
 
     def readable(self, label: str, read: Callable[[], _T], default: _T) -> _T:
-        """Read optional pages; return ``default`` with a warning if only these pages cannot be read.
+        """Return the result of ``read``, or ``default`` with a warning if only these pages cannot be read.
 
         Raises ``LinkError`` if the other pages cannot be read either.
         """
@@ -156,10 +156,7 @@ class ModuleContext:
             return default
 
     def guard(self) -> None:
-        """Check that the module was not replaced after it was opened. Raises ``IdentityError``.
-
-        Every operation that writes begins with this check.
-        """
+        """Raise ``IdentityError`` if the module was replaced after it was opened."""
         pages = self.memory.pages
         with pages.transaction():
             part, serial = FIELDS["part_number"].span(), FIELDS["serial_number"].span()
@@ -175,13 +172,13 @@ class ModuleContext:
             )
 
     def longest_s(self, stage: str) -> float:
-        """Return the timeout for a stage: the advertised duration with a margin."""
+        """Return the time-out for a state change: the advertised duration with a margin."""
         bound_s = self.advertised.durations_s[stage]
         # At least one second, because the module is polled over a slow bus.
         return max(MARGIN * (UNBOUNDED_S if bound_s is None else bound_s) * self.quirks.time_factor, _MIN_TIMEOUT_S)
 
     def state(self) -> int:
-        """Return the module state. Raises ``DeviceError`` with the cause in the fault state."""
+        """Return the module state. Raises ``DeviceError`` in the fault state."""
         state = self.memory.number("module_state")
         if state == codes.ModuleState.FAULT:
             cause = self.memory.number("fault_cause")
@@ -214,7 +211,7 @@ class ModuleContext:
         Args:
             done: Condition; may raise an error.
             timeout_s: Maximum time.
-            stage: Function that describes the awaited state, with lane and last code, for the message.
+            stage: Function that returns the awaited state, for the message.
 
         Raises:
             DeviceTimeoutError: The condition was not met in time.

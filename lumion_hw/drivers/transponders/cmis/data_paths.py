@@ -1,4 +1,4 @@
-"""Data paths: their lanes and states, and the selection of applications."""
+"""Data paths (the lanes of one application): their states, and the selection of applications."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lumion_hw.standards.cmis import codes
 from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, ConfigStatus, DataPathState, ModuleState
 
 ALL_LANES = tuple(range(1, 9))
-"""Lane numbers of one bank: the registers of a module are repeated in one bank per eight lanes."""
+"""Lane numbers of one bank."""
 _TX_EXTRA_S = 1.0  # in addition to the advertised time, which is milliseconds for most modules
 _TRANSIENT_STAGES = {
     int(DataPathState.INIT): "dp_init",
@@ -22,19 +22,16 @@ _TRANSIENT_STAGES = {
 }
 _LIT = frozenset({DataPathState.ACTIVATED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF})
 MAY_EMIT = _LIT | {DataPathState.INITIALIZED}
-"""Data path states in which a media lane that is not disabled may emit light (CMIS 5.2 clause 6.3.3).
-
-In DPInitialized a disabled lane prevents activation of its path, but other lanes may emit light.
-"""
+"""Data path states in which a media lane may emit light unless it is disabled (CMIS 5.2 clause 6.3.3)."""
 _INITIALISED = frozenset({DataPathState.INITIALIZED, DataPathState.ACTIVATED, DataPathState.TX_TURN_ON})
 
 
 @dataclass(frozen=True)
 class DataPath:
-    """A data path: the lanes that belong to one application.
+    """The lanes that belong to one application.
 
     Attributes:
-        application: AppSel code: number of the application in the module's list.
+        application: Number of the application in the module's list (AppSel code).
         host_lanes: Host lanes, from 1.
         media_lanes: Media lanes, from 1.
     """
@@ -52,8 +49,8 @@ class DataPath:
 def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int, ...]:
     """Return the media lanes of an application that begins on a host lane.
 
-    The k-th possible first host lane uses the k-th possible first media lane. If the list of first media lanes is
-    shorter, as in a muxponder, the remaining host lanes share the last media lane in the list.
+    If an application has fewer possible first media lanes than first host lanes, the remaining host lanes share the
+    last one.
     """
     starts, media = application.first_host_lanes, application.first_media_lanes
     position = starts.index(first_host_lane) if first_host_lane in starts else 0
@@ -62,7 +59,7 @@ def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int,
 
 
 def data_paths(module: ModuleContext) -> tuple[DataPath, ...]:
-    """Read the active control set and return the data paths in use."""
+    """Read the data paths in use."""
     with module.memory.pages.transaction():
         selected = module.memory.numbers("active_app_sel")
         identities = module.memory.numbers("active_data_path_id")
@@ -96,13 +93,13 @@ def states(module: ModuleContext) -> dict[int, int]:
 
 
 def emitting_lanes(module: ModuleContext, paths: Iterable[DataPath]) -> dict[int, DataPath]:
-    """Return the media lanes that may emit light now, each with one data path that uses the lane."""
+    """Return the media lanes that may emit light now, each with a data path that uses the lane."""
     now = states(module)
     return {lane: path for path in paths if now[path.first_lane] in MAY_EMIT for lane in path.media_lanes}
 
 
 def lanes_on(module: ModuleContext, paths: Collection[DataPath]) -> frozenset[int]:
-    """Return the media lanes that are switched on: not disabled, and in a path that may emit light."""
+    """Return the media lanes that are switched on."""
     emitting = emitting_lanes(module, paths)
     if emitting and module.advertised.supported("tx_disable"):
         disabled = dict(zip(ALL_LANES, module.memory.values("tx_disable"), strict=True))
@@ -111,14 +108,14 @@ def lanes_on(module: ModuleContext, paths: Collection[DataPath]) -> frozenset[in
 
 
 def await_steady(module: ModuleContext, lanes: Collection[int]) -> None:
-    """Wait until all data paths on some host lanes are in steady states, as required before writing."""
+    """Wait until no data path on these host lanes is changing its state."""
     # A path may be at the start of any transition and continue with the others.
     timeout_s = sum(module.longest_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
     _await(module, lanes, frozenset(range(16)) - DATA_PATH_TRANSIENT, timeout_s, "")
 
 
 def set_deinit(module: ModuleContext, lanes: Iterable[int], on: bool) -> None:
-    """Set or clear the de-initialisation request of host lanes; in CMIS 3 the bit is inverted."""
+    """Set or clear the request to de-initialise host lanes."""
     module.memory.set_lanes("data_path_deinit", lanes, on is not module.quirks.inverted_deinit)
 
 
@@ -131,8 +128,8 @@ def deactivate(module: ModuleContext, paths: Collection[DataPath], keep: Collect
     """Switch the transmitters off, de-initialise the host lanes and wait for their deactivation.
 
     Args:
-        module: The module.
-        paths: The data paths.
+        module: Open module.
+        paths: Data paths to deactivate.
         keep: Media lanes of other data paths, which stay on.
     """
     lanes = host_lanes(paths)
@@ -164,8 +161,8 @@ def switch_off(module: ModuleContext, paths: Collection[DataPath], lanes: Iterab
     """Switch the transmitters off and wait until no data path is active; the paths stay initialised.
 
     Args:
-        module: The module.
-        paths: The data paths.
+        module: Open module.
+        paths: Data paths to switch off.
         lanes: Additional media lanes to switch off.
     """
     if not module.advertised.supported("tx_disable"):
@@ -179,7 +176,6 @@ def switch_off(module: ModuleContext, paths: Collection[DataPath], lanes: Iterab
 def _await(
     module: ModuleContext, lanes: Collection[int], targets: Collection[int], timeout_s: float, stage: str
 ) -> None:
-    """Wait until all lanes are in a target state; raise immediately if the module is no longer powered up."""
     last: dict[int, int] = {}
 
     def all_reached() -> bool:
@@ -203,20 +199,20 @@ def _await(
 
 
 APPLY_S = 10.0
-"""Time for the module to accept or refuse a configuration (docs/transponders.md, "Times")."""
+"""Time for the module to accept or refuse a configuration, in s (docs/transponders.md, "Times")."""
 _PENDING = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
 
 
 def select_application(module: ModuleContext, number: int, first_lane: int, *, check: bool = True) -> None:
-    """Run an application on host lanes starting at ``first_lane``; the transmitter is off afterwards.
+    """Run an application on host lanes from ``first_lane`` on; the transmitter is off afterwards.
 
     Raises the errors of :meth:`CoherentTransponder.select_application`, and ``DeviceTimeoutError`` without a response.
 
     Args:
-        module: The module.
-        number: AppSel code.
+        module: Open module.
+        number: Number of the application (AppSel code).
         first_lane: First host lane.
-        check: Refuse applications that the module does not advertise; otherwise the module decides.
+        check: Whether to refuse applications that the module does not advertise.
     """
     application = _offered(module, number, first_lane, check)
     lanes = tuple(range(first_lane, first_lane + application.host_lanes))
@@ -255,7 +251,6 @@ def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -
 
 
 def _decommission(module: ModuleContext, lanes: Collection[int]) -> None:
-    """Set lanes to application 0. A refusal is only a warning, because some modules do this automatically."""
     try:
         _apply(module, lanes, 0)
     except (ConfigRejectedError, DeviceTimeoutError) as error:
@@ -263,7 +258,6 @@ def _decommission(module: ModuleContext, lanes: Collection[int]) -> None:
 
 
 def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
-    """Stage one configuration byte per lane, apply the configuration, and wait for the result."""
     memory = module.memory
     ordered = sorted(lanes)
     with memory.pages.transaction():
@@ -314,7 +308,6 @@ def _rejected(module: ModuleContext, lane: int, code: int, staged: int) -> Confi
 
 
 def _runs(lanes: Collection[int]) -> list[tuple[int, int]]:
-    """Return ascending lanes as groups without gaps, each a first lane and a number of lanes."""
     runs: list[tuple[int, int]] = []
     for lane in lanes:
         # One write can contain eight bytes, so adjacent lanes need only one transaction.

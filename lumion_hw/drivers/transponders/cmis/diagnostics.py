@@ -28,7 +28,7 @@ from lumion_hw.standards.cmis.vdm import (
 )
 
 RESULTS_S = 0.2
-"""Time until page 14h shows the selected results (docs/transponders.md, "Times")."""
+"""Time until page 14h shows the selected results, in s (docs/transponders.md, "Times")."""
 _SELECTORS = {
     "host_ber": ("ber_results_supported", DiagnosticsSelector.BER),
     "media_ber": ("ber_results_supported", DiagnosticsSelector.BER),
@@ -38,7 +38,7 @@ _SELECTORS = {
 
 
 class Diagnostics:
-    """Diagnostics of an open module. The supported functions are read once.
+    """Loopbacks, test patterns and statistics of an open module.
 
     Attributes:
         loopbacks: Names of the supported loopbacks.
@@ -76,7 +76,10 @@ class Diagnostics:
         module.memory.set_lanes(f"{kind}_loopback", lanes, on)
 
     def patterns(self, end: str) -> tuple[Pattern, ...]:
-        """Return the patterns of ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``."""
+        """Return the supported patterns.
+
+        ``end`` is ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
+        """
         module = self._module
         module.needs(self._offers, "test patterns")
         if f"{end}_patterns" not in FIELDS:
@@ -105,7 +108,7 @@ class Diagnostics:
         self._module.memory.set_lanes(f"{end}_enable", lanes, False)
 
     def checks_received_bits(self, lane: int) -> bool:
-        """Return whether a lane's media checker is before the FEC decoder, so that it also counts corrected errors."""
+        """Return whether the media checker of a lane counts errors before the FEC decoder corrects them."""
         checks = bool(self._results.get("media_ber")) and self._checks("media", lane)
         return checks and not self._module.memory.value("media_checker_fec_side", lane)
 
@@ -113,9 +116,9 @@ class Diagnostics:
         return bool(self._module.memory.value(f"{side}_checker_enable", lane))
 
     def result(self, name: str, lane: int) -> Reading | None:
-        """Return a result of page 14h, such as ``media_ber``; ``None`` if the module does not support the result.
+        """Return a result of page 14h, such as ``media_ber``, or ``None`` if the module does not support it.
 
-        Bit error ratios come from the pattern checkers (CMIS 5.x, page 14h); without a running checker they are stale.
+        Without a running pattern checker, bit error ratios are stale (CMIS 5.x, page 14h).
         """
         if not self._results.get(name):
             return None
@@ -136,12 +139,12 @@ class Diagnostics:
 
 
 FREEZE_S = 1.0
-"""Time to freeze or unfreeze (docs/transponders.md, "Times")."""
+"""Time to freeze or unfreeze statistics, in s (docs/transponders.md, "Times")."""
 
 
 @dataclass(frozen=True)
 class Instance:
-    """One diagnostic instance (a VDM sample) that the module lists."""
+    """One quantity that the module monitors (VDM instance)."""
 
     group: int
     number: int
@@ -149,25 +152,25 @@ class Instance:
 
     @property
     def byte(self) -> int:
-        """Address of the instance's first byte, the same on the descriptor page and on the sample page of its group."""
+        """Address of the first byte on its page."""
         return HALF_BYTES + 2 * self.number
 
     @property
     def source(self) -> str:
-        """Memory address of the VDM sample, for messages."""
+        """Memory address, for messages."""
         return f"{SAMPLE_PAGE + self.group:02X}h:{self.byte}"
 
 
 @dataclass(frozen=True)
 class VdmSample:
-    """One VDM sample: diagnostic instance, and value in the unit of its observable (raw number for unknown types)."""
+    """Value of a VDM instance, in the unit of the quantity; a raw number for unknown types."""
 
     instance: Instance
     value: float
 
 
 def listed_instances(descriptors: bytes, group: int) -> tuple[Instance, ...]:
-    """Return the instances in the 128 bytes of a descriptor page."""
+    """Return the VDM instances in the 128 bytes of a descriptor page."""
     instances = (
         Instance(group, number, decode_descriptor(descriptors[2 * number : 2 * number + 2]))
         for number in range(INSTANCES)
@@ -182,11 +185,11 @@ def sample_value(instance: Instance, data: bytes) -> float:
 
 
 class Vdm:
-    """Diagnostics monitoring (VDM) of an open module. The descriptors are read once.
+    """Versatile diagnostics monitoring (VDM) of an open module.
 
     Attributes:
-        instances: Instances listed by the module.
-        groups: VDM groups that list instances, or whose descriptor page cannot be read.
+        instances: Quantities that the module monitors.
+        groups: VDM groups that list quantities, or whose descriptor page cannot be read.
     """
 
     def __init__(self, module: ModuleContext) -> None:
@@ -206,7 +209,6 @@ class Vdm:
         module.flags.names |= dict(self._flag_names())
 
     def _listed(self, group: int) -> tuple[Instance, ...] | None:
-        """Return the diagnostic instances of a group; ``None`` if the page of the group cannot be read."""
         page = DESCRIPTOR_PAGE + group
         return self._module.readable(
             f"page {page:02X}h", lambda: listed_instances(self._module.memory.half(page)[0], group), None
@@ -214,11 +216,11 @@ class Vdm:
 
     @property
     def has_statistics(self) -> bool:
-        """Whether the module lists VDM statistics, which can be frozen."""
+        """Whether the module has VDM statistics, which can be frozen."""
         return any(item.descriptor.observable and item.descriptor.observable.statistic for item in self.instances)
 
     def find(self, name: str, lane: int = 1) -> Instance | None:
-        """Return the VDM instance that measures an observable on a lane."""
+        """Return the VDM instance of a quantity on a lane, or ``None`` if there is none."""
         for item in self.instances:
             observable = item.descriptor.observable
             if observable is not None and observable.name == name and item.descriptor.lane == lane:
@@ -226,7 +228,7 @@ class Vdm:
         return None
 
     def samples(self, statistic: bool | None = None) -> tuple[VdmSample, ...]:
-        """Read VDM samples with one transfer per group.
+        """Read the VDM samples.
 
         Args:
             statistic: ``True`` for statistics only, ``False`` for basic values only; default both.
@@ -244,7 +246,7 @@ class Vdm:
         return tuple(result)
 
     def current(self, name: str, lane: int = 1) -> float | None:
-        """Read the present value of one VDM observable; ``None`` if the module does not list the observable."""
+        """Read the present value of a quantity, or ``None`` if the module does not monitor it."""
         item = self.find(name, lane)
         if item is None:
             return None
@@ -253,10 +255,9 @@ class Vdm:
 
     @contextmanager
     def frozen(self) -> Iterator[bool]:
-        """Freeze the VDM statistics during a ``with`` block; the end of the block starts a new interval.
+        """Freeze the VDM statistics in a ``with`` block. The end of the block starts a new interval.
 
-        Yields whether the statistics are frozen. If the module does not confirm the freeze, a warning is added and
-        ``False`` is yielded.
+        Yields ``False``, with a warning, if the module does not confirm the freeze.
         """
         module = self._module
         # Modules without statistics may never set FreezeDone.
@@ -282,7 +283,6 @@ class Vdm:
         return True
 
     def _flag_names(self) -> Iterator[tuple[FlagKey, FlagKey]]:
-        """Yield the flag names of diagnostic instances; each name contains the name of the observable."""
         for item in self.instances:
             observable, lane = item.descriptor.observable, item.descriptor.lane
             name = observable.name if observable else f"vdm_type_{item.descriptor.code}"

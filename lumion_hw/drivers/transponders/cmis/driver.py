@@ -33,20 +33,18 @@ from lumion_hw.standards.cmis.image import MemoryImage
 class CmisTransponder(PathDriver, Driver):
     """Driver of one CMIS module; implements ``CoherentTransponder``, ``BreakoutTransponder``. Thread-safe.
 
-    State is always read from the module; only content that cannot change is stored. Every operation that writes first
-    checks that the module was not replaced. Operations that change the module (power, application, tuning, enable)
-    wait for each other; short accesses of other threads may come between.
+    Operations that write first check that the module was not replaced.
 
     Args:
-        link: Access to the module: an ``I2cDevice`` at 0x50, or page-level access such as a linear file or a dump.
-        clock: Clock for timeouts.
+        link: Access to the module: an ``I2cDevice`` at 0x50, or access by page, such as a memory file or a dump.
+        clock: Clock for time-outs.
         device: Device name, for messages.
         expected_vendor: Required vendor name; any if omitted.
         expected_part_number: Required part number; any if omitted.
         expected_serial: Required serial number; any if omitted.
-        quirks: Values of :class:`Quirks` by name; they override the known deviations of the module.
-        bank: Bank, which selects a group of eight lanes, for modules with more lanes.
-        lane: Use only the data paths on this media lane, for example if only its fibre is connected; default all.
+        quirks: Values of :class:`Quirks` by name, which override the known deviations of the module.
+        bank: Group of eight lanes to use, for modules with more lanes.
+        lane: Use only the data paths on this media lane; default all.
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
         pins: Adapter with the low-speed signals of the socket, if there is one.
     """
@@ -112,7 +110,7 @@ class CmisTransponder(PathDriver, Driver):
         self._shared.pages.close()
 
     def path(self, first_lane: int) -> ModulePath:
-        """Return the driver of the data path that begins on a host lane. It uses and changes only lanes of this path.
+        """Return the driver of the data path that begins on a host lane. It does not affect other lanes.
 
         Args:
             first_lane: First host lane, from 1. Raises ``ConfigError`` if no application can begin on this lane.
@@ -134,7 +132,7 @@ class CmisTransponder(PathDriver, Driver):
     # -- readings
 
     def module_state(self) -> ModuleState | int:
-        """Read the module state; reserved codes are returned as numbers."""
+        """Read the module state. Reserved codes are returned as numbers."""
         state = self._opened.memory.number("module_state")
         return ModuleState(state) if state in tuple(ModuleState) else state
 
@@ -147,11 +145,11 @@ class CmisTransponder(PathDriver, Driver):
         return {lane: codes.describe("data_path_state", state) for lane, state in dp.states(self._opened).items()}
 
     def module_readings(self) -> dict[str, Reading]:
-        """Read the monitors of the module by name; unsupported monitors are marked."""
+        """Read the monitors of the module by name. Unsupported monitors are marked."""
         return monitors.module_readings(self._opened)
 
     def samples(self) -> tuple[VdmSample, ...]:
-        """Read all VDM samples of the module without freezing the statistics."""
+        """Read all VDM samples (monitored quantities) of the module."""
         # This access raises an error if the module was removed, even if there are no samples.
         self._opened.memory.number("module_state")
         return self._shared.parts().vdm.samples()
@@ -183,9 +181,9 @@ class CmisTransponder(PathDriver, Driver):
             self._shared.lit.clear()
 
     def reset(self) -> None:
-        """Reset and reopen the module; application, tuning and power settings are lost.
+        """Reset and reopen the module by its ResetL pin, or by software without the pin.
 
-        Uses the ResetL pin if it is wired, which works even if the module blocks the bus; otherwise a software reset.
+        Application, tuning and power settings are lost.
         """
         with self._shared.operation() as module:
             power.reset(module, self._shared.pins)
@@ -193,7 +191,7 @@ class CmisTransponder(PathDriver, Driver):
             self.open()
 
     def interrupt(self) -> bool:
-        """Return whether IntL is asserted because of an unmasked flag. Reading the flags releases IntL.
+        """Return whether the module asserts IntL because of an unmasked flag. Reading the flags releases IntL.
 
         Raises ``NotSupportedError`` if IntL is not wired to a pin.
         """
@@ -208,7 +206,7 @@ class CmisTransponder(PathDriver, Driver):
     # -- diagnostics
 
     def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
-        """Close or open a loopback: ``media_output``, ``media_input``, ``host_output`` or ``host_input``.
+        """Switch a loopback on or off: ``media_output``, ``media_input``, ``host_output`` or ``host_input``.
 
         Raises ``NotSupportedError`` if the module does not support this loopback.
         """
@@ -216,7 +214,7 @@ class CmisTransponder(PathDriver, Driver):
             self._shared.parts().diagnostics.set_loopback(kind, on, lanes)
 
     def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
-        """Start a pattern: ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
+        """Start a test pattern at ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
 
         Raises ``NotSupportedError`` if the module does not support this pattern.
         """
@@ -229,9 +227,9 @@ class CmisTransponder(PathDriver, Driver):
             self._shared.parts().diagnostics.stop_pattern(end, lanes)
 
     def pattern_ber(self, side: str, lane: int) -> Reading | None:
-        """Return the bit error ratio of the checker of ``host`` or ``media``.
+        """Return the bit error ratio measured by the ``host`` or ``media`` checker.
 
-        The ratio is stale if that checker does not run, and ``None`` if the module has no such results.
+        The ratio is stale if that checker is not running. ``None`` if the module has no checker results.
         """
         self._opened.memory.number("module_state")
         return self._shared.parts().diagnostics.result(f"{side}_ber", lane)
@@ -258,15 +256,15 @@ class CmisTransponder(PathDriver, Driver):
             return firmware.images(module)
 
     def firmware_features(self) -> FirmwareFeatures:
-        """Return which ways of firmware download the module supports."""
+        """Return which methods of firmware download the module supports."""
         with self._shared.operation() as module:
             return firmware.features(module)
 
     def download_firmware(self, file: bytes, progress: Progress = lambda done, of: None) -> None:
         """Write a vendor's file to the inactive bank; the module continues to run its present image.
 
-        Raises the errors of :func:`~lumion_hw.drivers.transponders.cmis.firmware.download`. If the error has code 46h,
-        first call :meth:`enter_password`.
+        Raises the errors of :func:`~lumion_hw.drivers.transponders.cmis.firmware.download`. After error code 46h, call
+        :meth:`enter_password` and try again.
 
         Args:
             file: Complete content of the file.
@@ -276,15 +274,15 @@ class CmisTransponder(PathDriver, Driver):
             firmware.download(module, file, progress)
 
     def run_firmware(self, *, inactive: bool = True, hitless: bool = False) -> None:
-        """Restart the module with the other firmware image, wait for its response, and reopen the module.
+        """Restart the module with a firmware image, wait for its response, and reopen the module.
 
-        Unless committed, the image is not used after the next reset. Without ``hitless`` the module restarts as after a
-        reset: dark, in low power, without application and tuning. Raises the errors of
+        Unless committed, the image is not used after the next reset. Without ``hitless`` the module is dark afterwards,
+        in low power, without application and tuning. Raises the errors of
         :func:`~lumion_hw.drivers.transponders.cmis.firmware.run`.
 
         Args:
-            inactive: Start the inactive image; otherwise restart the active one.
-            hitless: Do not interrupt the traffic, if the module supports this.
+            inactive: Whether to start the inactive image instead of the active one.
+            hitless: Whether to keep the traffic running, if the module supports this.
         """
         with self._shared.operation() as module:
             firmware.run(module, inactive=inactive, hitless=hitless)
@@ -293,7 +291,7 @@ class CmisTransponder(PathDriver, Driver):
             self.open()
 
     def commit_firmware(self) -> None:
-        """Make the running image start after future resets. Raises ``DeviceError``, ``VerifyError``."""
+        """Use the running image after future resets. Raises ``DeviceError``, ``VerifyError``."""
         with self._shared.operation() as module:
             firmware.commit(module)
 
@@ -308,23 +306,23 @@ class CmisTransponder(PathDriver, Driver):
         """Unlock protected functions until the next reset. Raises ``DeviceError`` if the password is wrong.
 
         Args:
-            password: Host password, 0 to 7FFFFFFFh; initially 00001011h.
+            password: Host password, 0 to 7FFFFFFFh; the factory setting is 00001011h.
         """
         with self._shared.operation() as module:
             cdb.enter_password(module, password)
 
     def change_password(self, password: int) -> None:
-        """Change the host password; the present password must have been entered.
+        """Change the host password. Enter the present password first.
 
         Raises:
-            LimitError: The password is not 0 to 7FFFFFFFh; higher values belong to the vendor. Nothing was changed.
+            LimitError: The password is not 0 to 7FFFFFFFh; nothing was changed.
             DeviceError: The module is locked.
         """
         with self._shared.operation() as module:
             cdb.change_password(module, password)
 
     def user_memory(self) -> bytes:
-        """Return the 128 bytes of user memory (page 03h). Raises ``NotSupportedError``."""
+        """Return the 128 bytes of user memory (page 03h). Raises ``NotSupportedError`` if the module has none."""
         with self._shared.operation() as module:
             return cdb.read_user_memory(module)
 
@@ -332,7 +330,7 @@ class CmisTransponder(PathDriver, Driver):
         """Write a part of the user memory and read the bytes back.
 
         Raises the errors of :func:`~lumion_hw.drivers.transponders.cmis.cdb.write_user_memory`. After a
-        ``VerifyError``, try again with the password.
+        ``VerifyError``, call :meth:`enter_password` and try again.
         """
         with self._shared.operation() as module:
             cdb.write_user_memory(module, offset, data)

@@ -1,7 +1,6 @@
 """Firmware of CMIS modules: download to the inactive bank, run, commit, copy.
 
-The running bank is never written. After a reset the committed image runs, so an update can be interrupted at any step
-and the module still starts with a valid image.
+The running image is never changed, so an update can be interrupted at any step.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ Progress = Callable[[int, int], None]
 """Called with the bytes written and the size of the file."""
 
 BOOT_S = 90.0
-"""Time in s for a module to respond after starting an image; the standard limits only register access (2 s)."""
+"""Time in s for a module to respond after starting an image."""
 RUN_DELAY_MS = 100
-"""Delay in ms between the reply to the run command and the restart, so that the reply can be read."""
+"""Delay in ms between the reply to the run command and the restart."""
 _RESTARTING_S = 5e-3 * RUN_DELAY_MS  # until the module has restarted; earlier replies come from the old image
 _NAMES = "AB"
 _T = TypeVar("_T")
@@ -46,7 +45,7 @@ def images(module: ModuleContext) -> Images:
 
 
 def features(module: ModuleContext) -> FirmwareFeatures:
-    """Return which ways of firmware download the module supports. Raises the errors of :func:`cdb.command`."""
+    """Return which methods of firmware download the module supports. Raises the errors of :func:`cdb.command`."""
     # Blocks must not be longer than the existing pages.
     pages = EPL_PAGES.get(module.advertised.number("cdb_epl_pages"), 0)
     reply = cdb.command(module, CdbCommand.FIRMWARE_FEATURES)
@@ -54,7 +53,7 @@ def features(module: ModuleContext) -> FirmwareFeatures:
 
 
 def download(module: ModuleContext, file: bytes, progress: Progress) -> None:
-    """Write a vendor's file to the inactive bank. The running image never changes.
+    """Write a vendor's file to the inactive bank. The running image does not change.
 
     Raises:
         NotSupportedError: The module does not accept firmware over its command data block.
@@ -122,7 +121,7 @@ def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
 
 
 def commit(module: ModuleContext) -> None:
-    """Make the running image start after future resets.
+    """Use the running image after future resets.
 
     Raises ``DeviceError`` if the module refused, and ``VerifyError`` if the running image is not committed afterwards.
     """
@@ -175,7 +174,6 @@ def _write_blocks(
 
 @contextlib.contextmanager
 def _aborted_if_failed(module: ModuleContext, supported: FirmwareFeatures) -> Iterator[None]:
-    """Abort a download after an error or Ctrl-C, so that a new download can start."""
     try:
         yield
     except BaseException:
@@ -190,7 +188,6 @@ def _command(module: ModuleContext, number: CdbCommand, payload: bytes, within_s
 
 
 def _inactive_bank(module: ModuleContext, stored: Images) -> int:
-    """Return the bank whose firmware image is not running: 0 for A, 1 for B."""
     running = [bank for bank, image in enumerate(stored) if image is not None and image.running]
     if len(running) != 1:
         raise module.error(

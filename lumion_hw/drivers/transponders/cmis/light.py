@@ -1,4 +1,4 @@
-"""Checks that media lanes emit light or are dark, with the power measured by the module."""
+"""Checks with the module's own power readings that media lanes emit light or are dark."""
 
 from __future__ import annotations
 
@@ -11,19 +11,16 @@ from lumion_hw.errors import VerifyError
 from lumion_hw.interfaces import Quality, Reading
 
 DARK_DBM = -30.0
-"""A media lane at or below this power is dark; modules then report their floor of -40 dBm."""
+"""Power at or below which a media lane counts as dark, in dBm."""
 LIGHT_S = 5.0
-"""Time in s allowed from the activation of a data path to a power reading above the module's floor."""
+"""Longest time in s from the activation of a data path to its light."""
 DARK_S = 1.0
-"""Time in s allowed until power readings show that data paths are off."""
+"""Longest time in s from switching a data path off to darkness."""
 _POLL_S = 0.1
 
 
 def emitted_power(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> dict[int, Reading]:
-    """Read the emitted power of media lanes from the lane monitors, or otherwise from the VDM samples.
-
-    Lanes without a measurement are omitted.
-    """
+    """Read the emitted power of media lanes. Lanes without a measurement are omitted."""
     readings = {lane: reading["tx_power"] for lane, reading in monitors.lanes_readings(module, lanes).items()}
     sampled = {
         lane: monitors.sampled_power(vdm, "tx_power", lane)
@@ -59,10 +56,7 @@ def await_light(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None
 
 
 def check_dark(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
-    """Check that all measured media lanes are dark.
-
-    Raises ``VerifyError`` if a lane emits light; the message names all such lanes with their power.
-    """
+    """Raise ``VerifyError`` if a media lane emits light; the message names all such lanes with their power."""
     end = module.clock.now() + DARK_S
     while lit := {lane: reading for lane, reading in emitted_power(module, vdm, lanes).items() if is_lit(reading)}:
         if module.clock.now() >= end:

@@ -1,4 +1,4 @@
-"""Finds whether a link is up, or the reason why not, in the order of docs/transponders.md, "Why is there no link?"."""
+"""Finds out whether a link is up, or why not, in the order of docs/transponders.md, "Why is there no link?"."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS
 POLL_S = 0.2
 """Time in s between two checks of the link."""
 STALE_AFTER_S = 5.0
-"""A bit counter without change for this time has stopped; modules update it about once per second."""
+"""Time in s without change after which a bit counter counts as stopped."""
 FINAL = frozenset(
     {LockStage.ABSENT, LockStage.FAULT, LockStage.CONFIG_REJECTED, LockStage.TUNING_REJECTED, LockStage.LOCKED}
 )
-"""Stages at which waiting longer cannot bring the link up, and the stage of a link that is up."""
+"""Stages at which waiting has no effect: the link is up, or cannot come up."""
 _COHERENT_FLAGS = 0x33
 _LOL_CAUSES = ("coherent_rx_lof", "coherent_rx_lom", "coherent_rx_demodulator_lol", "coherent_rx_cd_compensation_lol")
 _NOT_REJECTED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
@@ -39,11 +39,11 @@ _NOT_REJECTED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigS
 
 @dataclass
 class _PathState:
-    """State of a data path, kept from one link check to the next.
+    """State of a data path at the last check.
 
     Attributes:
         init_since_s: Start of the initialisation.
-        bits: Bit counter at the last check.
+        bits: Bit counter.
         counted_s: Time of the last change of the bit counter.
     """
 
@@ -56,8 +56,6 @@ class LockWatch:
     """Checks the links of data paths repeatedly and records the duration of each stage.
 
     Args:
-        module: The module.
-        vdm: VDM of the module.
         scope: Data paths to check; the link is up when all of them are up.
     """
 
@@ -68,7 +66,7 @@ class LockWatch:
         self._path_states: dict[int, _PathState] = {}
 
     def wait(self, timeout_s: float) -> LockReport:
-        """Check until the link is up or cannot come up, or until the timeout; return the last report."""
+        """Check until the link is up, cannot come up, or the time is over; return the last report."""
         clock = self._module.clock
         deadline = deadline_after(clock, timeout_s)
         started = last = clock.now()
@@ -85,7 +83,7 @@ class LockWatch:
             last = clock.now()
 
     def check(self) -> LockReport:
-        """Return a report with the reason why the link is not up; an access error counts as a reason too."""
+        """Return a report with the reason why the link is not up. Access errors are reported too."""
         try:
             return next(self._reasons())
         except ModuleAbsentError as error:
@@ -94,7 +92,6 @@ class LockWatch:
             return LockReport(LockStage.NOT_RESPONDING, error.message)
 
     def _reasons(self) -> Iterator[LockReport]:
-        """Yield one report per reason why the link is down, in the order of the checks; the last report is "up"."""
         yield from self._module_reasons()
         paths = self._scope.paths(self._module)
         if not paths:
@@ -233,7 +230,6 @@ class LockWatch:
             yield ber
 
     def _power_reasons(self, lanes: Collection[int]) -> Iterator[LockReport]:
-        """Yield a report for each received power outside the module's alarm limits."""
         module = self._module
         if not module.advertised.supported("rx_power"):
             return
@@ -254,7 +250,6 @@ class LockWatch:
                     yield LockReport(stage, detail, lane=lane, values=values)
 
     def _lol_cause(self) -> str:
-        """Return the name of the coherent receiver stage that is not locked; empty if unknown."""
         module = self._module
         if not (module.advertised.coherent and module.memory.pages.has_page(_COHERENT_FLAGS)):
             return ""
@@ -262,7 +257,6 @@ class LockWatch:
         return next((name for name in _LOL_CAUSES if name in live), "")
 
     def _ber_reason(self, path: DataPath) -> LockReport | None:
-        """Return the report if the bit error ratio of a coherent module is too high or stale."""
         module = self._module
         if not module.advertised.coherent or not path.media_lanes:
             return None
@@ -279,7 +273,6 @@ class LockWatch:
         return None
 
     def _ber(self, path: DataPath, lane: int) -> tuple[float | None, Quality]:
-        """Return the present bit error ratio; its quality is stale if the counter of received bits does not change."""
         current = self._vdm.current("ber_current_media", lane)
         first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
         if current is not None:
@@ -308,7 +301,6 @@ def _module(stage: LockStage, detail: str, state: int, flag: str = "") -> LockRe
 
 
 def _dbm(threshold_mw: object) -> float | None:
-    """Return a threshold in dBm; ``None`` for a threshold of zero power."""
     if not isinstance(threshold_mw, (int, float)) or threshold_mw <= 0:
         return None
     return dbm_from_w(threshold_mw * 1e-3)

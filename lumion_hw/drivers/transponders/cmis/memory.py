@@ -1,4 +1,4 @@
-"""Access to the fields of an open module by name, and reading of its flags."""
+"""Access to the fields and flags of an open module by name."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.index import flag_bytes
 
 FlagKey = tuple[str, int | None]
-"""Name of a flag without its suffix, and its lane."""
+"""Name of a flag, and its lane."""
 
 
 class CmisMemory(DeviceErrors):
-    """Access to the fields of one module by name. Use :class:`FlagStore` for flags, which reading clears.
+    """Access to the fields of one module by name. Use :class:`FlagStore` for flags.
 
     Args:
         pages: Memory of the module.
         device: Device name, for messages.
-        bank: Bank of lanes; 0 is host lanes 1 to 8.
+        bank: Group of eight lanes; 0 is host lanes 1 to 8.
     """
 
     def __init__(self, pages: ModulePages, device: str, bank: int = 0) -> None:
@@ -58,7 +58,7 @@ class CmisMemory(DeviceErrors):
         return int(value) if isinstance(value, (int, float)) else 0
 
     def values(self, name: str) -> tuple[Value, ...]:
-        """Return all elements of an array field, read in one transfer."""
+        """Return all elements of an array field."""
         field = _read_safe_field(name)
         whole = field.whole_span()
         data = self._read(field, whole)
@@ -66,7 +66,7 @@ class CmisMemory(DeviceErrors):
         return tuple(decode(field, data[s.start - whole.start : s.stop - whole.start], index) for index, s in spans)
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """Return all elements of an array of integers, read in one transfer."""
+        """Return all elements of an array of integers."""
         return tuple(int(value) for value in self.values(name) if isinstance(value, (int, float)))
 
     def half(self, page: Page) -> tuple[bytes, frozenset[int]]:
@@ -82,7 +82,7 @@ class CmisMemory(DeviceErrors):
         return bytes(data), flag_bytes(page)
 
     def half_if_readable(self, page: Page) -> tuple[bytes, frozenset[int]] | LinkError | None:
-        """Return a page like :meth:`half`; ``None`` if it does not exist, or the error if only this page is unreadable.
+        """Return a page like :meth:`half`, ``None`` if it does not exist, or the error if only this page is unreadable.
 
         Raises ``LinkError`` if the other pages cannot be read either.
         """
@@ -95,7 +95,7 @@ class CmisMemory(DeviceErrors):
             return error
 
     def write(self, name: str, value: Value, index: int | None = None) -> None:
-        """Write a field and read the field back. Other bits of the same byte do not change. Raises ``VerifyError``."""
+        """Write a field. Raises ``VerifyError`` if the value read back differs."""
         field = FIELDS[name]
         span = field.span(index)
         with self.pages.transaction():
@@ -109,12 +109,12 @@ class CmisMemory(DeviceErrors):
             raise self._mismatch(field, expected, actual)
 
     def trigger(self, name: str, lanes: Iterable[int]) -> None:
-        """Write the lane mask of a trigger in one byte; triggers cannot be read back."""
+        """Set the bits of these lanes in a trigger register, which cannot be read back."""
         field = FIELDS[name]
         self._write(field, field.whole_span(), bytes([mask_of(lanes)]))
 
     def set_lanes(self, name: str, lanes: Iterable[int], on: bool) -> None:
-        """Set or clear one bit per lane in one write and read the byte back. Raises ``VerifyError``."""
+        """Set or clear one bit per lane. Raises ``VerifyError`` if the byte read back differs."""
         field = FIELDS[name]
         span, mask = field.whole_span(), mask_of(lanes)
         with self.pages.transaction():
@@ -129,7 +129,7 @@ class CmisMemory(DeviceErrors):
             raise self._mismatch(field, f"{expected:02X}h", f"{actual:02X}h")
 
     def write_bytes(self, name: str, first: int, data: bytes) -> None:
-        """Write consecutive elements of an array of bytes in one transaction and read the bytes back."""
+        """Write consecutive elements of an array of bytes and read the bytes back."""
         field = FIELDS[name]
         start = field.span(first).start
         span = range(start, start + len(data))
@@ -190,7 +190,7 @@ class FlagStore:
         self.names: dict[FlagKey, FlagKey] = {}
 
     def read(self, page: Page) -> frozenset[FlagKey]:
-        """Read all flags of a page and return those that were set; reading clears them in the module."""
+        """Read all flags of a page and return those that were set. Reading clears the flags in the module."""
         pages = self._memory.pages
         with pages.transaction():
             data: dict[int, int] = {}
@@ -202,7 +202,7 @@ class FlagStore:
         return asserted
 
     def live(self, page: Page) -> frozenset[FlagKey]:
-        """Return the flags that are present now: flags that are set again immediately after a reading."""
+        """Return the flags that are set again immediately after a reading."""
         self.read(page)
         return self.read(page)
 
@@ -212,11 +212,11 @@ class FlagStore:
             return tuple(sorted(self._flags.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.lane or 0)))
 
     def has_seen(self, name: str, lane: int | None) -> bool:
-        """Return whether a flag has been read as set since it was last cleared."""
+        """Return whether a flag was set in any reading since it was last cleared."""
         return (name, lane) in self._flags
 
     def clear(self, names: Collection[str] | None = None) -> None:
-        """Remove stored flags, either those with the given names or all."""
+        """Remove the stored flags with the given names, or all."""
         self.forget(lambda key: names is None or key[0] in names)
 
     def forget(self, condition: Callable[[FlagKey], bool]) -> None:
@@ -246,7 +246,6 @@ class FlagStore:
 
 
 def _runs(numbers: list[int]) -> Iterable[range]:
-    """Yield ascending numbers as ranges without gaps."""
     start = None
     for position, number in enumerate(numbers):
         start = number if start is None else start

@@ -1,4 +1,4 @@
-"""Module and lane monitors with quality, and the live status of lanes."""
+"""Monitors of a module and its lanes, and the live status of lanes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LANE = ("tx_power", "tx_bias", "rx_power")
 
 
 def module_readings(module: ModuleContext) -> dict[str, Reading]:
-    """Read the monitors of the module in one transfer."""
+    """Read the monitors of the module."""
     first, last = FIELDS["temperature"].byte, FIELDS["custom_monitor"].span().stop
     # In one transfer, so that the two bytes of a number belong together.
     data = module.memory.pages.read_page(None, first, last - first)
@@ -57,14 +57,14 @@ def lane_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
 
 
 def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, dict[str, Reading]]:
-    """Read sent power, laser bias and received power of media lanes, by lane, in one transfer."""
+    """Read sent power, laser bias and received power of media lanes, by lane."""
     first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].whole_span().stop
     data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
     return {lane: {name: _lane_reading(module, name, lane, data, first) for name in _LANE} for lane in lanes}
 
 
 def sampled_power(vdm: Vdm, name: str, lane: int) -> Reading | None:
-    """Read a power of a media lane from the VDM samples; ``None`` if the module lists no such sample."""
+    """Read a power of a media lane from the VDM samples, or ``None`` if the module has no such sample."""
     item = vdm.find(name, lane)
     if item is None:
         return None
@@ -91,12 +91,7 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
 
 
 def monitors(module: ModuleContext, vdm: Vdm, lane: int) -> Monitors:
-    """Read the monitors and return them as :class:`~lumion_hw.interfaces.Monitors`.
-
-    Args:
-        module: The module.
-        vdm: VDM of the module, for powers of modules without lane monitors.
-        lane: Media lane.
+    """Read the monitors of the module and of one media lane.
 
     Raises:
         NotSupportedError: The module does not measure its temperature or supply.
@@ -139,14 +134,11 @@ def _power_dbm(module: ModuleContext, reading: Reading | None) -> float | None:
 
 
 def status(module: ModuleContext, paths: Collection[DataPath], lane: int) -> SignalStatus:
-    """Read the live status of data paths; a flag of one media lane counts for all.
-
-    Flags are read twice, because the first reading clears old ones. Inactive data paths raise no flags, but a receiver
-    without power also counts as loss of signal.
+    """Read the live status of data paths. A flag of one media lane counts for all.
 
     Args:
-        module: The module.
-        paths: The data paths.
+        module: Open module.
+        paths: Data paths to read.
         lane: Media lane to use if there is no data path.
     """
     state = module.memory.number("module_state")

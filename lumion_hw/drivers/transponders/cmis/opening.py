@@ -16,7 +16,7 @@ from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 
 START_UP_S = 2.0
-"""Time for a newly inserted module until it responds (docs/transponders.md, "Times")."""
+"""Time for a newly inserted module until it responds, in s (docs/transponders.md, "Times")."""
 _LASER_PAGE = 0x04
 _STATIC_PAGES = (0x01, 0x02, _LASER_PAGE)
 
@@ -33,7 +33,7 @@ def open_module(
 
     Raises:
         LinkError: The module cannot be read.
-        IdentityError: It is a different module, or it does not follow CMIS.
+        IdentityError: A different module is inserted, or the module does not follow CMIS.
     """
     memory = CmisMemory(pages, device, bank)
     with pages.transaction(), pages.retry_for(START_UP_S):

@@ -1,4 +1,4 @@
-"""Driver functions for data paths: all of a module, those on one media lane, or a single data path."""
+"""Driver functions for the data paths of a module."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PathDriver:
     """Driver of data paths of one module; implements ``CoherentTransponder`` except opening and closing.
 
     Args:
-        shared: The module, shared with the drivers of its other data paths.
+        shared: Module, shared with the drivers of its other data paths.
         scope: Data paths that this driver uses.
     """
 
@@ -49,13 +49,13 @@ class PathDriver:
     # -- properties
 
     def identify(self) -> TransponderIdentity:
-        """Read the identity again and check that the module is still the same. Raises ``IdentityError``."""
+        """Read the identity again. Raises ``IdentityError`` if the module is a different one."""
         module = self._opened
         module.guard()
         return module.identity
 
     def can_switch(self) -> bool:
-        """Return whether the transmitter can be switched; modules with flat memory (cables) have no control."""
+        """Return whether the transmitter can be switched. Cables cannot."""
         return not self._opened.advertised.flat
 
     def capabilities(self) -> TransponderCapabilities:
@@ -69,7 +69,7 @@ class PathDriver:
     # -- readings
 
     def settings(self) -> TransponderSettings:
-        """Read the settings. Raises ``NotSupportedError`` for modules with flat memory."""
+        """Read the settings. Raises ``NotSupportedError`` for cables."""
         module = self._opened
         module.needs(not module.advertised.flat, "settings")
         memory = module.memory
@@ -89,7 +89,7 @@ class PathDriver:
             )
 
     def laser(self) -> dict[str, Reading]:
-        """Read configured and current frequency, which differ after a refusal, and the configured power."""
+        """Read the configured frequency, the present frequency and the configured power of the laser."""
         module = self._opened
         module.needs(module.advertised.tunable, "tuning")
         memory, lane = module.memory, self._scope.media_lane_of(module)
@@ -110,7 +110,7 @@ class PathDriver:
         return readings
 
     def monitors(self) -> Monitors:
-        """Read the module monitors, and powers and bias of the first media lane; see also :meth:`lane_readings`.
+        """Read the monitors of the module and of its first media lane.
 
         Raises ``NotSupportedError`` if the module has no monitors.
         """
@@ -125,7 +125,7 @@ class PathDriver:
         return monitors.lane_readings(module, self._scope.media_lane_of(module) if lane is None else lane)
 
     def status(self) -> SignalStatus:
-        """Read the live status; a bit is set if its condition is met on any of the media lanes."""
+        """Read the live status. A bit is set if its condition is met on any of the media lanes."""
         module = self._opened
         module.needs(not module.advertised.flat, "reading lane status")
         with module.memory.pages.transaction():
@@ -133,9 +133,9 @@ class PathDriver:
             return monitors.status(module, paths, self._scope.media_lane_of(module))
 
     def performance(self) -> Performance:
-        """End the statistics interval and return its link performance; values from different pages are compared.
+        """End the statistics interval of the whole module and return the link performance in it.
 
-        The interval ends for all data paths of the module. Raises ``NotSupportedError`` without link performance.
+        Raises ``NotSupportedError`` if the module does not report link performance.
         """
         with self._shared.operation() as module:
             states = dp.states(module)
@@ -147,25 +147,24 @@ class PathDriver:
             return self._shared.parts().performance.read(self._read_lanes(module), lanes)
 
     def wait_for_lock(self, timeout_s: float) -> LockReport:
-        """Wait at most ``timeout_s`` until the link is up; return a report with the reason if the link stays down.
+        """Wait until the link is up. Return a report, with the reason if the link stays down.
 
-        The link of a module is up when all its data paths are up. The call ends early if waiting cannot help: module
-        absent, fault, refused configuration or tuning.
+        The link is up when all data paths are up. The call ends early if waiting cannot help.
 
         Raises:
             ConnectError: The module is not open.
-            NotSupportedError: The module has flat memory and thus no link state.
+            NotSupportedError: The module has no link state, as cables.
         """
         parts = self._shared.parts()
         # Not an exclusive operation: another thread may tune or switch off during the wait.
         return LockWatch(parts.context, parts.vdm, self._scope).wait(timeout_s)
 
     def lock_state(self) -> LockReport:
-        """Check once whether the link is up; return a report with the reason if it is not."""
+        """Check once whether the link is up. Return a report, with the reason if the link is down."""
         return self.wait_for_lock(0.0)
 
     def flags(self) -> tuple[StickyFlag, ...]:
-        """Read all flags and return those set since :meth:`clear_flags`; reading clears flags in the module."""
+        """Read the flags and return all flags set since the last :meth:`clear_flags`."""
         module = self._opened
         for page in _FLAG_PAGES:
             if self._flag_page_exists(module, page):
@@ -173,7 +172,7 @@ class PathDriver:
         return module.flags.all()
 
     def clear_flags(self) -> None:
-        """Remove the stored flags; flags that are still present return with the next reading."""
+        """Remove the stored flags. Flags that are still present return with the next reading."""
         self._opened.flags.clear()
 
     # -- changes
@@ -187,16 +186,15 @@ class PathDriver:
             power.power_up(module, self._shared.pins)
 
     def select_application(self, number: int, first_lane: int | None = None, *, check: bool = True) -> None:
-        """Run an application on host lanes; the transmitter is off and the lanes are deactivated afterwards.
+        """Run an application on host lanes; the transmitter is off afterwards. Other data paths do not change.
 
-        Data paths on other lanes do not change. Raises the errors of :meth:`CoherentTransponder.select_application`
-        (lane and code of a ``ConfigRejectedError`` give the reason), and ``DeviceTimeoutError`` if a stage took too
-        long.
+        Raises the errors of :meth:`CoherentTransponder.select_application`, and ``DeviceTimeoutError`` if a step took
+        too long.
 
         Args:
-            number: AppSel code: number of the application in the module's list.
-            first_lane: First host lane, from 1; by default that of this data path, or the first that the module offers.
-            check: Refuse applications that the module does not advertise; otherwise the module decides.
+            number: Number of the application in the module's list (AppSel code).
+            first_lane: First host lane, from 1; by default that of this data path, or the first possible one.
+            check: Whether to refuse applications that the module does not advertise.
         """
         with self._shared.operation() as module:
             start = self._scope.first_lane_of(module, number, first_lane)
@@ -207,7 +205,7 @@ class PathDriver:
 
         Raises:
             DeviceError: No application is selected, or the module reports a fault.
-            DeviceTimeoutError: A stage took longer than 1.5 times the advertised time, or a lane stays dark.
+            DeviceTimeoutError: A step took longer than 1.5 times the advertised time, or a lane stays dark.
         """
         with self._shared.operation() as module:
             module.guard()
@@ -230,9 +228,7 @@ class PathDriver:
             light.await_light(module, self._shared.parts().vdm, _media_lanes(paths))
 
     def disable(self) -> None:
-        """Switch the transmitters off and check that all media lanes are dark; the data paths stay initialised.
-
-        The driver of a whole module also checks lanes that no data path uses.
+        """Switch the transmitters off and check that all media lanes are dark. The data paths stay initialised.
 
         Raises:
             DeviceError: Another active data path uses the same media lane.
@@ -246,7 +242,7 @@ class PathDriver:
             self.switch_off(module, [path for path in in_use if self._scope.has(path)], in_use)
 
     def switch_off(self, module: ModuleContext, paths: Collection[DataPath], in_use: Collection[DataPath]) -> None:
-        """Switch off some data paths and check that their lanes are dark. Raises the errors of :meth:`disable`."""
+        """Switch data paths off and check that their lanes are dark. Raises the errors of :meth:`disable`."""
         others = dp.emitting_lanes(module, [path for path in in_use if path not in paths])
         lanes = _media_lanes(paths)
         if self._scope.is_module and len(paths) == len(in_use):
@@ -268,12 +264,12 @@ class PathDriver:
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
         """Tune the laser to a frequency, rounded to MHz, and check the frequency.
 
-        An active data path is deactivated for tuning and activated again. Raises the errors of
+        An active data path is dark meanwhile. Raises the errors of
         :func:`~lumion_hw.drivers.transponders.cmis.tuning.tune`.
 
         Args:
             frequency_thz: Frequency to tune to.
-            grid_ghz: Use only the grid with this spacing.
+            grid_ghz: Grid to use, by its spacing; default any.
         """
         with self._shared.operation() as module:
             return tuning.tune(module, frequency_thz, grid_ghz, self._scope.media_lane_of(module))
@@ -310,7 +306,7 @@ def _media_lanes(paths: Collection[DataPath]) -> frozenset[int]:
 
 
 class ModulePath(PathDriver):
-    """Driver of one data path of a module; implements ``CoherentTransponder``. The module's driver opens it.
+    """Driver of one data path of a module; implements ``CoherentTransponder``.
 
     Low power and the statistics interval belong to the whole module.
     """
@@ -332,22 +328,24 @@ class ModulePath(PathDriver):
         )
 
     def close(self) -> None:
-        """Do nothing: the link belongs to the module's driver. The transmitter does not change."""
+        """Do nothing: the module's driver closes the link. The transmitter does not change."""
 
     def flags(self) -> tuple[StickyFlag, ...]:
-        """Read all flags; return the flags of this data path's lanes and of the whole module."""
+        """Read the flags and return those of this data path's lanes and of the whole module."""
         flags = super().flags()
         path = self._lanes(self._opened)
         return tuple(flag for flag in flags if _belongs_to(path, flag.name, flag.lane))
 
     def clear_flags(self) -> None:
-        """Remove the stored flags of this data path's lanes; flags still present return with the next reading."""
+        """Remove the stored flags of this data path's lanes.
+
+        Flags that are still present return with the next reading.
+        """
         module = self._opened
         path = self._lanes(module)
         module.flags.forget(lambda key: key[1] is not None and _belongs_to(path, *key))
 
     def _lanes(self, module: ModuleContext) -> DataPath:
-        """Return the data path, or the lanes that the data path would use."""
         path = next(iter(self._scope.paths(module)), None)
         return path or DataPath(0, (self._first_lane,), (self._scope.media_lane_of(module),))
 
@@ -357,7 +355,6 @@ class ModulePath(PathDriver):
 
 
 def _belongs_to(path: DataPath, name: str, lane: int | None) -> bool:
-    """Return whether a flag belongs to some lanes or to the whole module."""
     if lane is None or lane == MODULE_RESOURCE:
         return True
     field = FIELDS.get(f"{name}_flag")

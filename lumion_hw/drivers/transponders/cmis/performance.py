@@ -1,4 +1,4 @@
-"""Link performance of one interval from pages 34h and 35h, VDM samples and page 14h, compared with each other."""
+"""Link performance in one statistics interval, read from several sources that are compared with each other."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.vdm import MODULE_RESOURCE, Observable
 
 FEC_PAGE = 0x34
-"""Media FEC counters."""
+"""Page of the media FEC counters."""
 LINK_PAGE = 0x35
-"""Link performance."""
+"""Page of the link performance."""
 TOLERANCE_DB = 0.5
-"""Largest difference in dB between two sources that agree, beyond their resolution (docs/transponders.md)."""
+"""Largest difference in dB at which two sources agree (docs/transponders.md)."""
 _SLACK_DB = TOLERANCE_DB + 0.1  # plus the coarsest resolution of these registers
 _DECIBELS = ("dB", "dBm")
 _BER_TOLERANCE = 2.0  # factor for 0.5 dB of SNR near the FEC limit
@@ -39,11 +39,11 @@ _Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class ReadLanes:
-    """Lanes whose link performance is read.
+    """Lanes whose link performance is read. The name of a quantity on lane ``n`` is ``name.n``.
 
     Attributes:
-        media_lane: Media lane whose quantities have names without lane number; names for another lane n are ``name.n``.
-        host_lane: Host lane whose quantities have names without lane number.
+        media_lane: Media lane whose quantities are named without lane number.
+        host_lane: Host lane whose quantities are named without lane number.
         media: Media lanes to read; ``None`` reads all.
         host: Host lanes to read; ``None`` reads all.
     """
@@ -54,17 +54,17 @@ class ReadLanes:
     host: Collection[int] | None = None
 
     def has(self, instance: Instance, name: str) -> bool:
-        """Return whether a diagnostic instance belongs to the lanes or to the whole module."""
+        """Return whether a VDM instance belongs to these lanes or to the whole module."""
         lanes = self.host if _is_of_host(name) else self.media
         return lanes is None or instance.descriptor.lane in (MODULE_RESOURCE, *lanes)
 
     def name(self, key: _Key) -> str:
-        """Return the name of a quantity, with the lane number except on the lane that is named without number."""
+        """Return the name of a quantity, with its lane number if needed."""
         name, lane = key
         return name if lane in (MODULE_RESOURCE, self.plain_lane(name)) else f"{name}.{lane}"
 
     def plain_lane(self, name: str) -> int:
-        """Return the lane whose quantity has a name without lane number."""
+        """Return the lane on which this quantity is named without lane number."""
         return self.host_lane if _is_of_host(name) else self.media_lane
 
 
@@ -83,7 +83,7 @@ class LiveLanes:
     locked: Collection[int]
 
     def is_fresh(self, key: _Key) -> bool:
-        """Return whether a quantity is measured now; without a signal, registers keep their last values."""
+        """Return whether a quantity is measured now. Without a signal, registers keep their last values."""
         name, lane = key
         if _is_of_host(name):
             return _has(self.lit_host, lane)
@@ -96,20 +96,20 @@ def _has(lanes: Collection[int], lane: int) -> bool:
 
 @dataclass
 class _Draft:
-    """Link quantity under construction: current value, average, minimum, maximum; other readings for comparison."""
+    """Values of one quantity, before they are compared."""
 
     members: dict[str, Reading] = field(default_factory=dict)
     others: list[tuple[str, Reading]] = field(default_factory=list)
 
     def add(self, member: str, reading: Reading) -> None:
-        """Add the reading of one kind of value, such as ``average``; a second reading of this kind is only compared."""
+        """Add a reading of one kind, such as ``average``. A second reading of the same kind is only compared."""
         if member in self.members:
             self.others.append((member, reading))
         else:
             self.members[member] = reading
 
     def finish(self, quality: Quality | None) -> LinkQuantity:
-        """Return the quantity; ``quality`` replaces the quality of all readings unless ``None``."""
+        """Return the quantity. ``quality`` replaces the quality of all readings unless it is ``None``."""
         members = {name: _with_quality(reading, quality) for name, reading in self.members.items()}
         return LinkQuantity(**members, others=tuple(_with_quality(reading, quality) for _, reading in self.others))
 
@@ -119,7 +119,7 @@ def _with_quality(reading: Reading, quality: Quality | None) -> Reading:
 
 
 class _Drafts:
-    """Link quantities under construction.
+    """Values of all quantities, before they are compared.
 
     Attributes:
         quantities: Quantities by name and lane.
@@ -132,7 +132,7 @@ class _Drafts:
         self.remarks: list[str] = []
 
     def of(self, name: str, lane: int) -> _Draft:
-        """Return a quantity under construction. The whole module and the lane named without number share quantities."""
+        """Return a quantity by name and lane."""
         plain = (name, self._lanes.plain_lane(name))
         whole = (name, MODULE_RESOURCE)
         key = (name, lane)
@@ -174,7 +174,7 @@ class _Drafts:
                 draft.add(member, _floored(quantity.name, number, quantity.unit, str(item)))
 
     def add_samples(self, samples: tuple[VdmSample, ...]) -> None:
-        """Add VDM samples; samples of unknown types are ignored."""
+        """Add VDM samples. Samples of unknown types are ignored."""
         for sample in samples:
             observable = sample.instance.descriptor.observable
             if observable is None:
@@ -185,7 +185,7 @@ class _Drafts:
                 self.of(name, sample.instance.descriptor.lane).add(member, reading)
 
     def compare(self, name: str, reading: Reading | None) -> None:
-        """Add a present value from a different source for comparison."""
+        """Add a present value from a second source, for comparison."""
         if reading is not None and reading.quality is Quality.OK:
             for lane in (self._lanes.media_lane, MODULE_RESOURCE):
                 if (name, lane) in self.quantities:
@@ -193,12 +193,12 @@ class _Drafts:
 
 
 class PerformanceReader:
-    """Reads link performance and counts its statistics intervals.
+    """Reads the link performance and counts the statistics intervals.
 
     Args:
-        module: The module.
-        vdm: VDM of the module.
-        diagnostics: Pages 13h and 14h of the module.
+        module: Open module.
+        vdm: Versatile diagnostics monitoring of the module.
+        diagnostics: Loopbacks and test patterns of the module.
     """
 
     def __init__(self, module: ModuleContext, vdm: Vdm, diagnostics: Diagnostics) -> None:
@@ -210,7 +210,7 @@ class PerformanceReader:
         self._started_s: float | None = None
 
     def units(self, lanes: ReadLanes) -> dict[str, str]:
-        """Return the units of all quantities measured on some lanes, by quantity name."""
+        """Return the units of all quantities measured on these lanes, by quantity name."""
         units = dict(_FEC_UNITS) if self._module.advertised.coherent else {}
         if self._module.advertised.coherent:
             units |= {item.name: item.unit for item in LINK_QUANTITIES}
@@ -224,7 +224,7 @@ class PerformanceReader:
         return units | ({"q": "dB"} if "prefec_ber" in units else {})
 
     def read(self, lanes: ReadLanes, live: LiveLanes) -> Performance:
-        """End an interval: freeze, read the statistics, unfreeze, read the present values.
+        """End a statistics interval and return the link performance in it.
 
         Args:
             lanes: Lanes to read.
@@ -257,7 +257,6 @@ class PerformanceReader:
         return Performance(module.clock.now(), self._interval, started_s, ended_s, quantities, tuple(drafts.remarks))
 
     def _statistics(self, drafts: _Drafts) -> None:
-        """Read frozen values: pages 34h and 35h of coherent modules, and statistic samples."""
         module = self._module
         if module.advertised.coherent:
             first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
@@ -266,10 +265,6 @@ class PerformanceReader:
         drafts.add_samples(self._vdm.samples(statistic=True))
 
     def _other_pages(self, drafts: _Drafts, lane: int) -> None:
-        """Add readings of page 14h and of the lane monitors, for comparison, if the module supports them.
-
-        Page 14h contains a bit error ratio only while a pattern is checked.
-        """
         if self._diagnostics.checks_received_bits(lane):
             drafts.compare("prefec_ber", self._diagnostics.result("media_ber", lane))
         drafts.compare("esnr", self._diagnostics.result("media_snr", lane))
@@ -279,12 +274,10 @@ class PerformanceReader:
 
 
 def _is_of_host(name: str) -> bool:
-    """Return whether a quantity belongs to host lanes."""
     return "host" in name.split("_")
 
 
 def _of_receiver(name: str) -> bool:
-    """Return whether a quantity is valid only with a received signal; powers are always valid."""
     return not (name in _POWERS or name.startswith(_OF_TRANSMITTER))
 
 
@@ -308,7 +301,6 @@ def read_counters(data: bytes) -> dict[str, int]:
 def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, bool] | None:
     """Return average, minimum and maximum pre-FEC bit error ratio, and whether the FEC counters are consistent.
 
-    If the firmware truncates the sub-interval counter, its value is calculated from the frames and marked inconsistent.
     Returns ``None`` if no bits were counted.
     """
     bits, per_sub = counters["bits"], counters["bits_sub_interval"]
@@ -328,7 +320,6 @@ def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, 
 
 
 def _quantity_of(observable: Observable) -> tuple[str, str]:
-    """Return the link quantity that a VDM observable measures, and the kind of value (current, average, ...)."""
     name, member = observable.name, "current"
     for prefix, called in _VDM_FEC.items():
         if name.startswith(prefix + "_") and name.endswith(_SIDES):
@@ -338,7 +329,6 @@ def _quantity_of(observable: Observable) -> tuple[str, str]:
 
 
 def _floored(name: str, value: float, unit: str, source: str) -> Reading:
-    """Return a reading with its quality: BELOW_RANGE for the lowest possible power, STALE for a zero error ratio."""
     if name == "prefec_ber" and not 0.0 < value < 0.5:
         return Reading(None, unit, Quality.STALE, source)
     if name in _POWERS and value <= MIN_POWER_DBM:
@@ -347,10 +337,6 @@ def _floored(name: str, value: float, unit: str, source: str) -> Reading:
 
 
 def _contradiction(name: str, draft: _Draft, steady: bool) -> str:
-    """Return a description of a contradiction between the sources of a quantity, or an empty string.
-
-    Present values are compared with averages only if the link was up during the whole interval.
-    """
     good = {key: item for key, item in draft.members.items() if item.quality is Quality.OK and item.value is not None}
     low, high, average = good.get("minimum"), good.get("maximum"), good.get("average")
     if low and high and average and not _value(low) <= _value(average) <= _value(high):
@@ -371,13 +357,11 @@ def _value_text(reading: Reading) -> str:
 
 
 def _between(low: Reading | None, middle: Reading, high: Reading | None) -> bool:
-    """Return whether a value is within the minimum and maximum of the interval, if known."""
     slack = _SLACK_DB if middle.unit in _DECIBELS else 0.0
     return bool(low and high) and _value(low) - slack <= _value(middle) <= _value(high) + slack
 
 
 def _agree(name: str, one: Reading, other: Reading) -> bool:
-    """Return whether two sources agree; only levels in dB and bit error ratios are compared."""
     a, b = _value(one), _value(other)
     if "ber" in name.split("_"):
         large, small = max(a, b), min(a, b)
@@ -390,7 +374,6 @@ def _value(reading: Reading | None) -> float:
 
 
 def _add_q(quantities: dict[str, LinkQuantity]) -> None:
-    """Add the Q factor, calculated from the bit error ratio, if the module does not report it."""
     ber = quantities.get("prefec_ber")
     average = ber.average if ber else None
     if "q" in quantities or average is None or average.quality is not Quality.OK or average.value is None:

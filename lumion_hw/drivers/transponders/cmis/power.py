@@ -1,4 +1,4 @@
-"""Module state machine: low power, ready, fault, reset."""
+"""Power states of a module: low power, ready, fault, reset."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from lumion_hw.sessions.module.adapter import PinnedAdapter
 from lumion_hw.standards.cmis import codes
 
 RESET_PULSE_S = 1e-3
-"""Length of the ResetL pulse; the minimum is 10 µs (QSFP-DD hardware specification, t_reset_init)."""
+"""Length of the ResetL pulse, in s; the minimum is 10 µs (QSFP-DD hardware specification, t_reset_init)."""
 RESET_S = 5.0
-"""Time until a module responds after a reset."""
+"""Time until a module responds after a reset, in s."""
 
 
 def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
-    """Leave low power: clear both low-power requests (bit and pin) and wait until the module is ready.
-
-    The transmitters are disabled first, because after a reset they would otherwise emit light automatically (CMIS:
-    TxDisable is 0 after a reset).
+    """Leave low power and wait until the module is ready. The transmitters stay dark.
 
     Raises:
         DeviceTimeoutError: The module is not ready within 1.5 times the advertised time.
@@ -38,10 +35,7 @@ def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
 
 
 def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
-    """Request low power, by bit or pin as set in the quirks, and wait until the module is in low power.
-
-    Raises the errors of :func:`power_up`.
-    """
+    """Request low power and wait for it. Raises the errors of :func:`power_up`."""
     memory = module.memory
     module.needs(not module.advertised.flat, "a power mode")
     by_pin = module.quirks.power_request == "pin"
@@ -56,7 +50,7 @@ def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None
 
 
 def reset(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
-    """Reset the module, by ResetL if wired, and wait until the module responds; all settings are lost."""
+    """Reset the module, by ResetL if wired, and wait until it responds. All settings are lost."""
     memory = module.memory
     with memory.pages.transaction():
         if not _drive(pins, "reset_l", True):
@@ -82,7 +76,6 @@ def reset(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
 
 
 def _drive(pins: PinnedAdapter | None, signal: str, asserted: bool) -> bool:
-    """Assert or release a signal if the signal is wired; return whether the signal is wired."""
     if pins is None or signal not in pins.wired:
         return False
     pins.assert_signal(signal, asserted)

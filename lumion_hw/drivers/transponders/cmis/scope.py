@@ -1,4 +1,4 @@
-"""Selection of the data paths that a driver uses: all, those on one media lane, or a single data path."""
+"""Selects the data paths that a driver uses."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Scope:
         return self.first_lane is None and self.media_lane is None
 
     def has(self, path: DataPath) -> bool:
-        """Return whether a data path is among those that the driver uses."""
+        """Return whether the driver uses this data path."""
         if self.first_lane is not None:
             return path.first_lane == self.first_lane
         return self.media_lane is None or self.media_lane in path.media_lanes
 
     def paths(self, module: ModuleContext) -> tuple[DataPath, ...]:
-        """Read the data paths that are in use and selected for this driver."""
+        """Read the data paths in use that this driver uses."""
         return tuple(path for path in dp.data_paths(module) if self.has(path))
 
     def media_lane_of(self, module: ModuleContext) -> int:
-        """Return the media lane for readings: the selected lane, or the first lane of the first selected path."""
+        """Return the media lane for readings."""
         if self.media_lane is not None:
             return self.media_lane
         lanes = module.advertised.media_lanes
@@ -48,7 +48,6 @@ class Scope:
         return first or self._offered_lane(module)
 
     def _offered_lane(self, module: ModuleContext) -> int:
-        """Return the first media lane that the selected data path would use."""
         for application in module.advertised.applications:
             if self.first_lane in application.first_host_lanes and self.first_lane is not None:
                 lanes = dp.media_lanes_of(application, self.first_lane)
@@ -63,8 +62,8 @@ class Scope:
         lane.
 
         Args:
-            module: The module.
-            number: AppSel code: number of the application in the module's list.
+            module: Open module.
+            number: Number of the application in the module's list (AppSel code).
             requested: Host lane requested by the caller, or ``None``.
         """
         if self.first_lane is not None:

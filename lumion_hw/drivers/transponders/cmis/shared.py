@@ -1,4 +1,4 @@
-"""State shared by all drivers of one module: link, lock, and content read when it was opened."""
+"""State shared by all drivers of one module."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ class SharedModule:
 
     Args:
         pages: Access to the module.
-        clock: Clock for timeouts.
+        clock: Clock for time-outs.
         device: Device name, for messages.
         pins: Adapter with the low-speed signals of the socket, if there is one.
 
     Attributes:
         changing: Lock held during changes of the module.
-        opened: Content read when the module was opened; ``None`` if it is not open. Assigned in one step, so that other
-            threads never see incomplete content.
+        opened: Content read when the module was opened; ``None`` if it is not open.
         lit: First host lanes of the data paths that were switched on since the module was opened.
     """
 

@@ -1,4 +1,4 @@
-"""Reads the complete memory of an open module as an image, and compares two images."""
+"""Reads the complete memory of an open module, and compares two memory images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IGNORED = frozenset({"bank_select", "page_select"})
 
 @dataclass(frozen=True)
 class Difference:
-    """A field that differs between two memory images; a value is ``None`` if the image does not contain the field."""
+    """A field with different values in two memory images; ``None`` if an image does not contain the field."""
 
     field: str
     index: int | None
@@ -29,10 +29,7 @@ class Difference:
 
 
 def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
-    """Read all pages that the module advertises, without flags, which are marked unknown in the image.
-
-    The image contains the reasons for unreadable pages.
-    """
+    """Read all pages that the module advertises, without flags. The image lists unreadable pages."""
     halves: dict[Half, bytes] = {}
     unknown: dict[Half, frozenset[int]] = {}
     unreadable: dict[Half, str] = {}
@@ -52,7 +49,6 @@ def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
 
 
 def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:
-    """Yield the pages that the module should have according to its advertised capabilities."""
     for page in PAGES:
         fields = fields_of(page)
         if all(module.advertised.supported(field.name) is False for field in fields):
@@ -71,7 +67,7 @@ def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:
 
 
 def differences(before: MemoryImage, after: MemoryImage) -> tuple[Difference, ...]:
-    """Return the fields that differ between two images, in register map order, without flags and unknown bytes."""
+    """Return the fields that differ between two images, without flags and unknown bytes."""
     return tuple(
         item
         for bank, page in sorted({*before.halves, *after.halves}, key=lambda half: (half[0], half[1] or -1))

@@ -1,4 +1,4 @@
-"""Frequency and output power of the laser: checked, written in the required order, and verified."""
+"""Frequency and output power of the laser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lumion_hw.standards.cmis.lane_pages import TUNING_FLAGS
 TUNING_S = 180.0
 """Maximum time in s for a channel change, from a 400ZR data sheet."""
 TOLERANCE_MHZ = 1
-"""Largest accepted difference of a frequency in MHz: modules report whole MHz, but the 33.3 GHz grid has thirds."""
+"""Largest accepted difference of a frequency, in MHz; modules report whole MHz."""
 _TUNING_PAGE = 0x12
 REFUSALS = ("invalid_channel", "tuning_not_accepted", "fine_tuning_oor")
 """Flags that indicate a refused tuning."""
@@ -24,7 +24,7 @@ _POWER_CHECK_S = 0.2  # time between two checks for a refusal, which only a flag
 
 
 def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, lane: int) -> TuningResult:
-    """Tune the laser of a media lane; an active data path is deactivated meanwhile.
+    """Tune the laser of a media lane. An active data path is dark meanwhile.
 
     Raises:
         NotSupportedError: The laser cannot be tuned.
@@ -53,7 +53,7 @@ def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, la
 
 
 def plan_tuning(module: ModuleContext, frequency_thz: float, grid_ghz: float | None) -> Tuning:
-    """Return grid, channel and fine offset of a frequency, rounded to MHz. Raises the errors of :func:`tune`."""
+    """Return grid, channel and fine offset for a frequency, rounded to MHz. Raises the errors of :func:`tune`."""
     module.needs(module.advertised.tunable, "tuning")
     if not math.isfinite(frequency_thz):
         max_mhz = [reported_mhz(grid, high) for grid, (_, high) in module.advertised.grids.channels.items()]
@@ -78,7 +78,6 @@ def _grid(module: ModuleContext, grid_ghz: float | None) -> Grid | None:
 
 
 def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
-    """Write grid, channel and fine offset, wait until the laser has settled and return its frequency in MHz."""
     memory, flags = module.memory, module.flags
     fine = module.advertised.grids.fine is not None
     with memory.pages.transaction():
@@ -120,7 +119,7 @@ def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
 
 
 def configured_mhz(module: ModuleContext, lane: int) -> int | None:
-    """Return the configured frequency; ``None`` if the registers contain no valid grid."""
+    """Return the configured frequency, or ``None`` if no valid grid is configured."""
     memory = module.memory
     with memory.pages.transaction():
         code = memory.number("grid", lane)

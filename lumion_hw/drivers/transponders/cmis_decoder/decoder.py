@@ -1,4 +1,4 @@
-"""Decodes dumps of CMIS modules: all fields as text, and findings about errors."""
+"""Decodes memory dumps of CMIS modules: all fields as text, and findings about errors."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _MW_COUNTS = 1e4  # counts of 0.1 µW per mW
 
 
 def explained_by(field: Field) -> str:
-    """Return the name of the field that says what the auxiliary monitor ``field`` measures; empty for other fields."""
+    """Return the name of the field that says what an auxiliary monitor measures; empty for other fields."""
     stem = field.name.partition("_")[0]
     return _AUX[stem][0] if stem in _AUX and (field.name == stem or field.name.endswith("_threshold")) else ""
 
 
 def field_words(dump: Dump, field: Field, value: Value) -> str:
-    """Return the value of a field as a string."""
+    """Return the value of a field as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -73,7 +73,6 @@ def _code(dump: Dump, field: Field, code: int) -> str:
 
 
 def _special(dump: Dump, field: Field, value: float) -> str:
-    """Return the text for values of fields with a special encoding; empty for all other fields."""
     if explained_by(field):
         return _auxiliary(dump, field.name.partition("_")[0], value)
     for fits, words in _SPECIAL:
@@ -164,10 +163,6 @@ def decode_image(image: MemoryImage) -> DecodedModule:
 
 
 def _check_kind(dump: Dump) -> None:
-    """Raise ``ConfigError`` if the dump is not the memory of a CMIS module.
-
-    Unknown form factors are accepted if all other checks pass, because vendors have their own identifiers.
-    """
     source = dump.image.source or "dump"
     if dump.value("identifier") is None:
         raise ConfigError(f"{source}: the lower memory is missing", hint="Its byte 0 gives the kind of the module.")
@@ -231,18 +226,15 @@ def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> Dec
 
 
 def _is_absent(dump: Dump, field: Field, index: int | None) -> bool:
-    """Return whether an element of a field belongs to a lane that the module does not have."""
     lanes = {MEDIA: dump.media_lanes, HOST: dump.host_lanes}.get(_lanes_of(field))
     return lanes is not None and index not in lanes
 
 
 def _lanes_of(field: Field) -> str:
-    """Return the side (host or media) of the lanes of a field; empty for other fields."""
     return field.array.of if field.banked and field.array is not None else ""
 
 
 def _read_with(field: Field) -> Iterator[str]:
-    """Yield a field and all fields needed to interpret it: support bit, meaning, multiplier."""
     yield field.name
     lanes = "application_media_lane_options" if _lanes_of(field) == MEDIA else ""
     for name in (field.support, field.multiplier, explained_by(field), lanes):

@@ -1,4 +1,4 @@
-"""Checks of the constant content of a dump: checksums, strings, pages, applications, limits."""
+"""Checks of the constant content of a memory dump: checksums, texts, pages, applications, limits."""
 
 from __future__ import annotations
 
@@ -167,7 +167,6 @@ def limits(dump: Dump) -> Iterator[Finding]:
 
 
 def _multipliers(dump: Dump) -> Iterator[Finding]:
-    """Yield findings about multipliers with reserved codes, which leave the multiplied fields without value."""
     if dump.advertised.flat:
         return
     for name, factors in MULTIPLIERS.items():
@@ -211,7 +210,6 @@ def media(dump: Dump) -> Iterator[Finding]:
 
 
 def _laser(dump: Dump) -> Iterator[Finding]:
-    """Yield findings about impossible content of page 04h (laser capabilities)."""
     if not dump.advertised.tunable or dump.half(0x04) is None:
         return
     if not dump.advertised.grids.channels:
@@ -263,4 +261,4 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     limits,
     media,
 )
-"""All checks of the constant content of a dump."""
+"""All checks of the constant content."""

@@ -1,4 +1,4 @@
-"""Checks of the changing content of a dump: states, monitors, thresholds, lanes, tuning, diagnostics, bits."""
+"""Checks of the changing content of a memory dump: states, monitors, lanes, tuning, diagnostics."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LANES = range(1, 9)
 _LANE_MONITORS = {"tx_power": "mW", "tx_bias": "mA", "rx_power": "mW"}
 _LIMIT_ORDER = ("low_alarm", "low_warning", "high_warning", "high_alarm")
 _RESERVED_OK = frozenset({0x03, 0x14, 0x9F})
-"""Pages whose undefined bytes may have any content: user memory (03h), selected results (14h), payload (9Fh)."""
+"""Pages whose undefined bytes may have any content."""
 _MAX_LISTED = 8
 _ROUNDING = 1.01  # F16 numbers may have only three digits
 
 
 def states(dump: Dump) -> Iterator[Finding]:
-    """Yield findings about reserved states and codes, and lanes whose application the module does not offer."""
+    """Yield findings about reserved states and codes, and about lanes with unknown applications."""
     state = dump.count("module_state")
     if not dump.advertised.flat and state not in tuple(codes.ModuleState):
         yield finding(_ERROR, "reserved", f"module state {state} is reserved", "module_state")
@@ -91,7 +91,6 @@ def monitors(dump: Dump) -> Iterator[Finding]:
 
 
 def _is_outside(value: float | None, low: float | None, high: float | None) -> bool:
-    """Return whether a value is outside its limits; ``False`` if the limits are not valid."""
     if value is None or low is None or high is None or low >= high:
         return False
     return not low <= value <= high
@@ -144,7 +143,6 @@ def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding
 
 
 def _lit_lanes(dump: Dump) -> list[int]:
-    """Return the media lanes that should emit light according to their data path states."""
     return [
         lane
         for lane in _LANES
@@ -171,7 +169,6 @@ def lanes(dump: Dump) -> Iterator[Finding]:
 
 
 def _absent(dump: Dump) -> Iterator[Finding]:
-    """Yield findings about media lanes that are marked absent but carry light."""
     absent = [lane for lane in _LANES if dump.value("media_lane_unsupported", lane)]
     active = [lane for lane in absent if lane in dump.lit_lanes]
     if active:
@@ -195,7 +192,7 @@ def secrets(dump: Dump) -> Iterator[Finding]:
 
 
 def link(dump: Dump) -> Iterator[Finding]:
-    """Yield findings about impossible link performance: averages outside minimum and maximum, inconsistent counters."""
+    """Yield findings about impossible link performance."""
     if not dump.advertised.coherent:
         return
     for quantity in LINK_QUANTITIES if dump.half(0x35) else ():
@@ -215,7 +212,7 @@ def link(dump: Dump) -> Iterator[Finding]:
 
 
 def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
-    """Return the listed diagnostic instances, each with the bytes of its sample; ``None`` for missing bytes."""
+    """Return the VDM instances, each with the bytes of its sample; ``None`` for missing bytes."""
     found = []
     for group in range(GROUPS):
         descriptors, samples = dump.half(DESCRIPTOR_PAGE + group), dump.half(SAMPLE_PAGE + group)
@@ -226,7 +223,7 @@ def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
 
 
 def diagnostics(dump: Dump) -> Iterator[Finding]:
-    """Yield findings about unknown diagnostic instances and impossible values."""
+    """Yield findings about unknown VDM instances and impossible values."""
     values: dict[tuple[str, int], tuple[Instance, float]] = {}
     unknown: dict[int, int] = {}
     for item, data in instances(dump):
@@ -307,4 +304,4 @@ CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
     diagnostics,
     reserved,
 )
-"""All checks of the changing content of a dump."""
+"""All checks of the changing content."""

@@ -1,4 +1,4 @@
-"""Reads fields from a module's memory dump: applies multipliers, checks checksums, finds the lanes of the module."""
+"""Reads fields from a module's memory dump."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lumion_hw.standards.cmis.image import MemoryImage
 from lumion_hw.standards.registers import Checksum
 
 ALL_LANES = frozenset(range(1, LANES + 1))
-"""Lane numbers of one bank (eight lanes)."""
+"""Lane numbers of one bank."""
 
 
 class Dump:
     """A memory image of a module, with the lanes and functions that the module advertises.
 
     Args:
-        image: The image.
-        bank: Bank of the lane pages.
+        image: Memory of the module.
+        bank: Group of eight lanes.
     """
 
     def __init__(self, image: MemoryImage, bank: int = 0) -> None:
@@ -31,11 +31,11 @@ class Dump:
         self.advertised = Advertised(image.half, lambda page: (0, page) in image.halves)
 
     def half(self, page: Page) -> bytes | None:
-        """Return the 128 bytes of a page, from the selected bank if the page has banks."""
+        """Return the 128 bytes of a page."""
         return self.image.half(page, self._bank(page))
 
     def value(self, name: str, index: int | None = None) -> Value | None:
-        """Return the value of a field times its multiplier; ``None`` unless the dump contains field and multiplier."""
+        """Return the value of a field times its multiplier, or ``None`` if one of the two is unknown."""
         field = FIELDS[name]
         half = self.half(field.page)
         if half is None or not self.has_field(field, index):
@@ -45,12 +45,12 @@ class Dump:
         return multiplied(field, value, code if isinstance(code, int) else None)
 
     def number(self, name: str, index: int | None = None) -> float | None:
-        """Return the value of a numeric field; ``None`` if unknown."""
+        """Return the value of a numeric field, or ``None`` if unknown."""
         value = self.value(name, index)
         return float(value) if isinstance(value, (int, float)) else None
 
     def count(self, name: str, index: int | None = None) -> int:
-        """Return the value of an integer field; 0 if unknown."""
+        """Return the value of an integer field, or 0 if unknown."""
         value = self.value(name, index)
         return int(value) if isinstance(value, (int, float)) else 0
 
@@ -59,7 +59,7 @@ class Dump:
         return self.image.has(field.page, field.span(index), self._bank(field.page))
 
     def raw_hex(self, field: Field, index: int | None = None) -> str:
-        """Return the bytes of a field in the dump, in hexadecimal."""
+        """Return the bytes of a field, in hexadecimal."""
         half = self.half(field.page)
         return "" if half is None else cut(field, half, index).hex()
 
@@ -69,7 +69,7 @@ class Dump:
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
-        """Whether each page checksum in the dump is right; page 04h is included only for tunable lasers."""
+        """Whether each page checksum in the dump is right."""
         result = {}
         for item in CHECKSUMS:
             half = self.half(item.space)
@@ -80,17 +80,13 @@ class Dump:
         return result
 
     def is_damaged(self, field: Field) -> bool:
-        """Return whether a wrong checksum covers a field, or the field contains that checksum."""
+        """Return whether a field lies in memory with a wrong checksum."""
         wrong = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
         return any({*range(item.first, item.last + 1), item.byte} & {*field.whole_span()} for item in wrong)
 
     @cached_property
     def media_lanes(self) -> frozenset[int]:
-        """Media lanes that the module has.
-
-        Lanes that an application can use, except lanes that are marked absent in 00h:210 and carry no light. All lanes
-        if the applications do not list their lanes.
-        """
+        """Media lanes that the module has; all lanes if this is unknown."""
         usable = _usable((item.media_lanes, item.first_media_lanes) for item in self.advertised.applications)
         absent = {lane for lane in ALL_LANES if self.value("media_lane_unsupported", lane)}
         # Some modules set 00h:210 wrongly; measured light proves that a lane exists.
@@ -98,7 +94,7 @@ class Dump:
 
     @cached_property
     def host_lanes(self) -> frozenset[int]:
-        """Host lanes that the module has: lanes that an application can use or uses now."""
+        """Host lanes that an application can use or uses now."""
         usable = _usable((item.host_lanes, item.first_host_lanes) for item in self.advertised.applications)
         return usable | {lane for lane in ALL_LANES if self.count("active_app_sel", lane)}
 
@@ -117,10 +113,6 @@ class Dump:
 
 
 def _usable(applications: Iterable[tuple[int, tuple[int, ...]]]) -> frozenset[int]:
-    """Return the lanes that applications can use, according to their lane counts and possible first lanes.
-
-    Returns all lanes if there is no application, or if an application does not list its first lanes.
-    """
     usable: set[int] = set()
     for count, starts in applications:
         if count and not starts:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from firmware_protocol import Decoder, Frame
 from lumion_hw.emulator.mesh.lumion.wires import BoardToHostLine, HostToBoardLine, Pacing
-
-if TYPE_CHECKING:
-    from lumion_hw.emulator.mesh.lumion.device import MeshBoard
 
 
 class Priority(IntEnum):
@@ -32,6 +29,20 @@ class Outgoing:
     frame: Frame
 
 
+class _Board(Protocol):
+    """The board as a connection uses it; :mod:`lumion_hw.emulator.mesh.lumion.device` imports this module."""
+
+    def now(self) -> float: ...
+
+    def advance(self) -> None: ...
+
+    def next_due(self) -> float | None: ...
+
+    def count_lost_bytes(self, count: int) -> None: ...
+
+    def disconnect(self, peer: BoardPeer) -> None: ...
+
+
 class BoardPeer:
     """One host connection to the board.
 
@@ -43,7 +54,7 @@ class BoardPeer:
         pending: Number of requests received and not yet executed.
     """
 
-    def __init__(self, board: MeshBoard, pacing: Pacing, mtu: int) -> None:
+    def __init__(self, board: _Board, pacing: Pacing, mtu: int) -> None:
         self._board = board
         self._mtu = mtu
         self.from_host = HostToBoardLine(pacing)
