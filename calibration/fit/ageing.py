@@ -195,6 +195,7 @@ def find_changes(
     days: float,
     drift: DriftModel | None = None,
     resistance_change: Real | None = None,
+    max_chi2: float = MAX_CHI2,
 ) -> MendedFit:
     """Find the changes since the last fit or record, and correct the parameters.
 
@@ -205,6 +206,7 @@ def find_changes(
         days: Time since the last fit.
         drift: Assumed drift.
         resistance_change: Measured relative change of every resistance, shape ``(2E,)``; NaN if unknown.
+        max_chi2: χ² per degree of freedom above which the changes do not explain the readings.
     """
     drift = drift or DriftModel()
     free = last.free
@@ -234,7 +236,7 @@ def find_changes(
         vector,
         covariance,
         everything.chi2_per_dof,
-        everything.certified and everything.chi2_per_dof < MAX_CHI2,
+        everything.converged and everything.chi2_per_dof < max_chi2,
         tuple(np.argsort(-by_puc)[:_WORST].tolist()),
     )
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibration.diagnose.element_faults import LEFT_OUT
 from calibration.fit.ageing import LARGEST_CHANGE, Kind, MendedFit, find_changes
-from calibration.fit.drift import DriftModel, Health, Posterior, check_health, prior_after_time
+from calibration.fit.drift import MAX_CHI2, DriftModel, Health, Posterior, check_health, prior_after_time
 from calibration.measure.design import Designer, IncrementalSettings
 from calibration.measure.heater_resistance import measure_resistances
 from calibration.measure.logbook import Logbook
@@ -234,7 +234,11 @@ class DriftRun:
         # The renewal uses the reference settings as well; the pure states are reserved for the check.
         reference = self.seen(0, min(len(self._sources), self._held_out))
         fitted = reference + self.seen(first, len(self.logbook))
-        return find_changes(self._model, self._likelihood(fitted), self.last, self.days, self.drift, change)
+        # New readings cannot fit better than those from which the record was made.
+        usual_chi2 = max(self.record.quality.get("fit_chi2_per_dof", 1.0), 1.0)
+        return find_changes(
+            self._model, self._likelihood(fitted), self.last, self.days, self.drift, change, MAX_CHI2 * usual_chi2
+        )
 
     def _resistance_change(self) -> Real | None:
         """Measure the resistances at the currents of the record; return their relative change, shape ``(2E,)``.
@@ -292,14 +296,15 @@ class DriftRun:
         loops = gauge_fixed_difference(mesh, after.joint_phase_rad - before.joint_phase_rad)
         # A temperature change is the same phase on every joint; the component in this direction gives the temperature.
         warm = gauge_fixed_difference(mesh, np.full(len(mesh.joints), 1e-3)) / 1e-3 * self.drift.common_phase_rad_per_k
+        length = float(warm @ warm)  # 0 where all paths between two ports pass equally many PUCs
         live = before.heater_law[:, 0] != 0.0
         worst = int(np.abs(passive).argmax())
         return RecordChange(
             passive_rms_rad=_rms(passive),
             passive_worst_rad=float(passive[worst]),
             worst_puc=worst,
-            loops_rms_rad=float(np.sqrt((loops**2).sum() / self._model.space.directions.shape[1])),
-            temperature_k=float(warm @ loops / (warm @ warm)),
+            loops_rms_rad=float(np.sqrt((loops**2).sum() / max(self._model.space.n_lit_loops, 1))),
+            temperature_k=float(warm @ loops) / length if length > 0.0 else 0.0,
             resistance_rms=_rms(after.heater_law[live, 0] / before.heater_law[live, 0] - 1.0),
             source_rms_db=_rms(after.source_db - before.source_db),
         )
@@ -328,7 +333,7 @@ class DriftRun:
             quality=record.quality
             | {
                 "fit_chi2_per_dof": renewal.chi2_per_dof,
-                "fit_certified": float(renewal.holds and not faults),
+                "fit_certified": record.quality.get("fit_certified", 1.0) * float(renewal.holds and not faults),
                 "settings": float(effort.settings),
                 "source_changes": float(effort.source_changes),
                 "hardware_s": effort.hardware_s,
