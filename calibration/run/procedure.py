@@ -164,6 +164,8 @@ class Calibration:
         # raise it.
         survey = self._start.survey
         readings, space = self._bootstrap.usual_settings(survey) * len(survey.monitors), self._model(self._start).space
+        if self._bootstrap.by_hand is not None:  # ports without the moved meter are computed, too
+            readings = self._start.random.reading_ma.size
         self._work.allowed = FitWork.allowed_for(readings, space.plain)
 
         def found(start: Start, diagnosed: DiagnosedFit) -> None:
