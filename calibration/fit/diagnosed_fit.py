@@ -1,9 +1,7 @@
-"""A fit together with the causes that are needed to explain all readings.
+"""A fit together with the causes that explain its readings.
 
-A fit that explains all readings is returned unchanged. Otherwise known causes are tested on its readings: drift, a
-heater that failed during the run, a heater law that is wrong by one fringe, two exchanged channels. The cause that
-explains most is corrected in settings and readings, and everything is fitted again, until all readings are explained or
-no cause is left.
+If the model does not explain all readings, known causes are tested: drift, a heater that failed, a heater law that is
+wrong by one fringe, two exchanged channels. The cause that explains most is corrected, and everything is fitted again.
 """
 
 from __future__ import annotations
@@ -84,21 +82,20 @@ _MAX_FIELD_ERROR_ROUNDS = 4
 
 @dataclass(frozen=True, eq=False)
 class DiagnosedFit:
-    """A fit with the causes that were assumed to explain its readings.
+    """A fit with the causes that explain its readings.
 
     Attributes:
         fit: The fit.
-        likelihood: The readings after correction for the assumed causes.
+        likelihood: The corrected readings.
         dead: Heaters without effect at the end of the run.
-        defects: Defects with messages and data.
         exchanged: Pairs of heaters whose channels are exchanged.
-        trajectories: Drift during the run; ``None`` if drift was not tested.
-        deaths: Heaters that failed during the run, with the setting of each failure.
-        followed: Number of drift corrections since settings were last added to the fit.
-        rough: Whether the fit did not converge because its start was too far from the solution for full steps.
-        physics: Additional physics that the fit includes.
-        gains: By name of an additional effect, the gain in log evidence when the fit added it.
-        refused: Names of effects that were added on trial but explained less than predicted.
+        trajectories: Drift during the run; ``None`` if not tested.
+        deaths: Heaters that failed, with the setting of the failure.
+        followed: Number of drift corrections since settings were last added.
+        rough: Whether the fit did not converge because it started too far from the solution.
+        physics: Additional physical effects in the fit.
+        gains: Gain in log evidence by each additional effect.
+        refused: Names of effects that explained less than predicted.
         widened: By parameter group, the factor by which standard errors were increased.
         doubts: Reasons why the fit or its errors cannot be certified.
     """
@@ -125,7 +122,7 @@ class DiagnosedFit:
 
     @property
     def parameters(self) -> MeshParameters:
-        """Parameters at the end of the run; heater laws (phase against current) of dead heaters are zero."""
+        """Parameters at the end of the run; dead heaters have no effect."""
         laws = self.fit.parameters.heater_law.copy()
         laws[sorted(self.dead)] = 0.0
         return replace(self.fit.parameters, heater_law=laws)
@@ -150,19 +147,19 @@ class FaultDiagnosis:
 
     Attributes:
         model: Model of the mesh.
-        prior: Knowledge without any readings.
+        prior: Prior knowledge.
         free: Shape ``(size,)``; which parameters are free.
-        reach_ma: Shape ``(2E,)``; largest current of every heater in the settings to fit, for E PUCs.
+        reach_ma: Shape ``(2E,)``; largest current of every heater in the settings, for E PUCs.
         channels: Drive channel of every heater, for messages.
         swept_sigma: By heater, the size of its effect in its sweep, in units of noise.
         heaters: Expected heaters of the chip.
         likelihood: The readings to explain.
-        whole: All settings of the run. The likelihood contains only the last part of them, without reference settings.
-        done: Function called after every step of a fit.
-        trying: Function called with a description of the cause that is tested.
+        whole: All settings of the run; the likelihood may contain only the last part of them.
+        done: Called after every step of a fit.
+        trying: Called with a description of the tested cause.
         follows_drift: Whether the run can tell drift from errors of the phases. It cannot if every source gave light
             during one part of the run only.
-        scored: Cache of the last effect scores with their fit, because several steps need the same scores.
+        scored: The last scores of effects, with their fit.
     """
 
     model: MeshModel
@@ -180,7 +177,7 @@ class FaultDiagnosis:
     scored: dict[tuple[int, frozenset[str]], tuple[FitResult, Scores]] = field(default_factory=dict)
 
     def with_physics(self, physics: Physics) -> FaultDiagnosis:
-        """Return a diagnosis of the same readings with the given set of additional physical effects."""
+        """Return a diagnosis of the same readings with other additional physical effects."""
         if physics is self.model.space.physics:
             return self
         model = self.model.with_physics(physics)
@@ -191,7 +188,7 @@ class FaultDiagnosis:
         return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free, likelihood=likelihood)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
-        """Fit from a start point without a search for causes. Heaters whose law (phase) is zero there are dead."""
+        """Fit from a start point without a search for causes. Heaters without a phase there are dead."""
         # Heaters without a law are dead from the start and are not fitted.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
         now = self._try_other_branches(
@@ -212,7 +209,7 @@ class FaultDiagnosis:
         return me._with_defects(me.accept_field_error(me._try_exchanged_channels(me._correct_causes(now))))
 
     def continue_from(self, before: DiagnosedFit) -> DiagnosedFit:
-        """Fit all readings, starting from a fit of some of them, then search for causes as :meth:`settle` does."""
+        """Fit all readings, starting from a fit of some of them, then search for causes."""
         me = self.with_physics(before.physics)
         now = me._extrapolate_drift(before)
         many = len(self.likelihood.observations) > _MANY_MORE * len(before.likelihood.observations)
@@ -225,7 +222,7 @@ class FaultDiagnosis:
         return me.settle(me._refit(now, before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Add all physical effects that the readings require, and return the fit with its final standard errors."""
+        """Add all physical effects that the readings require; return the fit with final standard errors."""
         if not now.fit.certified:
             return self._with_doubts(now)
         now = self.with_physics(now.physics)._finish_fit(now)
@@ -254,7 +251,6 @@ class FaultDiagnosis:
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
 
     def _has_work_for_rows(self) -> bool:
-        """Return whether the work limit leaves room to add physical effects to a fit that explains its readings."""
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
         return self.model.work.reaches(TAKEN_IN * derivatives)
 
@@ -265,7 +261,7 @@ class FaultDiagnosis:
         return replace(now, fit=self._fit(*given, near=True, known=now.fit, convergence_sigma=CONVERGED_SIGMA))
 
     def _score_needed_rows(self, now: DiagnosedFit) -> Scores:
-        """Score the effects missing from a fit that explains its readings; ``chosen`` has those its errors require."""
+        """Score the effects missing from a fit that explains its readings."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         return replace(scores, chosen=needed_rows(me.model.space, now.fit, scores.chosen))
@@ -275,7 +271,6 @@ class FaultDiagnosis:
         return needed_rows(self.with_physics(now.physics).model.space, now.fit, rows, MAX_ERROR_FACTOR)
 
     def _with_doubts(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Add to ``doubts`` the likely reasons why a fit does not explain its readings."""
         me = self.with_physics(now.physics)
         scores = me._scores(now)
         used_up = ("the search for causes reached its work limit",) if self.model.work.is_used_up else ()
@@ -294,7 +289,6 @@ class FaultDiagnosis:
         return self.scored[key][1]
 
     def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
-        """Return the scores of the physical effects to add next; empty if none is needed or the work limit is hit."""
         if self.model.work.is_used_up or now.exchanged:
             return ()
         return self._scores(now).chosen
@@ -308,7 +302,7 @@ class FaultDiagnosis:
         return now
 
     def _add_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
-        """Add physical effects and refit; if the fit is no better, return the old fit with them marked as refused."""
+        """Add physical effects and fit again; if the fit is no better, return the old fit."""
         self.trying(" and ".join(ROWS[row.name].words for row in rows))
         _log.info("adding to the fit: %s; field error so far %.3g", "; ".join(map(str, rows)), now.fit.discrepancy)
         physics = self._estimate_widths(now)
@@ -329,11 +323,7 @@ class FaultDiagnosis:
         return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
 
     def accept_field_error(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit that counts a small field error as noise if no cause explains it.
-
-        Low-noise meters reveal effects of a ten-thousandth, which many chips have and few settings can identify. The
-        fit is then less certain, but not wrong. The error is estimated again whenever settings or effects were added.
-        """
+        """Return a fit that counts a small field error as noise if no cause explains it."""
         for _ in range(_MAX_FIELD_ERROR_ROUNDS):
             if now.exchanged or not now.fit.discrepancy + now.physics.field_error > 0.0:
                 break
@@ -369,11 +359,9 @@ class FaultDiagnosis:
         return likelihood.discrepancy(reading_ma, drift_ma)
 
     def _reweight(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
-        """Return a likelihood with less weight on readings that depend on crosstalk which the model does not fit."""
         return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
 
     def _estimate_widths(self, now: DiagnosedFit) -> Physics:
-        """Return the additional physical effects of a fit, with prior widths estimated from the fitted values."""
         physics = now.physics
         for name, width in now.physics.widths.items() if now.fit.certified else ():
             physics = physics.having(name, fitted_prior_width(self.model.space, now.fit, name, width))
@@ -393,7 +381,6 @@ class FaultDiagnosis:
         return replace(self.likelihood, observations=alive)
 
     def _correct_causes(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit after correction of up to six causes of misfit, as long as each improves the fit."""
         for _ in range(_MAX_ROUNDS):
             if now.physics is not self.model.space.physics:
                 return self.with_physics(now.physics)._correct_causes(now)
@@ -412,7 +399,7 @@ class FaultDiagnosis:
         return now
 
     def _try_other_branches(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Refit with the phase of one source moved by half a turn per PUC; return the fit with the best posterior."""
+        """Fit with the phase of one source moved by half a turn per PUC; return the best fit."""
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all():
             return now
@@ -432,11 +419,7 @@ class FaultDiagnosis:
         return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
 
     def _try_coupler_signs(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Refit with the coupler difference of single PUCs reversed, where a fit cannot change the sign by itself.
-
-        If readings depend mostly on the square of a difference, both signs are minima, and a small part that depends on
-        the sign decides between them.
-        """
+        """Fit with the sign of the coupler difference of single PUCs reversed; return the best fit."""
         group, model = self.model.space.group("coupler_difference_rad"), self.model
         wanted = now.fit.free & model.space.mask(("coupler_difference_rad",))
         numbers = np.flatnonzero(wanted)
@@ -458,10 +441,7 @@ class FaultDiagnosis:
         return now
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
-        """If the previous fit, of fewer settings, includes drift, determine the drift of all settings of the run.
-
-        Drift that continued is thus corrected before it misleads the next fit.
-        """
+        """Correct the drift of all settings of the run, if the previous fit includes drift."""
         now = replace(before, followed=0)
         if now.trajectories is None:
             return now
@@ -473,7 +453,6 @@ class FaultDiagnosis:
         )
 
     def _correct_one_cause(self, now: DiagnosedFit) -> DiagnosedFit | None:
-        """Return the fit with one more cause of misfit corrected; ``None`` if no cause improves the fit."""
         # Drift is corrected at most twice for the same settings, because the same readings show no more. The same holds
         # if the fit has hardly moved since.
         still = now.followed > 0 and now.fit.path_length_sigma < _ON_THE_WAY_SIGMA
@@ -518,7 +497,6 @@ class FaultDiagnosis:
         return cost_reduction(self.model, now.fit.parameters, now.likelihood, other)
 
     def _corrected_observations(self, now: DiagnosedFit) -> Observations:
-        """Return settings and readings of the run, corrected for all known causes of misfit."""
         observations = self._readings_of_live_monitors.observations
         for death in now.deaths:
             observations = without_dead_heater(observations, death)
@@ -530,12 +508,7 @@ class FaultDiagnosis:
         return observations
 
     def _follow_trajectories(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
-        """Return the fit with new drift trajectories, its parameters converted to the end of these trajectories.
-
-        The parameters of a fit hold for the end of its trajectories. A new end changes the phase common to all PUCs,
-        the phase common to all waveguide joints, and the source powers, each by the difference between old and new
-        corrections.
-        """
+        """Return the fit with new drift, with its parameters converted to the new end of the drift."""
         following = replace(now, trajectories=trajectories, followed=now.followed + 1)
         before, parameters = now.likelihood.observations, now.fit.parameters
         after = self._corrected_observations(following)[np.arange(len(before))]
@@ -553,9 +526,9 @@ class FaultDiagnosis:
         return replace(following, fit=replace(now.fit, parameters=moved))
 
     def _refit(self, now: DiagnosedFit, known: FitResult | None = None) -> DiagnosedFit:
-        """Fit the readings again after correction for all known causes of misfit, starting at ``now``.
+        """Fit the corrected readings again, starting at ``now``.
 
-        ``known`` is the last fit, if its settings and parameters are almost those of the new fit; it saves time.
+        ``known`` is an earlier fit with almost the same settings and parameters, to save time.
         """
         likelihood = self._reweight(
             replace(self._readings_of_live_monitors, observations=self._corrected_observations(now)), now.fit.parameters
@@ -577,7 +550,7 @@ class FaultDiagnosis:
         return replace(now, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
 
     def _try_exchanged_channels(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with two heater channels exchanged, if this fits better than assuming both heaters dead."""
+        """Return the fit with two heater channels exchanged, if this fits better than two dead heaters."""
         # If two heaters look dead although their sweeps showed clear effects, their channels are probably exchanged.
         odd = [d.number for d in now.deaths if self.swept_sigma[d.number] > _SWEPT_ALIVE_SIGMA]
         for one, other in itertools.combinations(sorted(odd), 2):
@@ -591,11 +564,7 @@ class FaultDiagnosis:
         return now
 
     def exchanged_from(self, start: MeshParameters, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with the channels of two heaters exchanged, if this exchange explains all readings.
-
-        This is the last cause that is tested. Exchanged channels spoil the fit of all parameters. At the start point of
-        the fit, however, the phases of all other PUCs are about right, and the two PUCs with exchanged channels are
-        among those with the worst misfit. Exchanging the right two channels removes most of the misfit.
+        """Return the fit with the channels of two heaters exchanged, if this explains all readings.
 
         Args:
             start: Start point of the fit.
@@ -663,12 +632,10 @@ class FaultDiagnosis:
 
 
 def _positions_in_run(whole: Observations, part: Observations) -> NDArray[np.int64]:
-    """Return the positions of the fitted settings in the whole run; reference settings are not fitted."""
     return np.flatnonzero(whole.currents_ma.any(axis=1))[-len(part) :]
 
 
 def _replace_end(whole: Observations, part: Observations) -> Observations:
-    """Return all settings of the run, with the fitted ones at its end replaced by corrected versions."""
     places = _positions_in_run(whole, part)
     currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
     currents[places], reading[places] = part.currents_ma, part.reading_ma

@@ -148,7 +148,7 @@ class BenchProbe:
             words = request.words()
             raise CalibrationError(
                 f"{begin}{words[0].upper()}{words[1:]}, then continue",
-                hint="Continue with --resume, or run on a terminal, which waits for each plugging.",
+                hint="Continue with --resume, or run on a terminal, where the program waits for each move.",
             )
         self._on_plug(request)
         self.assume_plugged(fibre, port)

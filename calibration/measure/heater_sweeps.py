@@ -1,9 +1,7 @@
-"""Sweep of every heater while all other heaters keep arbitrary constant currents (the background).
+"""Sweep of every heater while all other heaters keep constant currents.
 
-A heater can be measured without knowledge of any PUC (:mod:`calibration.measure.heater_fringe`), so heaters may be
-swept in any order. They are grouped by the nearest source. The last current of a heater stays on in the next sweep,
-whose first reading is the last reading of the sweep before. Heaters with an uncertain law are swept again with other
-sources.
+Heaters are grouped by the nearest source. Heaters with an uncertain law (phase against current) are swept again with
+other sources.
 """
 
 from __future__ import annotations
@@ -60,9 +58,8 @@ class HeaterSweeps:
         heaters: Expected heaters of the chip.
         plan: Settings of the sweeps.
         rng: Random generator for the backgrounds.
-        driven: Shape ``(2 n_pucs,)``; heaters to sweep, all others stay off; by default all.
-        earlier: Earlier sweeps of the heaters to sweep, extended by the new ones; by default all driven heaters are
-            swept.
+        driven: Shape ``(2 n_pucs,)``; heaters to sweep, by default all; others stay off.
+        earlier: Earlier sweeps, which are extended; by default none.
         views: Maximum number of sweeps of a heater; by default that of the plan.
     """
 
@@ -112,8 +109,7 @@ class HeaterSweeps:
     ) -> None:
         """Sweep all heaters and store their results in ``fits``.
 
-        ``done`` is called with the number of sweeps made and planned so far, ``found`` with the heater and its fit
-        after every sweep.
+        ``done`` is called with the numbers of finished and planned sweeps, ``found`` with each heater and its fit.
         """
         pending = sorted(self._sweeps)
         made, planned = 0, len(pending)
@@ -136,14 +132,12 @@ class HeaterSweeps:
             planned += len(pending)
 
     def _in_order(self, heaters: list[int], view: int) -> list[int]:
-        """Return heaters grouped by source, because a change of the source takes longer than a change of heater."""
         return sorted(heaters, key=lambda heater: (int(self._source(heater, view)), heater))
 
     def _source(self, heater: int, view: int) -> int:
         return int(self._sources[heater // 2, view % self._sources.shape[1]])
 
     def _sweep(self, heater: int, view: int) -> None:
-        """Step one heater through all currents of its sweep; start and end may be at any of these currents."""
         source = self._source(heater, view)
         if self._last is None or source != self._lit:
             self._logbook.light_only_port(source)

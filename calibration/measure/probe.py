@@ -175,4 +175,9 @@ def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) 
             if not low_hz <= asked_hz <= high_hz:
                 limit_hz = low_hz if asked_hz < low_hz else high_hz
                 limit_nm = wavelength_m_from_frequency_hz(limit_hz) * 1e9
-                raise LimitError(f"the source at port {port} is out of range", requested=nm, limit=limit_nm, unit="nm")
+                raise LimitError(
+                    f"the source at port {port} cannot be tuned to this wavelength",
+                    requested=nm,
+                    limit=limit_nm,
+                    unit="nm",
+                )

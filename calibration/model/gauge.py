@@ -23,8 +23,8 @@ _INVISIBLE = 1e-9
 def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
     """Return G for J joints and E cells: +1 for every end A at a joint, -1 for every end B.
 
-    The shape is ``(J, E + C)``, with C cells without couplers. A cell without couplers has a second column with the
-    joints of one of its two waveguides only.
+    The shape is ``(J, E + C)``, with C cells without couplers. A cell without couplers has a second column, with
+    the joints of the waveguide from the upper rail of end A only.
     """
     joints, numbers = mesh.joints, np.arange(len(mesh.joints))
     # PUC-ports 0 and 1 are end A, 2 and 3 end B.

@@ -151,9 +151,8 @@ class AmplitudeModel:
                 second port; ``None`` if no source has one.
 
         Returns:
-            |S|, shape ``(n, k)``, and its derivatives by E upper arms and J joints, shape ``(n, k, E + J)``; with
-            second
-            ports also by the logarithm of ``second``, ``(n, k, E + J + 1)``.
+            |S|, shape ``(n, k)``, and its derivatives by E upper arms and J joints, shape ``(n, k, E + J)``.
+            With second ports also by the logarithm of ``second``, ``(n, k, E + J + 1)``.
         """
         eta_in, eta_out = self.mesh.nominal_eta
         cells = UnitCells(self._loss_db, eta_in, eta_out, upper_rad, lower_rad, joint_rad)

@@ -1,10 +1,9 @@
-"""Likelihood of readings: noise, saturation, outliers, drifting light, and model discrepancy.
+"""Likelihood of readings: noise, saturation, outliers, drifting light, and errors of the model.
 
 Two features let a fit converge from a distant start. First, readings with large residuals get less weight (Huber).
-Second, a predicted field is assumed to have an error of η times the typical field at that monitor. The variance is then
-σ² = noise² + 2·η²·p·m + η⁴·p², with the typical photocurrent p and the measured one m. This model discrepancy keeps
-dark readings from misleading the fit at first. η is estimated from the residuals and falls to zero, or to the field
-error of a chip with small effects that no model explains.
+Second, a predicted field is assumed to have an error of η (model discrepancy) times the typical field at that monitor.
+The variance is then σ² = noise² + 2·η²·p·m + η⁴·p², with the typical photocurrent p and the measured one m. η is
+estimated from the residuals and falls to zero, or to the field error of effects that no model explains.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _ALL = slice(None)
 
 @dataclass(frozen=True)
 class SettingDrift:
-    """Standard deviations of quantities that drift from setting to setting; each setting has its own unknown values.
+    """Standard deviations of quantities that drift from setting to setting.
 
     Attributes:
-        power_db: Standard deviation of the light power (laser, polarization), in dB.
-        common_phase_rad: Standard deviation of the phase common to all PUCs (temperature, frequency), in rad.
+        power_db: Standard deviation of the light power (laser, polarization).
+        common_phase_rad: Standard deviation of the phase common to all PUCs (temperature, frequency).
     """
 
     power_db: float = 0.0
@@ -44,15 +43,15 @@ class SettingDrift:
 
 
 SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
-"""Usual drift from setting to setting: power by fibre polarization and laser (assumption); phase by temperature, which
-varies by 10 to 100 mK even when locked (assumed), at 0.6 rad/K."""
+"""Usual drift from setting to setting (assumed): power by fibre polarization and laser, phase by 10 to 100 mK at 0.6
+rad/K.
+"""
 MODEL_ERROR = 5e-4
-"""Relative error of the model, which matters with low-noise meters. With this value a fit explains readings with a
-noise of 1e-4; with 2e-4 it does not. Three-term heater laws are wrong by 1e-4. Known drive steps are not included."""
+"""Relative error of the model; matters with low-noise meters."""
 
 
 def with_model_error(noise: NoiseModel) -> NoiseModel:
-    """Return the noise of readings with the error of the model added, as a fit uses it."""
+    """Return the noise of readings with the error of the model added."""
     return replace(noise, relative=float(np.hypot(noise.relative, MODEL_ERROR)))
 
 
@@ -63,10 +62,10 @@ class Likelihood:
     Attributes:
         observations: Settings and readings.
         noise: Noise of a reading.
-        full_scale_ma: Photocurrent above which monitors saturate, in mA; ``None`` to ignore saturated readings.
-        drift: Quantities that may differ from setting to setting.
-        unmodelled_ma2: Shape ``(settings, monitors)``; variance of readings by effects without a parameter; ``None`` if
-            there are none. It is treated as independent noise of each reading (Snelson, Ghahramani 2006).
+        full_scale_ma: Photocurrent above which monitors saturate; ``None`` to ignore saturated readings.
+        drift: Quantities that may drift from setting to setting.
+        unmodelled_ma2: Shape ``(settings, monitors)``; variance of readings by effects without a parameter, or ``None``
+            (Snelson, Ghahramani 2006).
         field_error: Relative error of predicted fields that counts as noise of the readings.
     """
 
@@ -84,14 +83,14 @@ class Likelihood:
 
     @cached_property
     def target_ma(self) -> Real:
-        """Readings in mA, shape ``(settings, monitors)``, with full scale in place of saturated readings."""
+        """Readings in mA, shape ``(settings, monitors)``; full scale for saturated readings."""
         bound = 0.0 if self.full_scale_ma is None else self.full_scale_ma
         target: Real = np.where(self.observations.saturated, bound, np.nan_to_num(self.observations.reading_ma))
         return target
 
     @cached_property
     def used(self) -> NDArray[np.bool_]:
-        """Mask of the readings that contain information, shape ``(settings, monitors)``."""
+        """Which readings contain information, shape ``(settings, monitors)``."""
         bounds = self.observations.saturated & (self.full_scale_ma is not None)
         used: NDArray[np.bool_] = np.isfinite(self.observations.reading_ma) & ~self.observations.saturated | bounds
         return used
@@ -109,7 +108,7 @@ class Likelihood:
         return typical
 
     def sigma_ma(self, discrepancy: float, settings: slice = _ALL) -> Real:
-        """Return the standard deviation of the readings, shape ``(settings, monitors)``, for a model discrepancy η."""
+        """Return the standard deviation of the readings in mA, ``(settings, monitors)``, for a relative field error."""
         level = np.maximum(self.target_ma[settings], 0.0)
         # A field error of η times the typical field changes a bright reading by a mixed product and a dark one by the
         # square: σ² = noise² + 2·η²·p·m + η⁴·p².
@@ -119,22 +118,22 @@ class Likelihood:
         return sigma
 
     def residual(self, reading_ma: Real, discrepancy: float, settings: slice = _ALL) -> Real:
-        """Return reading minus prediction in sigmas, ``(settings, monitors)``; 0 where :meth:`idle` is true."""
+        """Return reading minus prediction in standard deviations, ``(settings, monitors)``; 0 if :meth:`idle`."""
         off_ma = self.target_ma[settings] - reading_ma
         residual = np.where(self.used[settings], off_ma / self.sigma_ma(discrepancy, settings), 0.0)
         # A saturated reading is a lower bound, so a larger prediction is not a misfit.
         return np.where(self.observations.saturated[settings], np.maximum(residual, 0.0), residual)
 
     def idle(self, residual: Real, settings: slice = _ALL) -> NDArray[np.bool_]:
-        """Return which readings cannot influence a fit: unused ones, and saturated ones predicted above full scale."""
+        """Return the readings without influence on a fit: unused, or saturated and predicted above full scale."""
         idle: NDArray[np.bool_] = ~self.used[settings] | (self.observations.saturated[settings] & (residual == 0.0))
         return idle
 
     def discrepancy(self, reading_ma: Real, drift_ma: Real, maximum: float = _MAX_DISCREPANCY) -> float:
-        """Return the smallest model discrepancy η, up to ``maximum``, that explains the residuals; 0 if noise does.
+        """Return the smallest relative field error, up to ``maximum``, that explains the residuals; 0 if noise does.
 
-        ``reading_ma``, ``(settings, monitors)``, are the predicted readings; ``drift_ma``, ``(settings, monitors, 2)``,
-        is their change for one sigma of each drift.
+        ``reading_ma``, ``(settings, monitors)``, are predictions; ``drift_ma``, ``(settings, monitors, 2)``, is their
+        change for one sigma of each drift.
         """
 
         def unexplained(discrepancy: float) -> bool:
@@ -165,11 +164,10 @@ def weight(residual: Real) -> Real:
 
 
 def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]:
-    """Return values in sigmas, weighted so that drift D counts as noise: V^-1/2 · values with V = 1 + D·Dᵀ.
+    """Return values with drift D treated as noise: V^-1/2 · values with V = 1 + D·Dᵀ; all in standard deviations.
 
-    The values, ``(n, M)`` or ``(n, M, P)`` for n settings and M monitors, keep their precision. D, ``(n, M, 2)``, is
-    the change of the readings for one sigma of each drift, in units of their sigmas. With D = U·s·Wᵀ, V^-1/2 is 1 -
-    U·(1 - 1/√(1+s²))·Uᵀ.
+    Shapes: values ``(n, M)`` or ``(n, M, P)`` for n settings and M monitors. D, ``(n, M, 2)``, is the change of the
+    readings for one sigma of each drift. With D = U·s·Wᵀ, V^-1/2 is 1 - U·(1 - 1/√(1+s²))·Uᵀ.
     """
     if not drift.any():
         return values

@@ -1,9 +1,7 @@
-"""Model of a mesh: predicted photocurrent of every monitor for every setting, and derivatives by every parameter.
+"""Model of a mesh: predicted photocurrents for every setting, and derivatives by every parameter.
 
-The model has two parts. :class:`~calibration.model.heating.Heating` calculates the phases of arms and joints from
-heater currents; :class:`MeshModel` calculates photocurrents from these phases. Both give exact derivatives. All
-derivatives follow from one solution of the wave equations, with light from the source and adjoint light from every
-monitor (docs/calibration.md, 2). In a PUC, waves are evaluated between the couplers, where a parameter acts on one arm.
+:class:`~calibration.model.heating.Heating` calculates phases from heater currents, and :class:`MeshModel` photocurrents
+from phases. All derivatives follow from one solution of the wave equations (docs/calibration.md, 2).
 """
 
 from __future__ import annotations
@@ -37,8 +35,7 @@ Waves = NDArray[np.complexfloating[Any, Any]]
 REFERENCE_HZ = 193.4145e12
 """1550 nm."""
 BATCH = 16
-"""Number of settings calculated at once. Their derivatives take about 4 MB on the 72-PUC mesh. With twice as many, each
-setting takes twice the time, because the derivatives no longer fit the caches."""
+"""Number of settings calculated at once, so that the derivatives fit the caches."""
 
 # Settings per matrix product over all directions of pairs; the directions do not fit into a cache.
 _PAIRS_AT_ONCE = 4 * BATCH
@@ -49,13 +46,12 @@ _LN10_PER_10 = math.log(10.0) / 10.0
 
 @dataclass(frozen=True, eq=False)
 class Linearised:
-    """Linear model of the readings around a parameter point, for some of the settings.
+    """Linear model of the readings around a parameter point.
 
     Attributes:
         settings: Indices of the settings.
         reading_ma: Shape ``(settings, monitors)``; predicted readings.
-        jacobian: Shape ``(settings, monitors, size)``; derivatives by the parameters of
-            :class:`calibration.model.space.ParameterSpace`.
+        jacobian: Shape ``(settings, monitors, size)``; derivatives by all parameters.
     """
 
     settings: slice
@@ -69,14 +65,12 @@ class _SettingLight:
 
     Attributes:
         number: Shape ``(n,)``; index of the source.
-        detuning_hz: Shape ``(n, 1)``; frequency of the light above the reference.
-        cells: The unit cells.
+        detuning_hz: Shape ``(n, 1)``; frequency of the light minus the reference.
         elements: Shape ``(puc_ports, n)``; elements of the PUC transfer matrices T.
         joints: Shape ``(n, 1, joints)``; transmission of the waveguide joints.
-        heated: Effect of the heaters.
-        entering: Shape ``(n, 1, puc_ports)``; waves entering every PUC-port.
-        linear: Shape ``(n, monitors)``; photocurrents proportional to the light, in mA.
-        waves: Shape ``(n, puc_ports, k)``; waves entering every PUC-port for unit light at k ports.
+        entering: Shape ``(n, 1, puc_ports)``; waves that enter every PUC.
+        linear: Shape ``(n, monitors)``; photocurrents proportional to the light.
+        waves: Shape ``(n, puc_ports, k)``; waves that enter every PUC for unit light at k ports.
         monitors: Shape ``(monitors,)``; positions of the monitors among the k ports of ``waves``.
         by_field: Shape ``(n, monitors)``; 2·scale·S* with the field S, the factor of the adjoint light of a monitor.
     """
@@ -94,7 +88,7 @@ class _SettingLight:
     by_field: Complex
 
     def adjoint(self, *, precise: bool) -> Waves:
-        """Return every monitor's adjoint light, ``(settings, monitors, puc_ports)``, in double or single precision."""
+        """Return the adjoint light of every monitor, ``(settings, monitors, puc_ports)``."""
         kind = np.complex128 if precise else np.complex64
         every: Waves = np.ascontiguousarray(np.moveaxis(self.waves.astype(kind), 2, 1))[:, self.monitors]
         every *= self.by_field[..., None].astype(kind)
@@ -112,23 +106,19 @@ class MeshModel:
 
     Args:
         mesh: The mesh.
-        sources: Ports where light may enter, in the order of ``MeshParameters.source_db``.
+        sources: Ports of the light, in the order of ``MeshParameters.source_db``.
         monitors: Port of every monitor.
-        seconds: Second ports of sources, as in :class:`calibration.model.space.ParameterSpace`; monitors read the sum
-            of both powers.
+        seconds: Second ports of sources; monitors read the sum of both powers.
         heater_ohm: Nominal resistance of a heater.
         channels: Drive channel of every heater; by default channel k drives heater k.
-        reference_hz: Frequency at which phases are given. Heat changes an optical path length, so its phase is
-            proportional to frequency.
+        reference_hz: Frequency at which phases are given.
         compiled: Whether to use the compiled solver; by default if it is available.
-        physics: Additional physical effects of this chip.
+        physics: Additional physical effects.
         work: Counter of predictions.
-        precise: Whether derivatives are calculated in double precision. Single precision takes half the time; its
-            rounding errors cancel in sums over many readings, but make unobservable parameters look observable by some
-            1e-9 of the usual information.
+        precise: Whether derivatives are in double precision. Single precision is twice as fast, but makes unobservable
+            parameters look observable by some 1e-9 of the usual information.
 
     Attributes:
-        mesh: The mesh.
         space: Layout of the parameter vector.
         work: Counter of predictions.
     """
@@ -163,14 +153,11 @@ class MeshModel:
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
     def with_physics(self, physics: Physics) -> MeshModel:
-        """Return a model of the same mesh and light with the given set of additional physical effects."""
+        """Return a model of the same mesh and light with other additional physical effects."""
         return self._with(physics, self.space.monitors, precise=self._precise)
 
     def with_double_precision(self) -> MeshModel:
-        """Return the same model with derivatives in double precision.
-
-        Only double precision shows whether a parameter is observable.
-        """
+        """Return the same model with derivatives in double precision, to test which parameters are observable."""
         return self._with(self.space.physics, self.space.monitors, precise=True)
 
     def with_monitors(self, monitors: tuple[int, ...]) -> MeshModel:
@@ -186,13 +173,12 @@ class MeshModel:
         )  # fmt: skip
 
     def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Slopes, Real]:
-        """Return the sensitivity of readings to waveguide phases, and the heat of every heater, in N settings.
+        """Return derivatives of readings by waveguide phases, and the heat of every heater, in N settings.
 
-        The derivatives have the shape ``(N, M, 2E + J)`` for M monitors, 2E arms and J waveguide joints; the heat has
-        ``(N, 2E)``.
+        Shapes are ``(N, M, 2E + J)`` for M monitors, 2E arms and J joints, and ``(N, 2E)``.
 
         Raises:
-            ConfigError: As :meth:`predict`.
+            ConfigError: As for :meth:`predict`.
         """
         number = self._sources_of(observations)
         self.work.spent += derivatives_work(0) * len(observations) * len(self._monitors)
@@ -206,11 +192,11 @@ class MeshModel:
     def unmodelled_ma2(self, parameters: MeshParameters, observations: Observations) -> Real | None:
         """Return the variance of readings due to effects that are not fitted, ``(settings, monitors)``.
 
-        These effects are the crosstalk of single heaters to single waveguides and the deviations of heater laws from
-        three terms. The result is ``None`` if the model includes neither.
+        These are the crosstalk of single heaters to single waveguides, and deviations of heater laws from three terms.
+        ``None`` if the model includes neither.
 
         Raises:
-            ConfigError: As :meth:`predict`.
+            ConfigError: As for :meth:`predict`.
         """
         physics = self.space.physics
         if (pairs := physics.pairs) is None and not physics.law_deviation:
@@ -232,7 +218,7 @@ class MeshModel:
         return variance
 
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
-        """Return predicted readings in mA, shape ``(settings, monitors)``; measured readings are ignored.
+        """Return predicted readings in mA, shape ``(settings, monitors)``.
 
         Raises:
             ConfigError: A source port is not part of this model, or the monitors differ.
@@ -255,10 +241,10 @@ class MeshModel:
         return reading
 
     def linearise(self, parameters: MeshParameters, observations: Observations) -> Iterator[Linearised]:
-        """Yield predicted readings and their derivatives, :data:`BATCH` settings at a time.
+        """Yield predicted readings and derivatives, :data:`BATCH` settings at a time.
 
         Raises:
-            ConfigError: As :meth:`predict`.
+            ConfigError: As for :meth:`predict`.
         """
         number, pairs = self._sources_of(observations), self.space.physics.pairs
         for first in range(0, len(observations), BATCH):
@@ -273,10 +259,8 @@ class MeshModel:
     def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return the derivatives of all readings by a phase common to all PUCs, shape ``(settings, monitors)``.
 
-        The derivatives are calculated by finite differences.
-
         Raises:
-            ConfigError: As :meth:`predict`.
+            ConfigError: As for :meth:`predict`.
         """
         # A frequency change is a phase 2πτ·δf common to all PUCs. Two predictions take a fraction of the time of the
         # derivatives by all parameters.
@@ -299,13 +283,11 @@ class MeshModel:
         return number
 
     def _scale(self, parameters: MeshParameters, number: NDArray[np.int64]) -> Real:
-        """Return each monitor's reading for all light of the source's first port, ``(settings, monitors)``."""
         launched_mw = 10.0 ** (parameters.source_db[number] / 10.0)
         scale: Real = launched_mw[:, None] * parameters.monitor_ma_per_mw
         return scale
 
     def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
-        """Return the relative power at the first port of each setting's source and, if a source has two, the second."""
         first = np.ones((len(number), 1))
         if not self.space.seconds:
             return [first]
@@ -321,7 +303,6 @@ class MeshModel:
     def _cells(
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]
     ) -> tuple[UnitCells, Heated]:
-        """Return the unit cells in every setting, for light at the reference frequency, and the effect of heat."""
         heated = self.heating.phases(parameters, part.currents_ma, part.late)
         detuning = self._detuning_hz(parameters, part, number)
         common = 2.0 * np.pi * parameters.delay_s * detuning
@@ -356,11 +337,10 @@ class MeshModel:
     def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
         """Return the derivatives, ``(size,)``, of a sum of all readings with weights ``(settings, monitors)``.
 
-        The result equals the weighted sum of the derivatives of :meth:`linearise`. It takes a fraction of the time,
-        because the adjoint light of all monitors of a setting is propagated in one solution.
+        This is faster than a weighted sum over :meth:`linearise`.
 
         Raises:
-            ConfigError: As :meth:`predict`.
+            ConfigError: As for :meth:`predict`.
         """
         number = self._sources_of(observations)
         total, pairs = np.zeros(self.space.size), self.space.physics.pairs
@@ -395,7 +375,6 @@ class MeshModel:
     # -- derivatives --------------------------------------------------------------------------------------------------
 
     def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_SettingLight]:
-        """Return the light from the first ports and, separately, from the second ports of sources; their powers add."""
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         # Without second ports the second light is omitted, so that results of such benches are bit-identical.
@@ -445,7 +424,7 @@ class MeshModel:
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield each parameter for the power at a first or second port, with the settings that depend on it."""
+        """Yield each parameter for the power at a port, with the settings that depend on it."""
         yield self.space.groups["source_db"].start + number, np.arange(len(number))
         if nth:
             rows = np.flatnonzero(self._second_number[number] >= 0)
@@ -493,9 +472,7 @@ class MeshModel:
         """Return derivatives of K numbers per setting by arm and joint phases, coupler angles and losses.
 
         The shapes are ``(settings, K, E)`` for E PUCs and ``(settings, K, J)`` for J joints. The adjoint light,
-        ``(settings, K, 4E)``, contains the factor 2·scale·S*. With the field S = Σ h·a (adjoint light h, waves a), a
-        derivative by a phase (factor -j) is an imaginary part and a derivative by a loss a real part. The result has
-        the precision of the adjoint light.
+        ``(settings, K, 4E)``, contains the factor 2·scale·S* with the field S.
         """
         cells, entering = light.cells, light.entering.astype(adjoint.dtype)
         (a_u, a_l), (b_u, b_l) = _between_couplers(cells, entering)  # light arriving at end A and at end B
@@ -527,7 +504,6 @@ class MeshModel:
         }
 
     def _into_joints(self, light: _SettingLight, waves: Waves) -> tuple[Waves, Waves]:
-        """Return the waves from cells into the first and second ends of joints, each ``(settings, waves, joints)``."""
         joints = light.joints.astype(waves.dtype)
         one, other = (waves[..., ends] / joints for ends in self.mesh.joints.T)
         if (sent := light.cells.joint_reflection) is None:
@@ -538,7 +514,7 @@ class MeshModel:
         return (other - second * one) / both, (one - first * other) / both
 
     def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
-        """Yield derivatives, ``(settings, K, size)``, by reflections at facets and joints: real, imaginary parts."""
+        """Yield derivatives, ``(settings, K, size)``, by real and imaginary parts of reflections."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
             lit, felt = (
@@ -557,16 +533,12 @@ class MeshModel:
         return by_pair
 
     def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return derivatives of K numbers by the waveguides' thermal phases, ``(settings, K, waveguides)``.
-
-        The phases are those at the reference frequency.
-        """
+        """Return derivatives of K numbers by thermal phases of waveguides, ``(settings, K, waveguides)``."""
         by_waveguide: Slopes = np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1)
         by_waveguide *= (1.0 + light.detuning_hz / self._reference_hz)[:, None].astype(by_waveguide.dtype)
         return by_waveguide
 
     def _by_physics(self, by_phase: dict[str, Slopes], heated: Heated) -> dict[str, Slopes]:
-        """Return the derivatives by the additional effects that act inside unit cells, by group."""
         names, found = self.space.physics.names, dict[str, Slopes]()
         if "arm_difference_db" in names:
             found["arm_difference_db"] = by_phase["arm_difference_db"]
@@ -579,7 +551,7 @@ class MeshModel:
         return found
 
     def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
-        """Return derivatives of K numbers by all parameters, ``(settings, K, size)``; those by power levels are 0."""
+        """Return derivatives of K numbers by all parameters, ``(settings, K, size)``; 0 for power levels."""
         space, heated, detuning = self.space, light.heated, light.detuning_hz
         arm, joint, first, second = (by_phase[name] for name in ("arm", "joint", "first", "second"))
         jacobian = np.zeros((*arm.shape[:2], space.size), arm.dtype)
@@ -616,7 +588,6 @@ class MeshModel:
 
 
 def _amplitudes(reflection: Real | None) -> Complex | None:
-    """Return complex reflections from real parts followed by imaginary parts; ``None`` without reflections."""
     if reflection is None:
         return None
     real, imaginary = np.split(reflection, 2)
@@ -625,15 +596,14 @@ def _amplitudes(reflection: Real | None) -> Complex | None:
 
 
 def _parts(by_amplitude: Waves) -> Slopes:
-    """Convert derivatives by complex reflection amplitudes to derivatives by their real and imaginary parts."""
     parts: Slopes = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
     return parts
 
 
 def _between_couplers(cells: UnitCells, waves: Waves) -> tuple[tuple[Waves, Waves], tuple[Waves, Waves]]:
-    """Return the waves in both arms (upper, lower): first those that entered at end A, then those at end B.
+    """Return the waves in both arms (upper, lower): those from end A, then those from end B.
 
-    ``waves``, ``(settings, k, puc_ports)``, enter every PUC-port.
+    ``waves``, ``(settings, k, puc_ports)``, enter the PUCs.
     """
     result = []
     for end, eta in ((0, cells.eta_in), (2, cells.eta_out)):

@@ -1,8 +1,8 @@
-"""Table of all physical effects beyond the basic model that a chip may have, and the selection in a fit.
+"""Table of physical effects that a chip may have beyond the basic model.
 
-A fit starts without these effects. Each adds independent parameters around zero with a common prior width. This width
-is estimated from the readings (:mod:`calibration.fit.growth`), up to the largest width of any known chip. The formulas
-of the effects are in :mod:`calibration.model.mesh_model` (chip) and :mod:`calibration.model.response` (detectors).
+Each effect adds independent parameters around zero with a common prior width. The width is estimated from the readings
+(:mod:`calibration.fit.growth`). The formulas are in :mod:`calibration.model.mesh_model` (chip) and
+:mod:`calibration.model.response` (detectors).
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ Per = Literal[
 
 @dataclass(frozen=True)
 class PhysicsRow:
-    """One physical effect that a fit may add to the basic model: a row of the table ``PHYSICS``.
+    """One physical effect that a fit may add to the basic model.
 
     Attributes:
-        name: Name of the effect and of its parameter group, with the unit.
+        name: Name of the effect and its parameter group, with the unit.
         words: Description for records and certificates.
-        per: Type of element; the effect has one parameter for each such element.
-        usual: Typical prior width, used until the readings give a value.
-        largest: Largest prior width of any known chip; a larger fitted width is not certified.
+        per: Type of element; there is one parameter per element.
+        usual: Typical prior width.
+        largest: Largest prior width of any known chip.
         source: Reference for ``usual`` and ``largest``.
-        cost: Computing time per parameter, relative to a parameter of the basic model.
-        fitted: Whether a fit may include the effect; otherwise only its contribution to the errors is calculated.
+        cost: Computing time relative to a parameter of the basic model.
+        fitted: Whether a fit may include the effect; otherwise it only increases the errors.
     """
 
     name: str
@@ -108,33 +108,33 @@ PHYSICS: tuple[PhysicsRow, ...] = (
         "assumed; share of the phase, at points a sixth of a turn apart", fitted=False,
     ),
 )  # fmt: skip
-"""All effects, those with the least computing time first; effects that are never fitted come last."""
+"""All effects, the fastest to compute first; effects that are never fitted come last."""
 ROWS: dict[str, PhysicsRow] = {row.name: row for row in PHYSICS}
 MAX_PAIRS = 300
-"""Number of fitted combinations of heater-waveguide pairs; the 72-PUC mesh has 38,592 such pairs."""
+"""Number of fitted combinations of heater-waveguide pairs."""
 
 LEFT_BY_LAW_TERMS = 0.6
 """Share of a law deviation that a fit of the three terms of a law cannot absorb, rms over heat from a sixth of a turn
 to the largest current (independent deviations at the points, linear between them)."""
 LAW_POINTS = 8
-"""Number of phases, a sixth of a turn apart, at which a heater law (three terms) is tested for deviations."""
+"""Number of phases, a sixth of a turn apart, at which a heater law is tested for deviations."""
 _MAX_HEATERS_TESTED = 40
 
 
 def select_tested_heaters(heaters: int) -> NDArray[np.int64]:
-    """Return the heaters whose laws (three terms of phase) are tested for deviations; a sample on a large mesh."""
+    """Return the heaters whose laws are tested for deviations; a sample on a large mesh."""
     asked: NDArray[np.int64] = np.linspace(0, heaters - 1, min(heaters, _MAX_HEATERS_TESTED)).astype(np.int64)
     return asked
 
 
 @dataclass(frozen=True, eq=False)
 class PairDirections:
-    """Fitted directions of pair crosstalk: combinations of deviations of single heater-waveguide pairs from the kernel.
+    """Fitted combinations (directions) of pair crosstalk, relative to the crosstalk as a function of distance.
 
     Attributes:
-        curve_rad_per_mw: Shape ``(W, heaters)``, W arms and joints; crosstalk kernel over distance, 0 for own arms.
-        vectors: Shape ``(heaters, W, K)``; K orthonormal directions (combinations) of the relative deviations of all
-            pairs, in single precision.
+        curve_rad_per_mw: Shape ``(W, heaters)``, W arms and joints; crosstalk as a function of distance, 0 for own
+            arms.
+        vectors: Shape ``(heaters, W, K)``; K orthonormal combinations of the relative deviations of all pairs.
     """
 
     curve_rad_per_mw: Real
@@ -142,16 +142,16 @@ class PairDirections:
 
     @property
     def count(self) -> int:
-        """Number of directions."""
+        """Number of combinations."""
         return int(self.vectors.shape[2])
 
     def deviation_rad_per_mw(self, along: Real) -> Real:
-        """Return the crosstalk minus the kernel, ``(waveguides, heaters)``, for deviations along the K directions."""
+        """Return the crosstalk deviation, ``(waveguides, heaters)``, for amounts of the K combinations."""
         deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32)).T
         return deviation
 
     def along(self, deviation_rad_per_mw: Real) -> Real:
-        """Return the components of a crosstalk deviation along the K directions, shape ``(K,)``."""
+        """Return the amounts of the K combinations in a crosstalk deviation, shape ``(K,)``."""
         curve = self.curve_rad_per_mw
         relative = np.divide(deviation_rad_per_mw, curve, out=np.zeros_like(curve), where=curve > 0.0)
         along: Real = np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
@@ -159,19 +159,19 @@ class PairDirections:
 
     @cached_property
     def _by_heat(self) -> NDArray[np.float32]:
-        """Shape ``(heaters, W·K)``; derivatives of W phases by deviations along K directions, per mW of each heater."""
+        """Shape ``(heaters, W·K)``; derivatives of W phases by K combinations, per mW of each heater."""
         weighed: NDArray[np.float32] = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
         return weighed.reshape(len(weighed), -1)
 
     def phases(self, heat_mw: Real) -> NDArray[np.float32]:
-        """Return derivatives of waveguide phases by the K crosstalk combinations, ``(settings, waveguides, K)``."""
+        """Return derivatives of waveguide phases by the K combinations, ``(settings, waveguides, K)``."""
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
     def unfitted_variance(self, by_waveguide: NDArray[np.floating[Any]], heat_mw: Real) -> Real:
-        """Return the variance of readings, ``(settings, monitors)``, due to unfitted pair crosstalk of prior width 1.
+        """Return the variance of readings, ``(settings, monitors)``, due to unfitted pair crosstalk of width 1.
 
-        ``by_waveguide`` has the derivatives of readings by the phases of arms and joints.
+        ``by_waveguide`` are the derivatives of readings by the phases of arms and joints.
         """
         every = heat_mw**2 @ self.curve_rad_per_mw.T**2
         whole = (by_waveguide**2 @ every[..., None])[..., 0]
@@ -180,7 +180,7 @@ class PairDirections:
         return variance
 
     def summed(self, by_pair: Real) -> Real:
-        """Convert derivatives by single pairs, ``(waveguides, heaters)``, to derivatives by the K directions."""
+        """Convert derivatives by single pairs, ``(waveguides, heaters)``, to those by the K combinations."""
         felt = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)
         summed: Real = np.tensordot(felt, self.vectors, axes=2).astype(np.float64)
         return summed
@@ -191,9 +191,9 @@ class Physics:
     """Additional physical effects that a model includes.
 
     Attributes:
-        widths: By name of an effect, in the order of the table, the prior width of its parameters.
-        pairs: Directions of pair crosstalk, if this effect is included.
-        held: By name of an effect, parameter values that are fixed instead of fitted.
+        widths: Prior widths of the parameters, by effect.
+        pairs: Combinations of pair crosstalk, if included.
+        held: Fixed parameter values, by effect.
         field_error: Relative error of predicted fields that no included effect explains; readings have a larger
             variance because of it (:mod:`calibration.model.likelihood`).
         law_deviation: Relative deviation of heater phases from their laws, rms; also counted as noise of readings.
@@ -211,7 +211,7 @@ class Physics:
         return tuple(row.name for row in PHYSICS if row.name in self.widths)
 
     def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:
-        """Return a copy with one more effect, or with a different prior width of an included effect."""
+        """Return a copy with one more effect, or with another prior width."""
         widths = {row.name: self.widths.get(row.name, width) for row in PHYSICS if row.name in (*self.widths, name)}
         return Physics(widths | {name: width}, pairs or self.pairs, self.held, self.field_error, self.law_deviation)
 

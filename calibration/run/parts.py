@@ -125,6 +125,12 @@ class LightPaths:
                 "monitors exist",
                 hint="Calibrate smaller parts one after the other, and join them with --join.",
             )
+        if self.mesh.faces:
+            return ConfigError(
+                f"this part cannot be calibrated alone: all light of PUC {puc} also passes {len(nearest)} PUCs outside "
+                "the part, whose heaters change it",
+                hint="Calibrate the whole mesh: in a mesh where light circulates, all its PUCs change all light.",
+            )
         return ConfigError(
             f"this part cannot be calibrated alone: all light of PUC {puc} also passes PUCs {_listed(nearest)}, whose "
             "heaters change it",

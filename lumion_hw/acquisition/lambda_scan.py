@@ -183,7 +183,7 @@ class LambdaScan:
             if log.wavelength_nm is None or len(log.wavelength_nm) != n_samples:
                 found = 0 if log.wavelength_nm is None else len(log.wavelength_nm)
                 raise DeviceError(
-                    f"the sweep gave {found} pulses for {n_samples} points",
+                    f"the laser gave {found} trigger pulses for {n_samples} scan points",
                     command="sweep",
                     device=self._name,
                     hint="Choose a span that is a multiple of the step.",

@@ -66,7 +66,7 @@ def emulated_on_wires(model: BenchModel, seed: int) -> Iterator[tuple[EmulatedBe
 
 
 def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
-    """Return the specification of an emulated device: its name and its entry in the bench file are given.
+    """Return the specification for emulating a device with this name and entry in the bench file.
 
     Raises:
         KeyError: The kind of device does not exist.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def record_age_s(bench: Bench, record: CalibrationRecord) -> float | None:
     """Return the age of a calibration record in seconds; ``None`` if it cannot be known.
 
-    The age of a record from an emulated bench is known only on an emulated bench, and vice versa.
+    It is known only if both the record and the bench are real, or both are emulated.
     """
     recorded_at_s = record.conditions.emulated_age_s
     if bench.is_emulated:

@@ -137,7 +137,7 @@ class CircuitService:
         self.setup.bench.events.add("read back", verdict=finding.verdict.value, pucs=len(finding.differences))
         if finding.verdict is MeshVerdict.DIFFERENT:
             raise CircuitError(
-                f"not as in the journal: {finding}\nNothing was changed.",
+                f"the heaters are not driven as the journal records: {finding}\nNothing was changed.",
                 hint=_FOREIGN_CHANGE_HINT,
             )
         with self.lock.changing():
@@ -174,7 +174,10 @@ class CircuitService:
             cleared = clear_host_silence(bench, self.lock.program)
             finding = compare_with_mesh(bench.mesh, state, self.journal.unfinished)
             if finding.verdict is MeshVerdict.DIFFERENT:
-                raise CircuitError(f"not as in the journal: {finding}\nNothing was changed.", hint=_FOREIGN_CHANGE_HINT)
+                raise CircuitError(
+                    f"the heaters are not driven as the journal records: {finding}\nNothing was changed.",
+                    hint=_FOREIGN_CHANGE_HINT,
+                )
             if finding.unfinished is not None:
                 self.journal.end("taken back: the controller has switched off", state)
             is_driven = bool(bench.mesh.is_driving(self._journal_currents_ma()).all())

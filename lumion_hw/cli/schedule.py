@@ -188,7 +188,7 @@ def verify(file: str, seed: int, as_json: bool) -> None:
 @click.option(
     "--late",
     type=_SECONDS,
-    help="Delay of the late rank, in seconds.  [default: so late that the first rounds cost no time]",
+    help="Delay of the rank that joins last, in seconds.  [default: until the others have ended the first rounds]",
 )
 @_cost_options
 @json_option
@@ -397,8 +397,14 @@ def _print_demand(result: Decomposition, model: CostModel) -> None:
 @click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of the bench.")
 @click.option("--modules", metavar="NAME,...", help="Device name of the module of each rank.")
 @click.option("--max-hops", type=click.IntRange(1, MAX_COUNT), help="Largest number of PUCs on a path.")
-@click.option("--relabel", is_flag=True, help="Reassign ranks to ports so that fewer rounds need to be split.")
-@click.option("--regroup", is_flag=True, help="Regroup transfers into routable rounds, if the rounds are independent.")
+@click.option(
+    "--relabel", is_flag=True, help="Assign ranks to other ports, so that fewer rounds need several mesh settings."
+)
+@click.option(
+    "--regroup",
+    is_flag=True,
+    help="Form other rounds, which fit the mesh, from the same transfers (if rounds are independent).",
+)
 @out_option("JSON file of the resulting schedule to write.")
 @out_option("Phase file of the settings to write, for `lumion schedule phases`; needs --bench.", "--phases")
 @click.option(

@@ -71,7 +71,7 @@ _SHUTDOWN_NOTICE_S = 1.0
     type=click.Choice(["hold", "off"]),
     default="hold",
     show_default=True,
-    help="What to do with heaters that no circuit needs after the program that drove them has ended.",
+    help="When a client program ends: hold the heaters that it used, or switch off those that no circuit needs.",
 )
 @json_option
 def serve(

@@ -312,7 +312,6 @@ class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
     Args:
         link: Link to the instrument.
         clock: Clock of the link.
-        device: Device name, for messages.
         expected_model: Required model; any of ``models`` if omitted.
         expected_serial: Required serial number; any if omitted.
 

@@ -167,7 +167,9 @@ def _request(path: Path, owner: LockOwner) -> FabricRequest:
     if manager != _identity(owner):
         raise ConfigError(f"the request is for another manager, {manager}", hint="Send it again.")
     if not age_s <= MAX_AGE_S:
-        raise ConfigError(f"the request is {age_s:.0f} s old", hint="Send it again if it is still wanted.")
+        raise ConfigError(
+            f"the request is {age_s:.0f} s old, so nobody waits for it", hint="Send it again if it is still wanted."
+        )
     return request
 
 

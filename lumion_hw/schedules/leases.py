@@ -186,7 +186,8 @@ class LeaseTable:
             port = next((port for port in lease.ports if other.overlaps(port, lease.ends_s, ends_s)), None)
             if other.number != number and port is not None:
                 raise LeaseRefusedError(
-                    f"lease {number} of {lease.holder} cannot be extended: {other.holder} has {port} afterwards",
+                    f"lease {number} of {lease.holder} cannot be extended: port {port} is then reserved for "
+                    f"{other.holder}",
                     port=port,
                     earliest_s=other.ends_s,
                     hint=f"The lease ends {_seconds_text(lease.ends_s - self._clock.now())}.",
@@ -279,8 +280,8 @@ class LeaseTable:
             key=lambda pair: pair[0].ends_s,
         )
         return LeaseRefusedError(
-            f"no circuit for {requested.holder} within {requested.wait_s:g} s: {lease.holder} has {port} (lease "
-            f"{lease.number}, rank {lease.rank.name.lower()})",
+            f"no circuit for {requested.holder} within {requested.wait_s:g} s: {lease.holder} has reserved port {port} "
+            f"(lease {lease.number}, priority {lease.rank.name.lower()})",
             port=port,
             earliest_s=starts_s,
             hint=f"The lease could begin {_seconds_text(starts_s - now_s)}.",

@@ -494,7 +494,7 @@ class BenchKeeper:
             reason = self.trouble or "its jobs are being connected"
             raise BusyError(f"the fabric accepts no requests now: {reason}", hint="Try again later.")
         raise ConfigError(
-            "no fabric is maintained on this bench",
+            "this bench does not maintain a fabric (jobs and their spares)",
             hint="Put jobs into the bench file, and serve it with a calibration record and without --no-fabric.",
         )
 

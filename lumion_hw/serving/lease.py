@@ -170,7 +170,7 @@ class BenchLease:
             if active is None:
                 return
             if self._clock.now() - active.seen_s > active.lasts_s:
-                self._end(f"no sign of life for {active.lasts_s:g} s")
+                self._end(f"no request from its holder for {active.lasts_s:g} s")
                 return
             if connections is None and self._connections is not None:
                 connections = self._connections()

@@ -24,7 +24,6 @@ class AptSession(Conversation):
     Args:
         link: Link with 115 200 baud, 8N1.
         clock: Clock of the link.
-        device: Device name, for messages.
         on_frame: Called with every message, requested or not, while the session is locked.
         timeout_s: Default time limit for a reply.
     """

@@ -66,7 +66,6 @@ class Conversation(DeviceErrors, abc.ABC):
     Args:
         link: Link to the device.
         clock: Clock of the link.
-        device: Device name, for messages.
         timeout_s: Default time limit for a reply.
         quiet_s: Minimum silence after which no late reply is expected.
     """

@@ -44,7 +44,6 @@ class ItlaSession(Conversation):
     Args:
         link: Serial link, 8N1; 9600 baud by default.
         clock: Clock of the link.
-        device: Device name, for messages.
         timeout_s: Time limit for a reply.
     """
 

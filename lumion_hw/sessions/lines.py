@@ -20,7 +20,6 @@ class LineSession(Conversation):
     Args:
         link: Link to the device.
         clock: Clock of the link.
-        device: Device name, for messages.
         done: End word after a command that succeeded.
         failed: Regular expression for the end of the reply to a refused command.
         marker: Harmless query, sent to check that host and device are in sync.

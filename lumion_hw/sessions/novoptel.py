@@ -22,7 +22,6 @@ class NovoptelSession(Conversation):
     Args:
         link: Link to the instrument.
         clock: Clock of the link.
-        device: Device name, for messages.
         form: Format of register accesses on this link.
         landmarks: Addresses of at least three registers with constant content, such as the type name.
         timeout_s: Time limit for one exchange.
@@ -71,7 +70,8 @@ class NovoptelSession(Conversation):
             # A lost or inserted byte shifts all later words, so that the known register appears changed.
             if self._known and self._ask(self._landmarks[0], label, deadline) != self._known[0]:
                 raise self._frame_error(
-                    label, "not from these registers: the register of known content at the end has a different value"
+                    label,
+                    "not from these registers: a constant register, read last, has a different value",
                 )
             # A byte after the last word means that one was inserted earlier.
             extra = self.receive_available(1, Deadline(self._clock.now()))

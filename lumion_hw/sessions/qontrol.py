@@ -68,7 +68,6 @@ class QontrolSession(Conversation):
     Args:
         link: Serial link with 115 200 baud, or a TCP link to such a serial port.
         clock: Clock of the link.
-        device: Device name, for messages.
         timeout_s: Time limit for each reply, in addition to its transmission time.
         window_bytes: Bytes sent ahead of their replies; 0 waits for every reply.
     """

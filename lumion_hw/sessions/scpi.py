@@ -23,7 +23,6 @@ class ScpiSession(Conversation):
     Args:
         link: Link to the instrument.
         clock: Clock of the link.
-        device: Device name, for messages.
         timeout_s: Default time limit for a reply.
         identity: Required reply to ``*IDN?``; if omitted, the first reply sets it.
         block_limit_bytes: Longest block accepted, in bytes.

@@ -161,9 +161,9 @@ class Register:
 
     def _no_element(self, index: int | None) -> ValueError:
         if self.array is None:
-            return ValueError(f"{self.name} is a single field, not an array: it has no element {index}")
+            return ValueError(f"{self.name} is a single field, not an array: element {index} does not exist")
         low, high = self.array.indices[0], self.array.indices[-1]
-        return ValueError(f"{self.name} has a {self.array.of} {low} to {high}, not {index}")
+        return ValueError(f"{self.name} has no {self.array.of} {index}: give {low} to {high}")
 
 
 @dataclass(frozen=True)

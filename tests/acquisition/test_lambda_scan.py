@@ -149,7 +149,7 @@ def test_a_sweep_that_gave_another_number_of_pulses_is_stepped(bench: Bench, mon
     data, why = swept(bench, SANTEC, NM[:2])
     assert data.complete
     assert not data.by_instrument.any()
-    assert "the sweep gave 1 pulses for 2 points" in why.pop()
+    assert "the laser gave 1 trigger pulses for 2 scan points" in why.pop()
 
 
 def test_pulses_that_do_not_arrive_end_the_scan_with_the_laser_at_rest(bench: Bench, monkeypatch) -> None:

@@ -58,7 +58,9 @@ def test_a_free_pair_is_lent_at_once_and_ends_by_the_clock(table: LeaseTable, cl
 
 def test_who_can_wait_comes_next_and_who_cannot_is_told_when(table: LeaseTable, clock: VirtualClock) -> None:
     first = table.request(wish("a", "b"))
-    with pytest.raises(LeaseRefusedError, match=r"job-a has b \(lease 1, .*could begin in 10 s") as refused:
+    with pytest.raises(
+        LeaseRefusedError, match=r"job-a has reserved port b \(lease 1, .*could begin in 10 s"
+    ) as refused:
         table.request(wish("c", "b", wait_s=9.9))
     assert (refused.value.port, refused.value.earliest_s) == ("b", 110.0)
     second = table.request(wish("c", "b", wait_s=10.0))
@@ -76,7 +78,7 @@ def test_any_of_several_partners_will_do(table: LeaseTable) -> None:
 def test_a_pre_emptible_lease_makes_room_after_its_notice(table: LeaseTable, clock: VirtualClock) -> None:
     low = table.request(wish("a", "b"))
     table.take_changes()
-    with pytest.raises(LeaseRefusedError, match="rank preemptible"):
+    with pytest.raises(LeaseRefusedError, match="priority preemptible"):
         table.request(wish("c", "b", rank=LeaseRank.GUARANTEED, wait_s=1.0))  # the notice alone takes 2 s
     high = table.request(wish("c", "b", rank=LeaseRank.GUARANTEED, wait_s=2.0))
     assert high.starts_s == 102.0
@@ -99,7 +101,7 @@ def test_renewing_gives_a_new_number_and_takes_from_nobody(table: LeaseTable, cl
     with pytest.raises(StaleLeaseError):
         table.release(lease.number)
     table.request(wish("c", "b", wait_s=20.0))
-    with pytest.raises(LeaseRefusedError, match="job-c has b afterwards"):
+    with pytest.raises(LeaseRefusedError, match="port b is then reserved for job-c"):
         table.renew(3, 30.0)
     assert table.take_changes() == ((), ())  # the circuit is up all the time
 

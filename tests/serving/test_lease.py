@@ -56,7 +56,7 @@ def test_a_lease_without_a_sign_of_life_ends_by_its_own_deadline(book) -> None:
         book.lease.check(ADA)
     book.clock.sleep(3.1)
     book.lease.expire()
-    assert book.told == [("ada", 1, "no sign of life for 3 s")]
+    assert book.told == [("ada", 1, "no request from its holder for 3 s")]
     with pytest.raises(BusyError, match="no client holds"):
         book.lease.check(ADA)
 

@@ -152,7 +152,7 @@ def test_what_no_circuit_may_be_asked_says_why(served, client, lease) -> None:
     lease(client, "ada")
     with refused("'sfp-a' is not a pair of modules"):
         served.rpc(client, "connect", circuits="sfp-a")
-    with refused("no fabric is maintained"):
+    with refused("does not maintain a fabric"):
         served.rpc(client, "fail", unit="a")
     for name in ("../elsewhere.json", "events.jsonl", "lease.json.old", "-"):
         with refused("is not a valid record name"):

@@ -180,9 +180,9 @@ def test_vdm_instances_count_from_zero() -> None:
 
 
 def test_an_element_outside_the_array_is_refused() -> None:
-    with pytest.raises(ValueError, match="host lane 1 to 8, not 0"):
+    with pytest.raises(ValueError, match="no host lane 0: give 1 to 8"):
         FIELDS["data_path_state"].span(0)
-    with pytest.raises(ValueError, match="no element 1"):
+    with pytest.raises(ValueError, match="element 1 does not exist"):
         FIELDS["temperature"].span(1)
 
 

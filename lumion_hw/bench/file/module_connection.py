@@ -85,7 +85,7 @@ class ModuleConnection:
         arguments: dict[str, Any] = {"device": name}
         if pins and self.scheme not in PIN_SCHEMES:
             raise ConfigError(
-                "this adapter has no pins for socket signals",
+                "this adapter has no pins for the low-speed signals of a module",
                 device=name,
                 address=self.address,
                 hint=_EXPECTED,

@@ -52,9 +52,10 @@ _OPTICS: Mapping[str, ModuleOptics] = {
 }
 """Optical data for the planning of circuits, by profile of the module.
 
-400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR; 26 dB OSNR are sufficient above -12 dBm. Limits of
-PDL 2.5 dB and DGD 20 ps. ZR+: 24 dB OSNR (OpenROADM, 400G). DR4: IEEE 802.3 clause 124, per lane; paths combined at a
-receiver may differ by a tenth of a symbol at 53.1 GBd.
+400ZR (product page 02313LHH): receives -20 to 0 dBm at 34 dB OSNR; 26 dB OSNR are sufficient above -12 dBm. The full
+penalty is reached at a PDL of 2.5 dB or a PMD of 10 ps; the receiver loses its lock at a DGD of 20 ps. ZR+: 24 dB OSNR
+(OpenROADM, 400G). DR4: IEEE 802.3 clause 124, per lane; paths combined at a receiver may differ by a tenth of a symbol
+at 53.1 GBd.
 """
 
 

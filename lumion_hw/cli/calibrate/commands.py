@@ -63,7 +63,7 @@ for _command in _COMMANDS:
     default=0.1,
     show_default=True,
     type=TOLERANCE_DB,
-    help="Largest accepted rms error beyond the noise of the readings, in dB.",
+    help="Largest accepted rms error after subtraction of the reading noise, in dB.",
 )
 @cli_drift.policy_option
 @cli_drift.aged_option
@@ -116,8 +116,8 @@ def verify(
     if result.excess_db > tolerance_db:
         suspects = f" Suspect PUCs: {', '.join(map(str, result.suspects))}." if result.suspects else ""
         failure = CalibrationError(
-            f"held-out error {result.rms_db:.2f} dB rms, {result.excess_db:.2f} dB beyond the noise of the readings, "
-            f"tolerance {tolerance_db:.2f} dB.{suspects}",
+            f"held-out error {result.rms_db:.2f} dB rms, {result.excess_db:.2f} dB after subtraction of the reading "
+            f"noise, tolerance {tolerance_db:.2f} dB.{suspects}",
             hint="Calibrate again with `lumion-calibrate run`.",
         )
     lines = (

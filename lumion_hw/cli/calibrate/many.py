@@ -35,7 +35,9 @@ _INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
     type=SEED,
     help="Random seed of the first bench; each further bench uses the next integer.",
 )
-@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest rms error on new settings, beyond noise, in dB.")
+@click.option(
+    "--tolerance-db", type=TOLERANCE_DB, help="Largest rms error on new settings (reading noise subtracted), in dB."
+)
 @json_option
 def many(
     bench_files: tuple[str, ...],

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @click.option(
     "--tolerance-db",
     type=TOLERANCE_DB,
-    help="Largest accepted rms error on new settings, beyond noise, in dB; above it the exit code is 3.",
+    help="Largest accepted rms error on new settings (reading noise subtracted), in dB; above it the exit code is 3.",
 )
 @part_options
 @goal_options

@@ -44,7 +44,6 @@ class OzDa100(Driver):
     Args:
         link: Serial link, 9600 baud.
         clock: Clock of the link.
-        device: Device name, for messages.
         attenuation_max_db: Largest attenuation allowed; a smaller limit reported by the unit has priority.
     """
 

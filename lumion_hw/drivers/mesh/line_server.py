@@ -57,7 +57,6 @@ class LineServerMesh:
     Args:
         make_link: Function that returns a new link for each configuration.
         clock: Clock of the links.
-        device: Device name, for messages.
         n_pucs: Number of unit cells, 1 to 72; otherwise ``ConfigError`` is raised.
     """
 

@@ -1,4 +1,4 @@
-"""Base of the drivers for Keysight (Agilent) power meters: N77xx, and sensors of 816x mainframes."""
+"""Base of the drivers for Keysight (Agilent) power meters."""
 
 from __future__ import annotations
 
@@ -43,9 +43,11 @@ _ZERO_POLL_S = 0.25
 class Head:
     """SCPI address of one channel.
 
-    sense: Header of the channel's settings, such as ``SENS2:CHAN2``. master: Header of the settings that all channels
-    of the module share: averaging, automatic ranging, logging. read: Header of the channel's readings. module: Module
-    number, for triggers.
+    Attributes:
+        sense: Header of the channel's settings, such as ``SENS2:CHAN2``.
+        master: Header of the settings that all channels of the module share: averaging, automatic ranging, logging.
+        read: Header of the channel's readings.
+        module: Module number, for triggers.
     """
 
     sense: str

@@ -52,7 +52,6 @@ class NovoptelPm1000(Driver):
     Args:
         link: Link to the instrument.
         clock: Clock of the link.
-        device: Device name, for messages.
         serial_line: Whether the link is the USB 2 port instead of LAN.
         expected_serial: Required serial number; any if omitted.
     """

@@ -37,7 +37,6 @@ class OzEpc04(Driver):
     Args:
         link: Serial link, 9600 baud.
         clock: Clock of the link.
-        device: Device name, for messages.
         settle_s: Settling time of the light after a change.
     """
 

@@ -70,7 +70,6 @@ class ThorlabsMpc(Driver):
     Args:
         link: Serial link, 115 200 baud.
         clock: Clock of the link.
-        device: Device name, for messages.
         model: Required model; if omitted, the number of paddles is detected.
         velocity_percent: Velocity to set, 10 to 100 % of 400°/s; not changed if omitted.
         settle_s: Settling time of the light after a move.

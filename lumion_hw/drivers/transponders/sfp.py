@@ -84,7 +84,6 @@ class SfpTransponder(Driver):
     Args:
         registers: Access to the module's registers.
         clock: Clock for waiting times.
-        device: Device name, for messages.
         expected_serial: Required serial number; any if omitted.
         assume_diagnostics: Whether to use the diagnostic memory even if the module does not announce it.
         accept_wrong_checksums: Whether a wrong checksum CC_EXT or CC_DMI is only a warning.

@@ -34,7 +34,6 @@ class SfpMemory:
     Args:
         registers: Access to the module's registers.
         clock: Clock for waiting times.
-        device: Device name, for messages.
         accepted: Names of the checksums that may be wrong.
 
     Attributes:

@@ -55,7 +55,8 @@ def check_graph(mesh: MeshTopology, document: Mapping[str, Any]) -> None:
     mate, joined = mesh.mate, np.flatnonzero(mesh.mate >= 0)
     if len(mate) != size or np.any(mate >= size) or np.any(mate < -1):
         raise ConfigError(
-            f"'mate' of the mesh is wrong: {len(mate)} entries for {mesh.n_pucs} PUCs, or PUC-ports that do not exist"
+            f"'mate' (the PUC-port joined to each PUC-port) has {len(mate)} entries for {mesh.n_pucs} PUCs, "
+            "not four per PUC, or names PUC-ports that do not exist"
         )
     # A joint connects two different PUC-ports, and each of them names the other.
     one_sided = joined[(mate[mate[joined]] != joined) | (mate[joined] == joined)]

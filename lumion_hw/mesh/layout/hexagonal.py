@@ -178,7 +178,10 @@ def _read(document: Mapping[str, Any]) -> HexMesh:
         n_cells=int(read_integers(document, "n_cells", columns=0)),
     )
     if len(mesh.mate) != 4 * len(mesh.ends):
-        raise ConfigError(f"'mate' has {len(mesh.mate)} entries for {len(mesh.ends)} PUCs; it needs four per PUC")
+        raise ConfigError(
+            f"'mate' (the PUC-port joined to each PUC-port) has {len(mesh.mate)} entries for {len(mesh.ends)} PUCs",
+            hint="Give four entries per PUC.",
+        )
     check_graph(mesh, document)
     if np.any(mesh.ends < 0) or np.any(mesh.ends >= len(mesh.vertices)) or len(mesh.colour) != len(mesh.vertices):
         raise ConfigError("'ends' names vertices that do not exist, or 'colour' and 'vertices' differ in length")

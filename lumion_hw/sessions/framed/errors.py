@@ -174,11 +174,10 @@ def _interlock(refusal: Refusal, request: Request[Message], target: DeviceAddres
 
 def _session(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     current = refusal.value_u32
-    reason = f"taken over by session 0x{current:04X}" if current else "board restarted"
-    after = "its outputs are off and it must be configured again" if not current else "another host controls it now"
-    return target.error(
-        LinkLost, f"{_name(request)} refused: {reason}; {after}.", hint="Open the device again to attach."
-    )
+    taken_over = f"the controller was taken over by session 0x{current:04X} of another host"
+    restarted = "the board restarted, so its outputs are off and its limits are lost"
+    reason = taken_over if current else restarted
+    return target.error(LinkLost, f"{_name(request)} refused: {reason}.", hint="Open the device again.")
 
 
 def _unsupported(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
@@ -197,10 +196,14 @@ def _unverified(refusal: Refusal, request: Request[Message], target: DeviceAddre
         label, wrote, read = "checksum", f"CRC 0x{refusal.limit_u32:08X}", f"CRC 0x{refusal.value_u32:08X}"
     else:
         missing = "" if refusal.channel is None else f", first missing channel {refusal.channel}"
-        label, wrote, read = f"completeness{missing}", _number(refusal.limit, "items"), _number(refusal.value, "items")
+        label, wrote, read = (
+            f"item count{missing}",
+            _number(refusal.limit, "items"),
+            _number(refusal.value, "items"),
+        )
     return target.error(
         VerifyError,
-        f"{_name(request)} refused a second time after all requests were repeated, and nothing was changed: {label}",
+        f"{_name(request)} refused twice, and nothing was changed; wrong {label}",
         wrote=wrote,
         read=read,
         hint="The link or the controller's memory corrupts data. Check the session counters and board statistics.",

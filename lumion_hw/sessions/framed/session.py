@@ -144,7 +144,6 @@ class FramedSession(DeviceErrors):
     Args:
         link: Link to the controller, opened by :meth:`open`.
         clock: Clock of the link.
-        device: Device name of the bench file, for messages.
         name: Host name that the controller reports to other hosts; at most 16 bytes of UTF-8.
         baud: UART speed between host and controller in bit/s; ``None`` for USB, pty and TCP.
         session_ids: Source of session ids 1…65535; random by default.

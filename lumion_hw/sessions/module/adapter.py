@@ -48,7 +48,6 @@ class I2cAdapter(abc.ABC):
 
     Args:
         address: Address of the adapter in the bench file.
-        device: Device name, for messages.
         largest_read: Longest read in one transaction, in bytes; by default that of the adapter class.
         library: Replacement for the adapter's library, for tests.
     """

@@ -99,7 +99,6 @@ class ImagePages:
     Args:
         image: Memory image. Unknown bytes are read as 0.
         writable: Whether writes change the image in memory; otherwise they are refused.
-        device: Device name, for messages.
     """
 
     def __init__(self, image: MemoryImage, *, writable: bool = False, device: str = "dump") -> None:

@@ -44,7 +44,6 @@ class Sc18im700(Conversation):
     Args:
         link: UART to the bridge, 8N1.
         clock: Clock of the link.
-        device: Device name, for messages.
         retry_s: Time in seconds for which an access that is not acknowledged is repeated. A module is silent for up to
             80 ms after a write and 300 ms after power-up (SFF-8472, SFF-8431).
         timeout_s: Time limit in seconds for a reply, beyond the transmission time.
@@ -181,7 +180,7 @@ class Sc18im700(Conversation):
 
     def _check_status(self, label: str, status: int) -> int:
         if status not in _STATUS_TEXT:
-            raise self._frame_error(label, f"the status 0x{status:02X}, which is not a status of the bridge")
+            raise self._frame_error(label, f"the unknown status 0x{status:02X}")
         stray = bytes(self._buffer) + self._link.read(Deadline(self._clock.now()))
         if stray:  # then the bytes taken as data and status may be wrong as well
             raise self._frame_error(label, f"followed by unexpected bytes: {format_bytes(stray)}")

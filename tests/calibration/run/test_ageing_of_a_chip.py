@@ -73,6 +73,7 @@ def test_a_chip_that_did_not_change_keeps_every_value(home: Path, capsys: pytest
     document = checked(home, "same", capsys)
     assert document["changes"] == []
     assert document["settings"] <= 2 * 10
+    assert document["temperature_k"] == 0.0  # feed-forward: no loop shows it
     old, new = load_record(home / "chip.json"), load_record(home / "same.json")
     assert new.pucs == old.pucs
     assert new.joints == old.joints

@@ -31,6 +31,13 @@ def test_a_part_whose_light_others_change_is_refused_and_they_are_named() -> Non
         SIX.part_of_pucs({0, 3, 5})
 
 
+def test_in_a_mesh_where_light_circulates_there_are_no_parts() -> None:
+    mesh = build_mesh("columns", (2,))
+    light = LightPaths(mesh, (1, 11), mesh.fibre_ports, {})
+    with pytest.raises(ConfigError, match=r"PUCs outside the part.*Calibrate the whole mesh"):
+        light.part_of_pucs({0})
+
+
 def test_without_light_in_or_out_there_is_no_part() -> None:
     with pytest.raises(ConfigError, match="no light can enter at port 6"):
         SIX.part_of_circuit(6, 7)

@@ -38,5 +38,5 @@ def test_a_wavelength_that_no_laser_makes_is_refused_before_light_is_aligned(
     monkeypatch.setattr(BenchProbe, "align_all", never)
     command = ["run", "laser-bench", "--emulate", "--wavelengths", "1550,1700", "--out", str(tmp_path / "r.json")]
     assert main(command) == 2
-    assert "source at port 1 is out of range" in capsys.readouterr().err
+    assert "source at port 1 cannot be tuned to this wavelength" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.journal"))

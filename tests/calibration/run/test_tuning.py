@@ -27,7 +27,10 @@ def test_modules_of_one_wavelength_allow_no_other() -> None:
 def test_a_wavelength_no_laser_makes_is_refused_before_anything_is_measured() -> None:
     with Bench.emulate("laser-bench", seed=1) as bench:
         probe = BenchProbe(bench)
-        with pytest.raises(LimitError, match=r"source at port 1 is out of range: requested 1400.* nm, limit 1480.* nm"):
+        with pytest.raises(
+            LimitError,
+            match=r"source at port 1 cannot be tuned to this wavelength: requested 1400.* nm, limit 1480.* nm",
+        ):
             Calibration(probe, probe.device_under_test(), 1, wavelengths_nm=(1540.0, 1400.0))
 
 

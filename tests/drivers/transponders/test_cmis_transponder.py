@@ -367,7 +367,7 @@ def test_an_application_that_is_not_offered_there_is_refused_before_anything_is_
     module: CmisTransponder, peer: Peer
 ) -> None:
     for number, lane in ((3, 1), (2, 2), (0, 1)):
-        with pytest.raises(ConfigError, match=r"Its offer: 1 \(400GAUI-8 C2M to 400ZR, DWDM, amplified\)"):
+        with pytest.raises(ConfigError, match=r"The module offers: 1 \(400GAUI-8 C2M to 400ZR, DWDM, amplified\)"):
             module.select_application(number, lane)
     assert peer.log == []
 

@@ -65,7 +65,6 @@ class LumionMeshController(Driver):
     Args:
         link: Link to the controller.
         clock: Clock of the link.
-        device: Device name of the bench file, for messages.
         expected_serial: Required serial number; ``None`` accepts any.
         take_over: Whether to replace the session of another host.
         baud: UART speed of the controller in bit/s; ``None`` for USB, pty and TCP.

@@ -117,7 +117,7 @@ class Tables:
         ):
             raise self._target.error(
                 VerifyError,
-                f"table {generation} was not confirmed",
+                f"the heater currents (setting {generation}) were not confirmed",
                 wrote=f"CRC 0x{table.crc32:08X}",
                 read=f"{reply}",
                 hint="Read back the driven currents, then program again.",
@@ -143,9 +143,8 @@ class Tables:
         self.in_flight = None
         timeout = self._target.error(
             LinkTimeout,
-            f"{error.message} The controller drives table {driven.generation}: table {generation} did not take effect "
-            "and will not.",
-            hint="Program it again.",
+            f"{error.message} The controller did not execute it: the heater currents have not changed.",
+            hint="Program the currents again.",
         )
         timeout.took_effect = False
         raise timeout from error

@@ -196,7 +196,7 @@ class TelemetryStream:
         try:
             self._session.request(SubscribeRequest(self._request.stream, 0))
         except LumionError as error:
-            _log.warning("the telemetry could not be stopped; it ends when the granted credit is used: %s", error)
+            _log.warning("the stream of monitor readings could not be stopped, but ends soon by itself: %s", error)
         self._session.unlisten(self._request.stream)
 
     def _check_session(self) -> None:

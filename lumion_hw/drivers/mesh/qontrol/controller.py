@@ -115,7 +115,6 @@ class QontrolController(Driver):
     Args:
         link: Serial link with 115 200 baud, or a TCP link to one.
         clock: Clock of the link.
-        device: Device name of the bench file, for messages.
         expected_serial: Required identities of all modules, such as ``Q8iv-0001,Q8iv-0002``; ``None`` accepts any.
         mode: ``binary`` is short and fast; ``ascii`` can be read on a serial monitor.
         compliance_v: Voltage limit of all channels; by default the voltage that each heater needs, times ``headroom``.
@@ -369,10 +368,7 @@ class QontrolController(Driver):
             outputs.zero()
 
     def close(self) -> None:
-        """Set the outputs to zero, except with ``leave_on``, and close the link; idempotent, never raises.
-
-        In a forked child process the outputs do not change.
-        """
+        """Set the outputs to zero, except with ``leave_on``, and close the link; idempotent, never raises."""
         if self._session.belongs_to_other_process:
             self._session.close()
             return

@@ -195,7 +195,9 @@ class ModuleContext:
         """Raise ``DeviceError`` unless the module is powered up."""
         if self.advertised.flat:
             raise self.error(
-                NotSupportedError, "a module with flat memory has no lane control", "It is a cable or a simple module."
+                NotSupportedError,
+                "a module with flat memory has no lane control",
+                "The module may be a cable.",
             )
         state = self.state()
         if state != codes.ModuleState.READY:

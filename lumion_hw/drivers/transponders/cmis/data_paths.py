@@ -246,7 +246,7 @@ def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -
     raise module.error(
         ConfigError,
         f"the module does not offer application {number} from host lane {first_lane}",
-        f"Its offer: {choice or 'none'}.",
+        f"The module offers: {choice or 'no application'}.",
     )
 
 

@@ -38,7 +38,6 @@ class CmisTransponder(PathDriver, Driver):
     Args:
         link: Access to the module: an ``I2cDevice`` at 0x50, or access by page, such as a memory file or a dump.
         clock: Clock for time-outs.
-        device: Device name, for messages.
         expected_vendor: Required vendor name; any if omitted.
         expected_part_number: Required part number; any if omitted.
         expected_serial: Required serial number; any if omitted.

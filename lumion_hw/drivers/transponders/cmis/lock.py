@@ -117,7 +117,7 @@ class LockWatch:
         memory = self._module.memory
         state = memory.number("module_state")
         if self._module.advertised.flat:
-            raise self._module.error(NotSupportedError, "a module with flat memory has no link state", "It is a cable.")
+            raise self._module.error(NotSupportedError, "a cable has no link state", "Check the link at its other end.")
         if state == ModuleState.FAULT:
             cause = memory.number("fault_cause")
             name = codes.describe("fault_cause", cause)

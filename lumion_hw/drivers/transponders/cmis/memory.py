@@ -33,7 +33,6 @@ class CmisMemory(DeviceErrors):
 
     Args:
         pages: Memory of the module.
-        device: Device name, for messages.
         bank: Group of eight lanes; 0 is host lanes 1 to 8.
     """
 

@@ -149,11 +149,11 @@ class PathDriver:
     def wait_for_lock(self, timeout_s: float) -> LockReport:
         """Wait until the link is up. Return a report, with the reason if the link stays down.
 
-        The link is up when all data paths are up. The call ends early if waiting cannot help.
+        The call ends early if waiting cannot help.
 
         Raises:
             ConnectError: The module is not open.
-            NotSupportedError: The module has no link state, as cables.
+            NotSupportedError: The module is a cable.
         """
         parts = self._shared.parts()
         # Not an exclusive operation: another thread may tune or switch off during the wait.

@@ -34,7 +34,6 @@ class SharedModule:
     Args:
         pages: Access to the module.
         clock: Clock for time-outs.
-        device: Device name, for messages.
         pins: Adapter with the low-speed signals of the socket, if there is one.
 
     Attributes:

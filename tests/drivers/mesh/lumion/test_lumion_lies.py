@@ -100,9 +100,9 @@ def plus(name: str, by: int = 1) -> Callable[[Any], int]:
 C, E = fp.Command, fp.Event
 NONE = np.zeros(0, np.uint16)
 LIES = [
-    ("program", fp.SetReply, C.SET, {"crc32": 0xBAD}, VerifyError, "was not confirmed"),
-    ("program", fp.SetReply, C.SET, {"latched": False}, VerifyError, "was not confirmed"),
-    ("program", fp.SetReply, C.SET, {"generation": plus("generation")}, VerifyError, "was not confirmed"),
+    ("program", fp.SetReply, C.SET, {"crc32": 0xBAD}, VerifyError, "not confirmed"),
+    ("program", fp.SetReply, C.SET, {"latched": False}, VerifyError, "not confirmed"),
+    ("program", fp.SetReply, C.SET, {"generation": plus("generation")}, VerifyError, "not confirmed"),
     ("configure", fp.ConfigReply, C.CONFIG, {"config_crc32": 0xBAD}, VerifyError, "configuration was not confirmed"),
     ("configure", fp.ConfigReply, C.CONFIG, {"op": 1}, FrameError, "CONFIG GLOBAL: the reply has op 1"),
     ("read_back", fp.ReadbackReply, C.READBACK, {"crc32": 0xBAD}, VerifyError, "do not match their checksum"),
@@ -158,7 +158,7 @@ def test_a_lie_is_an_error_that_names_it_and_never_a_number(
     ("call", "kind", "code", "wrong", "error", "text"),
     [
         ("program", fp.StageReply, C.STAGE, {"bank_generation": 9}, FrameError, "STAGE: .*bank_generation 9"),
-        ("program", fp.CommitReply, C.COMMIT, {"crc32": 0xBAD}, VerifyError, "was not confirmed"),
+        ("program", fp.CommitReply, C.COMMIT, {"crc32": 0xBAD}, VerifyError, "not confirmed"),
         ("read_monitors", fp.ReadAdcReply, C.READ_ADC, {"start": 0}, FrameError, "has start 0, but the request had"),
         ("read_back", fp.ReadbackReply, C.READBACK, {"codes": NONE}, VerifyError, "checksum"),
     ],

@@ -436,7 +436,7 @@ def test_a_table_the_controller_does_not_confirm_is_not_believed(
     ready: LumionMeshController, board: CannedBoard, wrong: dict[str, int]
 ) -> None:
     board.answers[fp.Command.SET] = lambda request: replace(board.latch(request), **wrong)  # type: ignore[type-var]
-    with pytest.raises(VerifyError, match=r"table 42 was not confirmed.*read back SetReply"):
+    with pytest.raises(VerifyError, match=r"setting 42. were not confirmed.*read back SetReply"):
         ready.program(np.zeros(4))
 
 
