@@ -83,6 +83,11 @@ class IncrementalSettings:
         following = now.copy()
         chosen = rng.choice(len(now), min(self.changed, len(now)), replace=False)
         following[chosen] = self._draw(rng, chosen)
+        # A setting with all heaters off is a reference setting, which no fit uses; a chip with few heaters would get it
+        # often.
+        if not following.any() and (driven := np.flatnonzero(self.max_ma)).size:
+            heater = int(rng.choice(driven))
+            following[heater] = np.sqrt(rng.random()) * self.max_ma[heater]
         return following
 
     def with_light(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:

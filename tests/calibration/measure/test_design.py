@@ -164,3 +164,12 @@ def test_a_design_stops_when_enough_is_known(small: SimulatedMesh, model: MeshMo
 def test_a_design_needs_something_to_choose_from(small: SimulatedMesh, model: MeshModel) -> None:
     with pytest.raises(ConfigError, match="number of candidate settings is 0"):
         _designer(small, model).choose(_walk(small), 1.0, 1e-3, np.random.default_rng(3), tries=0)
+
+
+def test_a_chip_with_few_heaters_never_gets_a_setting_with_all_of_them_off() -> None:
+    """Such a setting is taken for the reference, and no fit uses it."""
+    few = IncrementalSettings(np.array([5.0, 0.0, 5.0]), (0,), (1,), off_share=0.5)
+    currents = few.random(200, np.random.default_rng(2)).currents_ma[1:]
+    assert currents.any(axis=1).all()
+    assert not currents[:, 1].any()
+    assert (currents[:, 0] == 0.0).mean() > 0.3  # the share of heaters that are off stays

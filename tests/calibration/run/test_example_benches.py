@@ -53,7 +53,8 @@ def test_the_4x4_chip_is_calibrated() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "seed"), [("rectangular-6x6", 1), ("benes-8x8", 2), ("small-hexagonal", 1), ("reck-8x8-by-hand", 1)]
+    ("name", "seed"),
+    [("rectangular-6x6", 1), ("benes-8x8", 2), ("small-hexagonal", 1), ("reck-8x8-by-hand", 1), ("netlist-3x3", 1)],
 )
 def test_the_chip_is_calibrated(name: str, seed: int) -> None:
     judge(name, seed)
