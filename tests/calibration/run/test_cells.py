@@ -64,11 +64,6 @@ def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_triangle_of_cells_is_calibrated(tmp_path: Path) -> None:
-    calibrated(tmp_path, "reck", 4, 2)
-
-
-@pytest.mark.long
 def test_a_chip_from_a_netlist_of_gdsfactory_is_calibrated(tmp_path: Path) -> None:
     """The cells of the rectangular mesh, with heaters as close to each other as they were drawn."""
     document = yaml.safe_load(cells_bench(tmp_path, "clements", 4).read_text())
