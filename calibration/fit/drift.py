@@ -199,11 +199,11 @@ def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParamete
         sigma = likelihood.sigma_ma(0.0, part.settings)
         level = np.maximum(likelihood.target_ma[part.settings], part.reading_ma)
         # A bright reading or a bright prediction counts, so that misdirected light shows at both ports.
-        told = likelihood.used[part.settings] & (level > _BRIGHT * likelihood.noise.floor_ma)
-        residuals.append(likelihood.residual(part.reading_ma, 0.0, part.settings)[told])
-        slopes.append((part.jacobian / sigma[..., None])[told])
-        drifts.append((drift_slopes_ma(model, parameters, part, likelihood.drift) / sigma[..., None])[told])
-        places.append(np.argwhere(told) + np.array([part.settings.start, 0]))
+        informative = likelihood.used[part.settings] & (level > _BRIGHT * likelihood.noise.floor_ma)
+        residuals.append(likelihood.residual(part.reading_ma, 0.0, part.settings)[informative])
+        slopes.append((part.jacobian / sigma[..., None])[informative])
+        drifts.append((drift_slopes_ma(model, parameters, part, likelihood.drift) / sigma[..., None])[informative])
+        places.append(np.argwhere(informative) + np.array([part.settings.start, 0]))
     return _ComparedReadings(
         np.concatenate(residuals), np.concatenate(slopes), np.concatenate(drifts), np.concatenate(places)
     )

@@ -25,7 +25,7 @@ from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 Real = NDArray[np.float64]
 
 # Directions whose variance the readings reduce by less than this share are not fitted.
-_TOLD = 0.1
+_OBSERVABLE = 0.1
 # Number of settings per block, which limits the memory for phases of all directions.
 _PART = 128
 _OVERSAMPLED = 20
@@ -176,8 +176,8 @@ class Pairs:
 
     def _told(self, basis: NDArray[np.float32], light: Real, width: float, share: float) -> PairDirections:
         # Badly determined directions are not fitted; they increase the errors instead.
-        told = np.flatnonzero((light**2).sum(axis=0) / share * width**2 > _TOLD)
-        return PairDirections(self._curve, np.asarray(basis[:, :, told]))
+        observable = np.flatnonzero((light**2).sum(axis=0) / share * width**2 > _OBSERVABLE)
+        return PairDirections(self._curve, np.asarray(basis[:, :, observable]))
 
     def _random_directions(self, count: int) -> NDArray[np.float32]:
         directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)

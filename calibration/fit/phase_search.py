@@ -345,8 +345,8 @@ class PhaseSearch:
             return found
         for source in self._rng.permutation(self._n_sources)[:_MAX_LASERS_TRIED].tolist():
             corrected = self._from(_to_point(found), found.levels, found.starts, on_step, only_source=source)
-            told = self._scanned(_to_point(corrected), self._scale(corrected.levels))
-            other = self._from(told, corrected.levels, found.starts, on_step, _VALLEY_STEPS)
+            scanned = self._scanned(_to_point(corrected), self._scale(corrected.levels))
+            other = self._from(scanned, corrected.levels, found.starts, on_step, _VALLEY_STEPS)
             if other.unexplained < _STALLED_RATIO * found.unexplained:
                 return self._from(_to_point(other), other.levels, found.starts, on_step)
         return found

@@ -121,8 +121,8 @@ def find_objections(
         beyond = np.sqrt(np.mean(values**2)) > row.largest or np.abs(values).max() > _FAR_OFF * row.largest
         if beyond or width >= row.largest * 0.999:
             found.append(
-                f"{row.words}: the readings require more than {row.largest:g} ({name}), which is larger than on any "
-                "known chip"
+                f"{row.description}: the readings require more than {row.largest:g} ({name}), which is larger than "
+                "on any known chip"
             )
     # Omitted rows increase the errors. More than a factor of two makes the errors unreliable.
     asked = {row.name: row for row in (*scores.chosen, *(row for row in scores.rows if row.is_supported_by_data))}
@@ -130,7 +130,8 @@ def find_objections(
     # The errors of an effect that is never fitted are known, unless it is larger than on any known chip.
     missing = [row for row in missing if ROWS[row.name].fitted or row.width > ROWS[row.name].largest]
     found += [
-        f"{ROWS[row.name].words} would explain the readings better (log evidence {row.gain:.0f}), but was not fitted"
+        f"{ROWS[row.name].description} would explain the readings better (log evidence {row.gain:.0f}), "
+        "but was not fitted"
         for row in missing
     ]
     worst = max((factors[name] for name in _JUDGED if name in factors), default=0.0)
@@ -138,7 +139,7 @@ def find_objections(
         suspect = max(scores.rows, key=lambda row: row.gain, default=None)
         known = suspect is not None and suspect.gain > MIN_GAIN
         best = (
-            f"{ROWS[suspect.name].words} would explain most of this"
+            f"{ROWS[suspect.name].description} would explain most of this"
             if suspect and known
             else "no known effect explains this"
         )

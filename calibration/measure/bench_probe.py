@@ -145,9 +145,9 @@ class BenchProbe:
         self._note_request(request)
         if self._on_plug is None:
             begin = f"{reason} " if reason else ""
-            words = request.words()
+            description = request.description()
             raise CalibrationError(
-                f"{begin}{words[0].upper()}{words[1:]}, then continue",
+                f"{begin}{description[0].upper()}{description[1:]}, then continue",
                 hint="Continue with --resume, or run on a terminal, where the program waits for each move.",
             )
         self._on_plug(request)

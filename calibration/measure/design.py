@@ -227,8 +227,8 @@ class Designer:
             sigmas.append(self.sigma_rad())
             progress(len(chosen))
         reached = sigmas[-1] <= wanted_rad
-        told = f"{sigmas[-1]:.2g} rad after {len(chosen)} settings and {used:.3g} s"
-        reason = told if reached else f"{told}: the time limit does not allow {wanted_rad:.2g} rad"
+        accuracy = f"{sigmas[-1]:.2g} rad after {len(chosen)} settings and {used:.3g} s"
+        reason = accuracy if reached else f"{accuracy}: the time limit does not allow {wanted_rad:.2g} rad"
         currents = np.stack(chosen) if chosen else np.zeros((0, len(now)))
         return Design(
             walk.with_light(currents, np.array(sources, np.int64)), used, np.array(sigmas[1:]), reached, reason

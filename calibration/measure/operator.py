@@ -24,7 +24,7 @@ class PlugRequest:
     port: int
     reason: str = ""
 
-    def words(self) -> str:
+    def description(self) -> str:
         """Return the request as text, such as ``plug laser tls into port 2``."""
         return f"plug {self.fibre} {self.device} into port {self.port}"
 

@@ -221,7 +221,7 @@ class ReferenceChange:
     power_db: float
     shape_sigma: float
 
-    def words(self, max_power_db: float = MAX_POWER_DB) -> tuple[str, ...]:
+    def descriptions(self, max_power_db: float = MAX_POWER_DB) -> tuple[str, ...]:
         """Return one message for each limit that the change exceeds."""
         said = []
         if abs(self.power_db) > max_power_db:

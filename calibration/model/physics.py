@@ -43,7 +43,7 @@ class PhysicsRow:
 
     Attributes:
         name: Name of the effect and its parameter group, with the unit.
-        words: Description for records and certificates.
+        description: What the effect is, for records and certificates.
         per: Type of element; there is one parameter per element.
         usual: Typical prior width.
         largest: Largest prior width of any known chip.
@@ -53,7 +53,7 @@ class PhysicsRow:
     """
 
     name: str
-    words: str
+    description: str
     per: Per
     usual: float
     largest: float

@@ -303,12 +303,12 @@ class _Writer:
             # The power at the second port of a source is given relative to the first.
             source_dbm = float(found.source_db[space.sources.index(first)] + over_first_db)
         launched = origin.launched_dbm.get(port)
-        told = source_dbm is not None and launched is not None
+        is_known = source_dbm is not None and launched is not None
         output = origin.output_loss_db.get(port)
         return PortEntry(
             port=port,
             input_loss_db=launched - source_dbm if source_dbm is not None and launched is not None else None,
-            input_loss_sigma_db=self._sigma_of("source_db", source) if told and source is not None else None,
+            input_loss_sigma_db=self._sigma_of("source_db", source) if is_known and source is not None else None,
             output_loss_db=output[0] if output else None,
             output_loss_sigma_db=output[1] if output else None,
             monitor_ma_per_mw=None if monitor is None else float(found.monitor_ma_per_mw[monitor]),
@@ -352,7 +352,7 @@ def _physics_entries(
         few = () if row.name == CROSSTALK_PAIRS else tuple(values.tolist())
         count = pairs.count if row.name == CROSSTALK_PAIRS and pairs else values.size
         width, gain = space.physics.widths.get(row.name, 0.0), gains.get(row.name, 0.0)
-        entries.append(ExtraPhysics(row.name, row.words, count, width, gain, few))
+        entries.append(ExtraPhysics(row.name, row.description, count, width, gain, few))
     return tuple(entries)
 
 

@@ -182,8 +182,8 @@ def _faults(material: Material) -> Iterator[Block]:
             "The run was interrupted. Elements that it did not reach are not calibrated, and the record cannot be "
             "used for routing."
         )
-    told = {defect.evidence for defect in record.defects}
-    others = [fault for fault in record.faults if fault not in told]
+    described = {defect.evidence for defect in record.defects}
+    others = [fault for fault in record.faults if fault not in described]
     if record.defects:
         rows = [
             [each.kind, _element(record, each), each.evidence, _states(each), _ADVICE.get(each.kind, _OTHER_ADVICE)]

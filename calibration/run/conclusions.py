@@ -38,18 +38,18 @@ def collect_defects(
 ) -> tuple[Defect, ...]:
     """Return the defects of the bench, without uncertain heater laws if the fit explains all readings."""
     found = start.defects
-    told: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
+    defects: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
     # Conclusions about couplers and laws require a fit that explains all readings.
     if diagnosed.certified:
         if diagnosed.trajectories is not None:
-            told += diagnosed.trajectories.defects(diagnosed.fit.parameters.delay_s)
+            defects += diagnosed.trajectories.defects(diagnosed.fit.parameters.delay_s)
         passive = space.group("passive_phase_rad")
-        told += defects_from_fit(
+        defects += defects_from_fit(
             diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma, space.mesh
         )
         found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
     unseen = unseen_pucs(diagnosed, space)
-    marked = mark_unseen_pucs((*told, *found), unseen, channels, space.mesh, space.sources, space.monitors)
+    marked = mark_unseen_pucs((*defects, *found), unseen, channels, space.mesh, space.sources, space.monitors)
     return without_duplicates(marked)
 
 

@@ -116,8 +116,8 @@ def check_same(begun: JournalHeader, now: JournalHeader) -> None:
         CalibrationError: The message lists the differences.
     """
     different = [
-        f"{words}: {_shown(getattr(begun, name))} at the start, now {_shown(getattr(now, name))}"
-        for name, words in _SAME
+        f"{descriptions}: {_shown(getattr(begun, name))} at the start, now {_shown(getattr(now, name))}"
+        for name, descriptions in _SAME
         if getattr(begun, name) != getattr(now, name)
     ]
     if None not in (begun.emulated_chip, now.emulated_chip) and begun.emulated_chip != now.emulated_chip:
@@ -208,10 +208,10 @@ def _check_light_by_hand(probe: Probe, entries: Sequence[LogbookEntry], noise: N
 
 
 def _refuse_changes(changes: Sequence[ReferenceChange]) -> None:
-    said = dict.fromkeys(words for each in changes for words in each.words(_MAX_POWER_DB))
-    if said:
+    messages = dict.fromkeys(text for each in changes for text in each.descriptions(_MAX_POWER_DB))
+    if messages:
         raise CalibrationError(
-            f"the bench has changed since the interrupted run: {'; '.join(said)}",
+            f"the bench has changed since the interrupted run: {'; '.join(messages)}",
             hint="Restore the earlier state and resume again, or start a new run without --resume.",
         )
 

@@ -303,12 +303,12 @@ def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say
 
 
 def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutcome | None:
-    told = False
+    is_reported = False
     try:
         while True:
-            if stop.is_set() and not told:
+            if stop.is_set() and not is_reported:
                 worker.send("stop")
-                told = True
+                is_reported = True
             if worker.poll(_LOOK_EVERY_S):
                 message = worker.recv()
                 if isinstance(message, BenchOutcome):

@@ -174,8 +174,8 @@ class AdaptiveMeasurement:
             if not fit.certified:
                 why = "the fit does not explain all readings any longer"
         added = len(observations) - first
-        told = shortfall(self.model.space, known, fit, self.goal.sigma_rad, why, self.dead)
-        return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, told)
+        missed_goal = shortfall(self.model.space, known, fit, self.goal.sigma_rad, why, self.dead)
+        return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, missed_goal)
 
     def _affordable_settings(self, observations: Observations) -> int:
         readings = self.model.work.left / (MEASURED_ON * derivatives_work(self.model.space.size))

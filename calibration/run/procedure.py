@@ -372,7 +372,7 @@ class Calibration:
         # Drift after the fit makes every prediction wrong and is reported as drift; the record itself may be right.
         widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
         if found.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(settings):
-            self.faults.append(f"{NOT_CERTIFIED}{found.words()}")
+            self.faults.append(f"{NOT_CERTIFIED}{found.description()}")
             self.quality["fit_certified"] = 0.0
 
     def _is_verification_wrong(self, settings: NDArray[np.int64]) -> bool:
@@ -405,7 +405,7 @@ class Calibration:
         # Slow heat depends on earlier settings, so with it two readings at rest always differ.
         late = self._diagnosed is not None and "slow_heat_share" in self._diagnosed.physics.widths
         if not late and (self._diagnosed is None or self._diagnosed.trajectories is None):
-            self.faults += [f"reference setting, {words}" for each in changes for words in each.words()]
+            self.faults += [f"reference setting, {text}" for each in changes for text in each.descriptions()]
 
     def _store_effort(self, bench_s: float, cpu_s: float) -> None:
         total = self.logbook.effort

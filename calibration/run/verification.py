@@ -113,7 +113,7 @@ class Verification:
         """Number of settings with at least one comparison."""
         return len({result.setting for result in self.results})
 
-    def words(self) -> str:
+    def description(self) -> str:
         """Return a sentence about the deviation of measured from predicted light."""
         return (
             f"in held-out settings the light deviates by {self.rms_db:.2f} dB rms ({self.excess_db:.2f} dB above "

@@ -295,7 +295,7 @@ class _Planner:
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
         circuits, currents = self._program(routed, states)
         own = circuits[len(self._active) :]
-        todo = [
+        untrimmed = [
             (index, arm, loss_db)
             for index, circuit in enumerate(own)
             for arm, loss_db in enumerate(_excess_power_db(circuit))
@@ -303,7 +303,7 @@ class _Planner:
         ]
         paths = [path for circuit in (*self._active, *routed) for path in circuit.paths]
         # The path of one arm's stray light depends on the other trims, so the first choices are checked once more.
-        for index, arm, loss_db in todo * 2:
+        for index, arm, loss_db in untrimmed * 2:
             if routed[index].trims[arm] is not None and _darkness_db(circuits) < _DARK_ENOUGH_DB:
                 continue
             trimmer = Trimmer(self._mesh, self._planning, self._wiring, states, currents, paths)

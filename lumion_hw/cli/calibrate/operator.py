@@ -40,11 +40,11 @@ def _ask(request: PlugRequest) -> None:
     if not sys.stdin.readline():
         raise CalibrationError(
             "the terminal was closed before the fibre was plugged in",
-            hint=f"{request.words().capitalize()}, then continue with --resume.",
+            hint=f"{request.description().capitalize()}, then continue with --resume.",
         )
 
 
 def _request_text(request: PlugRequest) -> str:
-    words = request.words()
-    text = f"{words[0].upper()}{words[1:]}"
+    description = request.description()
+    text = f"{description[0].upper()}{description[1:]}"
     return f"{request.reason} {text}" if request.reason else text

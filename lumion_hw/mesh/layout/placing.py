@@ -82,15 +82,15 @@ def _oriented_ends(mate: NDArray[np.int64], first: int) -> NDArray[np.int64]:
     count = len(mate) // 4
     left_end = np.full(count, -1, dtype=np.int64)
     left_end[first // 4] = first % 4 // 2
-    todo = [first // 4]
-    while todo:
-        cell = todo.pop(0)
+    pending = [first // 4]
+    while pending:
+        cell = pending.pop(0)
         for puc_port in range(4 * cell, 4 * cell + 4):
             other, end = divmod(int(mate[puc_port]), 4)
             if mate[puc_port] >= 0 and left_end[other] < 0:
                 leaves_left = puc_port % 4 // 2 == left_end[cell]
                 left_end[other] = end // 2 ^ int(leaves_left)
-                todo.append(other)
+                pending.append(other)
     # Rail L lies on the left when looking from A to B; a cell with end B on the left is turned by 180 degrees.
     order = np.where(left_end[:, None] == 1, [3, 2, 1, 0], [0, 1, 2, 3])
     ends: NDArray[np.int64] = 4 * np.arange(count)[:, None] + order

@@ -30,8 +30,8 @@ def test_weaker_light_is_power_and_nothing_else() -> None:
     found = reference_change(6, BRIGHT_MA, BRIGHT_MA * 10.0**-0.03, NOISE)
     assert found.power_db == pytest.approx(-0.3)
     assert found.shape_sigma == pytest.approx(0.0, abs=1e-9)
-    (words,) = found.words()
-    assert words.startswith(
+    (descriptions,) = found.descriptions()
+    assert descriptions.startswith(
         "source at port 6: its light changed by -0.30 dB at all monitors, because laser or polarization drifted"
     )
 
@@ -44,12 +44,12 @@ def test_light_shared_otherwise_is_told_in_standard_errors() -> None:
     found = reference_change(6, BRIGHT_MA, after, NOISE)
     assert abs(found.power_db) < 0.1
     assert 7.0 < found.shape_sigma < 13.0
-    assert any("temperature" in words for words in found.words())
+    assert any("temperature" in text for text in found.descriptions())
 
 
 def test_noise_alone_is_no_change() -> None:
     found = [reference_change(6, noisy(BRIGHT_MA), noisy(BRIGHT_MA), NOISE) for _ in range(300)]
-    assert all(each.words() == () for each in found)
+    assert all(each.descriptions() == () for each in found)
     # Mean of four relative readings, twice: 0.5 % · √2 / √4 is 0.015 dB.
     assert np.std([each.power_db for each in found]) == pytest.approx(0.0154, rel=0.2)
     assert np.sqrt(np.mean([each.shape_sigma**2 for each in found])) == pytest.approx(1.0, abs=0.1)
@@ -57,8 +57,8 @@ def test_noise_alone_is_no_change() -> None:
 
 def test_saturated_and_dark_monitors_say_nothing() -> None:
     before, after = np.append(BRIGHT_MA, [np.nan, 1.0]), np.append(BRIGHT_MA, [1.0, np.nan])
-    assert reference_change(6, before, after, NOISE).words() == ()
-    assert reference_change(6, np.zeros(5), np.zeros(5), NOISE).words() == ()
+    assert reference_change(6, before, after, NOISE).descriptions() == ()
+    assert reference_change(6, np.zeros(5), np.zeros(5), NOISE).descriptions() == ()
 
 
 def test_only_single_settings_with_light_and_without_heat_are_references() -> None:
