@@ -116,17 +116,9 @@ def build_record(
     mesh = space.mesh
     ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
     writer = _Writer(space, parameters, origin, sigma)
-    arrays: dict[str, NDArray[np.floating]] = {}
-    # The record stores the resulting crosstalk of pairs. Their directions have no further use and would take most of
-    # the space.
-    kept = space.size - (space.physics.pairs.count if space.physics.pairs else 0)
     if covariance is not None:
+        kept = _n_recorded(space)
         covariance = covariance[:kept, :kept]
-        arrays = {COVARIANCE_FACTOR: root_of(covariance).astype(np.float32), LOOP_DIRECTIONS: space.directions}
-    if CROSSTALK_PAIRS in parameters.extra_physics:
-        arrays[CROSSTALK_PAIRS] = parameters.extra_physics[CROSSTALK_PAIRS].astype(np.float32)
-    if origin.heater_resistances is not None:
-        arrays[HEATER_RESISTANCES] = origin.heater_resistances
     return CalibrationRecord(
         device_serial=origin.serial,
         device_model=origin.model,
@@ -156,8 +148,28 @@ def build_record(
         defects=origin.defects,
         mesh_document=mesh.to_dict(),
         physics=_physics_entries(space, parameters, origin.gains),
-        arrays=arrays,
+        arrays=_arrays(space, parameters, origin, covariance),
     )
+
+
+def _n_recorded(space: ParameterSpace) -> int:
+    """Return the number of parameters whose covariance the record contains."""
+    # The record stores the resulting crosstalk of pairs. Their directions have no further use and would take most of
+    # the space.
+    return space.size - (space.physics.pairs.count if space.physics.pairs else 0)
+
+
+def _arrays(
+    space: ParameterSpace, parameters: MeshParameters, origin: Origin, covariance: Real | None
+) -> dict[str, NDArray[np.floating]]:
+    arrays: dict[str, NDArray[np.floating]] = {}
+    if covariance is not None:
+        arrays = {COVARIANCE_FACTOR: root_of(covariance).astype(np.float32), LOOP_DIRECTIONS: space.directions}
+    if CROSSTALK_PAIRS in parameters.extra_physics:
+        arrays[CROSSTALK_PAIRS] = parameters.extra_physics[CROSSTALK_PAIRS].astype(np.float32)
+    if origin.heater_resistances is not None:
+        arrays[HEATER_RESISTANCES] = origin.heater_resistances
+    return arrays
 
 
 def parameters_from_record(record: CalibrationRecord) -> MeshParameters:

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -272,53 +272,91 @@ def calibrate(
     """
     path = Path(path)
     check_target(path, "the calibration record", over)
-    probe, begun = BenchProbe(bench, aligner, on_plug), None
-    if part is not None:
-        probe.use_only(part.sources, part.monitors)
-    check_wavelengths(
-        wavelengths_nm, probe.device_under_test()
-    )  # before the alignment of the light, which takes a while
-    with contextlib.closing((RunJournal.resume if resume else RunJournal.begin)(journal_path(path))) as book:
-        try:
-            if resume and book.header.heater_tau_s is not None:
-                bench.mesh.set_heater_time_constant(book.header.heater_tau_s, "the journal of the run")
-            # The light comes first: the header lists the working sources.
-            dead, reported_frequencies_hz = _aligned(probe, book.header if resume else None, progress)
-            run = _run(bench, probe, seed, progress, residual, book.entries, wavelengths_nm, goal or Goal())
-            run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
-            run.left_out = frozenset(range(probe.mesh.n_pucs)) - set(part.pucs) if part else frozenset()
-            _connect_journal(
-                bench,
-                run,
-                book,
-                header_of(run, dead, reported_frequencies_hz, command, bench.mesh.heater_tau_s),
-                resume,
-            )
-            before = [str(note["lost"]) for note in book.notes if note.get("kind") == _TEMPERATURE_LOST]
-            probe.keep_temperature_lock_losses(before, lambda lost: book.note(_TEMPERATURE_LOST, lost=lost))
-            probe.keep_plug_requests(
-                lambda request: book.note(
-                    _PLUG, fibre=request.fibre, device=request.device, port=request.port, after=len(run.logbook.entries)
-                ),
-                _pending_request(book) if resume else None,
-            )
-            # From here on an error leaves an incomplete record.
-            begun = run
-            record = _finished(
-                run.run(), run, book, path, command, lambda record: (*judge(record), *probe.measurement_warnings())
-            )
-            if join is not None:
-                record = join_records(join, record, part.pucs if part else range(probe.mesh.n_pucs))
-            save_record(record, path, over)
-            book.note("finished", record=record.content_sha256)
-        except BaseException as error:
-            probe.switch_everything_off()
-            _save_incomplete_record(bench, begun, book, path, over, error)
-            raise
-    if resume:
-        path.with_suffix(".incomplete.json").unlink(missing_ok=True)
-    bench.events.add("calibrated", record=str(path), faults=list(record.faults), quality=record.quality)
-    return record
+    run = _JournaledRun(
+        bench, seed, path, progress, resume, command, wavelengths_nm, goal or Goal(), judge, over, residual, part, join
+    )
+    return run.calibrate(BenchProbe(bench, aligner, on_plug))
+
+
+@dataclass(frozen=True)
+class _JournaledRun:
+    """One call of :func:`calibrate`; its arguments are described there."""
+
+    bench: Bench
+    seed: int
+    path: Path
+    progress: Progress
+    resume: bool
+    command: str
+    wavelengths_nm: Sequence[float]
+    goal: Goal
+    judge: Callable[[CalibrationRecord], Sequence[str]]
+    over: Over
+    residual: Residual
+    part: MeshPart | None
+    join: CalibrationRecord | None
+
+    def calibrate(self, probe: BenchProbe) -> CalibrationRecord:
+        if self.part is not None:
+            probe.use_only(self.part.sources, self.part.monitors)
+        # Before the alignment of the light, which takes a while.
+        check_wavelengths(self.wavelengths_nm, probe.device_under_test())
+        begun: Calibration | None = None
+        open_journal = RunJournal.resume if self.resume else RunJournal.begin
+        with contextlib.closing(open_journal(journal_path(self.path))) as book:
+            try:
+                run = self._prepare(probe, book)
+                # From here on an error leaves an incomplete record.
+                begun = run
+                record = self._measure(probe, run, book)
+                save_record(record, self.path, self.over)
+                book.note("finished", record=record.content_sha256)
+            except BaseException as error:
+                probe.switch_everything_off()
+                _save_incomplete_record(self.bench, begun, book, self.path, self.over, error)
+                raise
+        if self.resume:
+            self.path.with_suffix(".incomplete.json").unlink(missing_ok=True)
+        self.bench.events.add("calibrated", record=str(self.path), faults=list(record.faults), quality=record.quality)
+        return record
+
+    def _prepare(self, probe: BenchProbe, book: RunJournal) -> Calibration:
+        """Align the light, connect the run to its journal, and return the run before its first reading."""
+        mesh = self.bench.mesh
+        if self.resume and book.header.heater_tau_s is not None:
+            mesh.set_heater_time_constant(book.header.heater_tau_s, "the journal of the run")
+        # The light comes first: the header lists the working sources.
+        dead, reported_frequencies_hz = _aligned(probe, book.header if self.resume else None, self.progress)
+        run = _run(
+            self.bench, probe, self.seed, self.progress, self.residual, book.entries, self.wavelengths_nm, self.goal
+        )
+        run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
+        run.left_out = frozenset(range(probe.mesh.n_pucs)) - set(self.part.pucs) if self.part else frozenset()
+        header = header_of(run, dead, reported_frequencies_hz, self.command, mesh.heater_tau_s)
+        _connect_journal(self.bench, run, book, header, self.resume)
+        before = [str(note["lost"]) for note in book.notes if note.get("kind") == _TEMPERATURE_LOST]
+        probe.keep_temperature_lock_losses(before, lambda lost: book.note(_TEMPERATURE_LOST, lost=lost))
+        probe.keep_plug_requests(
+            lambda request: book.note(
+                _PLUG, fibre=request.fibre, device=request.device, port=request.port, after=len(run.logbook.entries)
+            ),
+            _pending_request(book) if self.resume else None,
+        )
+        return run
+
+    def _measure(self, probe: BenchProbe, run: Calibration, book: RunJournal) -> CalibrationRecord:
+        """Return the judged record of a run, joined with the record of the other PUCs if there is one."""
+        record = _finished(
+            run.run(),
+            run,
+            book,
+            self.path,
+            self.command,
+            lambda record: (*self.judge(record), *probe.measurement_warnings()),
+        )
+        if self.join is None:
+            return record
+        return join_records(self.join, record, self.part.pucs if self.part else range(probe.mesh.n_pucs))
 
 
 def _pending_request(book: RunJournal) -> PlugRequest | None:

@@ -23,6 +23,7 @@ from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 if TYPE_CHECKING:
     from calibration.fit.ageing import Change, Kind, MendedFit
     from calibration.fit.drift import Health
+    from calibration.measure.bench_probe import BenchProbe
     from calibration.run.renewal import DriftRun
     from lumion_hw.bench.bench import Bench
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -109,8 +110,6 @@ def drift(
     RECORD is no longer valid (--check-only), or if the chip has changed too much for a check; the error then lists the
     PUCs with the worst fit.
     """
-    from calibration.measure.bench_probe import BenchProbe
-    from calibration.measure.probe import tune_to_record
     from calibration.record.conditions import ConditionsWatch
     from calibration.run.renewal import DriftRun
     from lumion_hw.bench.record_use import record_age_s
@@ -123,10 +122,7 @@ def drift(
     target = out or next_name(path)
     check_target(target, "the renewed record", over="nothing")
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s(aged_days, emulate)) as bench, bench.dark():
-        bench.mesh.check_record(loaded)
-        probe = BenchProbe(bench)
-        probe.check_input_ports_match_record(loaded)
-        tune_to_record(probe, loaded)
+        probe = _tuned_probe(bench, loaded)
         remarks = check_in_use(bench, loaded)
         age_s = record_age_s(bench, loaded)
         probe.align_all()
@@ -149,10 +145,30 @@ def drift(
         faults = () if failure is None else (failure.message,)
         write(run, run.result(renewal, faults, watch()), target)
     document |= {"renewed": str(target), "health_after": health_document(after)} | dataclasses.asdict(change)
-    document |= {"chi2_per_dof": renewal.chi2_per_dof, "worst_pucs": list(renewal.worst_pucs)} | cost_document(run)
-    document["changes"] = [dataclasses.asdict(change) for change in renewal.moved]
+    document |= _renewal_document(renewal, run)
     text = f"{health_text(health)}\n{changes_text(renewal.changes)}\n{result_text(after, run)}\nRecord: {target}"
     return conclude(document, text, failure, as_json)
+
+
+def _tuned_probe(bench: Bench, record: CalibrationRecord) -> BenchProbe:
+    """Return a probe of a bench that matches a record, with its sources at the frequencies of the record."""
+    from calibration.measure.bench_probe import BenchProbe
+    from calibration.measure.probe import tune_to_record
+
+    bench.mesh.check_record(record)
+    probe = BenchProbe(bench)
+    probe.check_input_ports_match_record(record)
+    tune_to_record(probe, record)
+    return probe
+
+
+def _renewal_document(renewal: MendedFit, run: DriftRun) -> dict[str, Any]:
+    return {
+        "chi2_per_dof": renewal.chi2_per_dof,
+        "worst_pucs": list(renewal.worst_pucs),
+        **cost_document(run),
+        "changes": [dataclasses.asdict(change) for change in renewal.moved],
+    }
 
 
 def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:
+    from lumion_hw.bench.bench import Bench
     from lumion_hw.cli.common.progress import RunProgress
     from lumion_hw.files.writing import Over
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -74,47 +76,63 @@ def run_command(
     A part of the mesh (--pucs, --circuit) can be calibrated alone if its light passes no other PUC. With --join, the
     record keeps the values of another record for all other PUCs.
     """
-    from calibration.report.summary import check_report_path
     from calibration.run.journaled_run import calibrate
     from calibration.run.verification import out_of_tolerance
     from lumion_hw.cli.common.progress import RunProgress
-    from lumion_hw.files.writing import check_target, over
+    from lumion_hw.files.writing import over
     from lumion_hw.polarization import Aligner
 
-    if report_file:
-        check_report_path(report_file, over(force))
-    if out:
-        check_target(out, "the calibration record", over(force))
+    _check_targets(out, report_file, over(force))
     with open_bench(bench_file, emulate, seed, endpoints) as bench, bench.dark():
-        serial = re.sub(r"[^A-Za-z0-9._-]+", "_", bench.mesh.controller.info.serial)
-        path = out or Path(f"calibration-{serial}.json")
+        path = out or _default_path(bench)
         bench.events.write_to(path.with_suffix(".events.jsonl"))
         part, whole = part_of(bench, pucs, circuit, join), record_to_join(bench, join)
         goal = [*part_arguments(pucs, circuit, join), *goal_arguments(sigma_mrad, seconds, settings)]
         command = _command(bench_file, emulate, seed, endpoints, path, wavelengths, goal)
-        progress = RunProgress(emulate, quiet=as_json)
-        try:
-            with progress:
-                record = calibrate(
-                    bench,
-                    Aligner(bench.clock),
-                    seed,
-                    path,
-                    progress,
-                    resume=resume,
-                    command=f"{command} --resume" if resume else command,
-                    wavelengths_nm=wavelengths,
-                    goal=goal_of(sigma_mrad, seconds, settings),
-                    judge=lambda record: out_of_tolerance(record, tolerance_db),
-                    over=over(force),
-                    on_plug=operator_of(bench, emulate),
-                    part=part,
-                    join=whole,
-                )
-        except BaseException:
-            _note_how_to_resume(path, progress, command, resumed=resume)
-            raise
+        with _progress_until_stopped(RunProgress(emulate, quiet=as_json), path, command, resumed=resume) as progress:
+            record = calibrate(
+                bench,
+                Aligner(bench.clock),
+                seed,
+                path,
+                progress,
+                resume=resume,
+                command=f"{command} --resume" if resume else command,
+                wavelengths_nm=wavelengths,
+                goal=goal_of(sigma_mrad, seconds, settings),
+                judge=lambda record: out_of_tolerance(record, tolerance_db),
+                over=over(force),
+                on_plug=operator_of(bench, emulate),
+                part=part,
+                join=whole,
+            )
     return _report(record, path, report_file, over(force), as_json)
+
+
+def _check_targets(out: Path | None, report_file: Path | None, over: Over) -> None:
+    from calibration.report.summary import check_report_path
+    from lumion_hw.files.writing import check_target
+
+    if report_file:
+        check_report_path(report_file, over)
+    if out:
+        check_target(out, "the calibration record", over)
+
+
+def _default_path(bench: Bench) -> Path:
+    serial = re.sub(r"[^A-Za-z0-9._-]+", "_", bench.mesh.controller.info.serial)
+    return Path(f"calibration-{serial}.json")
+
+
+@contextlib.contextmanager
+def _progress_until_stopped(progress: RunProgress, path: Path, command: str, *, resumed: bool) -> Iterator[RunProgress]:
+    """Show the progress of a run; if the run is interrupted, print how to resume it."""
+    try:
+        with progress:
+            yield progress
+    except BaseException:
+        _note_how_to_resume(path, progress, command, resumed=resumed)
+        raise
 
 
 def _report(record: CalibrationRecord, path: Path, report_file: Path | None, over: Over, as_json: bool) -> int:

@@ -104,13 +104,7 @@ class OpticalWorld:
         self._slow_drift = slow_drift
         self._nominal_nm = nominal_nm
         reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
-        slopes = ChipSlopes(
-            reference_hz,
-            -nominal_nm / reference_hz,  # dλ/df in nm per Hz
-            physics.eta_slope_per_nm,
-            physics.differential_slope_per_nm,
-        )
-        self._chip = Chip(mesh, mesh_truth.variations, slopes)
+        self._chip = Chip(mesh, mesh_truth.variations, _chip_slopes(nominal_nm, physics))
         self._photodiodes = PhotodiodeArray(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
         self._inputs_by_source = _inputs_by_source(wiring)
         self._tapped_fibres = _tapped_fibres(wiring)
@@ -670,6 +664,17 @@ class OpticalWorld:
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = retarder(step[0]) @ chain.fibre_in
                 chain.fibre_out = retarder(step[1]) @ chain.fibre_out
+
+
+def _chip_slopes(nominal_nm: float, physics: PhysicsParameters) -> ChipSlopes:
+    """Return how the chip depends on the frequency, from the slopes per nm at its nominal wavelength."""
+    reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
+    return ChipSlopes(
+        reference_hz,
+        -nominal_nm / reference_hz,  # dλ/df in nm per Hz
+        physics.eta_slope_per_nm,
+        physics.differential_slope_per_nm,
+    )
 
 
 def _inputs_by_source(wiring: Wiring) -> dict[str, list[int]]:

@@ -29,6 +29,7 @@ _NAME_LETTERS = 22
 _NARROW, _WIDE, _POWER_RANGE_DB = 1.6, 7.0, 30.0
 
 _KEY_SCALE = 62.0  # px per PUC length
+# Seven colours and eight dashes have no common factor, so the first 56 circuits all look different.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
 _DASHES = ("", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3", "4 6")
 _SIGN: dict[str | None, str] = {"bar": " =", "cross": " ×", None: ""}
@@ -125,34 +126,44 @@ def mesh_svg(
             has the wrong shape or contains NaN, or values name elements that do not exist.
     """
     states = states or {}
-    if values is not None:
-        values.check(mesh)
+    _check_marks(mesh, values, failed=failed, unlit=unlit)
     field = None if field_db is None else checked_field_db(mesh, field_db)
-    for word, given in (("failed", failed), ("unlit", unlit)):
-        if unknown := sorted(puc for puc in given if not 0 <= puc < mesh.n_pucs):
-            raise ConfigError(f"{word} PUCs {unknown} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
     marks = _Marks(states, frozenset(failed), frozenset(parked), frozenset(unlit), values, heater_channels)
     circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
     page = PageLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
-    key, key_rows = _key(mesh, page, marks)
-    circuits_top = page.mesh_bottom + MARGIN + _ROW_HEIGHT * (key_rows - 1)
-    height = circuits_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
-    strongest_dbm = max((power for path in paths for power in path.power_dbm if power is not None), default=0.0)
+    explanations, height = _explain(mesh, page, marks, circuits)
     parts = [
         *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
         *_joints(mesh, page),
         *(() if field is None else _field(mesh, page, field, field_range_db)),
         *_cells(mesh, page, marks),
         *(() if values is None else value_figures(mesh, page, values)),
-        *(line for circuit in circuits for line in _line(mesh, page, circuit, strongest_dbm)),
+        *_lines(mesh, page, circuits),
         *_numbers(mesh, page, marks),
         *_ports(mesh, page, ports_labelled),
         *(line for circuit in circuits for line in _names(page, circuit)),
-        *key,
-        *(line for circuit in circuits for line in _legend(circuit, circuits_top)),
+        *explanations,
         "</svg>\n",
     ]
     return "\n".join(parts)
+
+
+def _check_marks(mesh: MeshTopology, values: PictureValues | None, **marked: Collection[int]) -> None:
+    if values is not None:
+        values.check(mesh)
+    for word, pucs in marked.items():
+        if unknown := sorted(puc for puc in pucs if not 0 <= puc < mesh.n_pucs):
+            raise ConfigError(f"{word} PUCs {unknown} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
+
+
+def _explain(
+    mesh: MeshTopology, page: PageLayout, marks: _Marks, circuits: Sequence[_Circuit]
+) -> tuple[list[str], float]:
+    """Return the key of symbols and the list of circuits below the mesh, and the height of the whole page."""
+    key, key_rows = _key(mesh, page, marks)
+    circuits_top = page.mesh_bottom + MARGIN + _ROW_HEIGHT * (key_rows - 1)
+    legend = [line for circuit in circuits for line in _legend(circuit, circuits_top)]
+    return [*key, *legend], circuits_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
 
 
 def _opening(width: float, height: float, heading: str, description: str) -> list[str]:
@@ -261,6 +272,7 @@ class _Marks:
         )
 
     def text(self, puc: int, kind: str) -> str:
+        """Return the tooltip of a PUC."""
         if self.values is not None and puc in self.values.pucs:
             return f"PUC {puc}: {self.values.pucs[puc]:.4g} {self.values.unit}"
         state = self.states.get(puc) or "no state"
@@ -321,6 +333,14 @@ def _is_unused(mesh: MeshTopology, puc_port: int) -> bool:
 
 def _drawn_ports(mesh: MeshTopology) -> list[int]:
     return [port for port in range(mesh.n_ports) if port not in mesh.unused_ports]
+
+
+def _lines(mesh: MeshTopology, page: PageLayout, circuits: Sequence[_Circuit]) -> Iterator[str]:
+    powers_dbm = [power for circuit in circuits for power in circuit.path.power_dbm if power is not None]
+    # One reference for all circuits, so that their line widths can be compared.
+    strongest_dbm = max(powers_dbm, default=0.0)
+    for circuit in circuits:
+        yield from _line(mesh, page, circuit, strongest_dbm)
 
 
 def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
