@@ -25,9 +25,11 @@ from lumion_hw.files.writing import write_file, writing
 if TYPE_CHECKING:
     from lumion_hw.fabric.manager import FabricManager
 
+# A sender withdraws its request after 30 s. One that was killed cannot, and its request must not act much later.
 MAX_AGE_S = 60.0
 """Older requests are refused."""
 _FOLDER = "requests"
+# A request takes less than 1 kB: anything larger is another file, and must not fill the manager's memory.
 _MAX_BYTES = 65536
 _WHAT = "a request to the fabric's manager"
 

@@ -77,6 +77,7 @@ def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | N
         if all(len(member.nics) > 1 for member in members):
             return [request for one, other in following for request in _link(one.nics[-1], other.nics[0])]
         return [CircuitRequest(one.nics[0], other.nics[0]) for one, other in following]
+    # Each NIC carries one link: links take them in the order in which the bench file lists both.
     free = {name: list(member.nics) for name, member in zip(job.members, members, strict=True)}
     requests: list[CircuitRequest] = []
     for one, other in job.links:

@@ -113,10 +113,12 @@ def span_documents(spans: Sequence[Span]) -> list[dict[str, Any]]:
     return [asdict(span) for span in spans]
 
 
+# The scheme 'bright' of Paul Tol, for colour-blind readers.
 _COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb")
 _LEFT, _WIDTH, _ROW, _GAP = 170, 600, 26, 58
 _ZOOM_SHARE = 1 / 3
 """If the first phases all end within this fraction of the total time, they are drawn on a scale of their own."""
+# A single bar on a scale of its own could be compared with nothing.
 _MIN_ZOOMED = 2
 _MIN_TICKS = 4
 LABELS = {
@@ -145,6 +147,7 @@ def timeline_svg(title: str, names: Sequence[str], at_ms: Sequence[float], sourc
         at_ms: Time from the fault to the end of each phase.
         sources: What determines each duration, shown as tooltip.
     """
+    # Without any phase, or with phases that took no time, the axis still needs a length.
     end_ms = max([*at_ms, 1e-3])
     n_short = sum(ended_ms <= _ZOOM_SHARE * end_ms for ended_ms in at_ms)
     lines: list[str] = []

@@ -90,6 +90,7 @@ class Standby:
             try:
                 self._service.connect(missing)
             except LumionError as error:
+                # Without the mesh controller nothing can be connected; that says nothing about this spare.
                 if error.device == setup.bench.model.mesh_section.controller:
                     raise
                 self.cold[name] = str(error)
@@ -181,4 +182,5 @@ class Standby:
     def _planning_inputs(self) -> tuple[object, ...]:
         setup = self._service.setup
         active = () if setup.active is None else tuple((c.request, c.paths) for c in setup.active.circuits)
+        # A record never changes, so its identity stands for its content.
         return active, id(setup.record), self.avoided

@@ -19,6 +19,7 @@ from lumion_hw.fabric.detectors.kind import DetectorOptions, PollingDetector, Wa
 from lumion_hw.fabric.evidence import Evidence
 from lumion_hw.fabric.servers import units
 
+# linux/rtnetlink.h and linux/if_link.h; the module socket does not define these numbers.
 _RTMGRP_LINK = 1
 _RTM_NEWLINK = 16
 _IFLA_IFNAME, _IFLA_CARRIER = 3, 33
@@ -195,6 +196,7 @@ class HeartbeatOptions(DetectorOptions):
     """Options of :class:`Heartbeat`."""
 
     port: Whole = Field(ge=0, le=65535, description="UDP port of this host; 0 for any free port.")
+    # This host only by default: heartbeats are not signed, so whoever reaches the port can keep a dead server alive.
     host: str = Field("127.0.0.1", description="Address of this host in the control network.")
     limit_s: Number = Field(
         0.3, ge=0.01, le=3600.0, description="Silence after which a sender counts as failed, in seconds."
@@ -311,6 +313,7 @@ class HealthCommand(PollingDetector):
             try:
                 self._running = subprocess.Popen(
                     self._options.argv,
+                    # No pipes: nobody reads them, and a program stops when its pipe is full.
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -21,6 +21,7 @@ from lumion_hw.interfaces import LightState, LightThreshold, LightWatcher
 _LEVEL_SCANS = 16
 _SILENT_ASKS, _SILENT_AGAIN_S = 3, 1.0
 """Number of failed reads, and seconds between them, after which a module counts as dead."""
+# With the default options, light is then dark below 4 steps and back above 10, clear of a step of noise.
 _MIN_LEVEL_STEPS = 40.0
 """Smallest light at an output that is watched, in steps of the analogue-to-digital converter."""
 

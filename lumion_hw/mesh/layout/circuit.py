@@ -14,12 +14,14 @@ from typing import Any
 
 from lumion_hw.errors import ConfigError
 
+# A mistyped array size would otherwise fill the memory before any message.
 MAX_INSTANCES = 200_000
 """Largest number of instances of a flat circuit."""
 
 Pin = tuple[str, str]
 """Instance of a component, and name of its port."""
 _RELATIVE = ("xmin", "xmax", "ymin", "ymax", "port", "xc", "yc")
+# As in netlists that gdsfactory flattens itself, so that entries of 'cells' fit both.
 _SEPARATOR = "~"
 
 
@@ -126,6 +128,7 @@ def _parse_yaml(text: str, name: str) -> Any:
 
     def construct(loader: yaml.SafeLoader, node: yaml.MappingNode) -> Iterator[_Mapping]:
         mapping = _Mapping()
+        # Handed out before it is filled, as PyYAML does itself: an alias inside the mapping may refer to the mapping.
         yield mapping
         loader.flatten_mapping(node)
         for key_node, value_node in node.value:

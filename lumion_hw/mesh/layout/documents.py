@@ -13,6 +13,7 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 
 _FORMAT = "lumion-mesh"
 _VERSION = 1
+# Numbers are read as doubles, which hold whole numbers exactly only below 2**53.
 _LARGEST = 2**31
 
 

@@ -159,6 +159,7 @@ def _output_phases(ports: int) -> Iterator[Placement]:
         yield Placement(kind, row, row + 1)
 
 
+# Clements et al. 2016, Optica 3, 1460.
 def _clements(ports: int) -> Iterator[Placement]:
     for _, row in _pairs(ports):
         yield Placement("upper-phase", row, row + 1)
@@ -166,6 +167,7 @@ def _clements(ports: int) -> Iterator[Placement]:
     yield from _output_phases(ports)
 
 
+# Reck et al. 1994, Phys. Rev. Lett. 73, 58.
 def _reck(ports: int) -> Iterator[Placement]:
     for diagonal in range(1, ports):
         for row in range(diagonal - 1, -1, -1):

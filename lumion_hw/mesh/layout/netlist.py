@@ -290,6 +290,7 @@ class _Builder:
     ) -> PortFamily:
         """Return the set of port names that fits the joints of a cell best."""
         families = port_families(component, kind, instance.component, instance.settings)
+        # Ties go to the first family, the names of gdsfactory.
         family = max(families, key=lambda family: len(family.keys() & set(used)))
         if strange := [port for port in used if port not in family]:
             raise self._circuit.error(
@@ -344,6 +345,7 @@ class _Builder:
             The PUC-port at the other end, ``-1 - port`` for a mesh port, or the name of a termination; and the length
                 in µm.
         """
+        # This ends: every pin has one partner, so a walk that begins at a cell cannot enter a ring of waveguides.
         pin, length = start, 0.0
         while True:
             if pin in self._port_of:
@@ -399,6 +401,7 @@ def _placed(part: _Part) -> tuple[complex, complex] | None:
     if place is None:
         return None
     start = part.component.start_um
+    # Every cell needs a direction: with both ends at one point, the distances of its heaters would be undefined.
     end = start + max(length_um(part.component, part.instance.settings), 1.0)
     return place.apply(complex(start)), place.apply(complex(end))
 

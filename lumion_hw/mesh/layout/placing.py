@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+# Sánchez-Jácome 2025, as BUL_MM in waves/crosstalk.py: the layout must not import the waves.
 PUC_UM = 811.41
 """Length of a PUC in micrometres, the unit of positions."""
 

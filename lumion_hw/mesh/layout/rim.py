@@ -35,6 +35,7 @@ def join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64], corner_
             # A PUC that is alone at its vertex is its own neighbour, a full turn away.
             gap = (next_angle - angle) % (2 * math.pi) or 2 * math.pi
             # A wider gap is a corner of the rim.
+            # Rounding of the positions is about 1e-15, and the angles of a lattice differ by 60° or more.
             if abs(gap - corner_rad) < 1e-6:
                 # Seen from the vertex outwards, the counter-clockwise side is rail L at an end A and rail R at an end
                 # B.

@@ -86,6 +86,7 @@ class MeshTopology(ABC):
         return f"<{type(self).__name__} {self.label}: {self.n_pucs} PUCs, {self.n_ports} ports>"
 
     def __post_init__(self) -> None:
+        # The cached tables and the hash rely on arrays that never change.
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
@@ -185,6 +186,7 @@ class MeshTopology(ABC):
         # A wave on its right-hand rail (R when it enters at end A, L at end B) goes around the cell on its right.
         rings = closed_rings(self, ["bar"] * self.n_pucs)
         rounds = [tuple(wave // 4 for wave in ring) for ring in rings if ring[0] % 4 in (1, 2)]
+        # From the smallest number on, so that the result does not depend on where the search entered the ring.
         rotated = [cell[(first := cell.index(min(cell))) :] + cell[:first] for cell in rounds]
         return tuple(sorted(rotated))
 
@@ -194,6 +196,7 @@ class MeshTopology(ABC):
 
         The value is ``8 n_pucs`` where no path exists.
         """
+        # Above every real number of hops: a shortest path enters each of the 4 n_pucs PUC-ports at most once.
         never = 8 * self.n_pucs
         # The last columns are the ports, so that index -1 - port selects them from the end.
         reached = np.full((self.n_ports, 4 * self.n_pucs + self.n_ports), never, dtype=np.int64)

@@ -141,6 +141,7 @@ class CalibratedMesh:
         Raises:
             LimitError: A phase is negative or beyond the heater's range; the message names the heater.
         """
+        # The phases may come from this same law, whose rounding can put them above the reach.
         outside = (own_rad < 0.0) | (own_rad > self.reach_rad * (1.0 + 1e-12))
         if outside.any():
             heater = int(np.flatnonzero(outside)[0])

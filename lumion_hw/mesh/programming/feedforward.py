@@ -135,6 +135,7 @@ class _Rows:
         return self._edge.get(frozenset((first, second)))
 
     def block(self, first_row: int, n_modes: int) -> FeedForwardBlock:
+        """Return the block of ``n_modes`` rows from ``first_row`` on, over the whole width of the mesh."""
         rows = range(first_row, first_row + n_modes)
         mixers = tuple(tuple(self._mixer(c, row) for row in rows) for c in range(self._columns - 1))
         rows_found = [

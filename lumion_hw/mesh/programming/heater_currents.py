@@ -24,7 +24,9 @@ DIFFERENTIAL_RAD: dict[str, float] = {"cross": 0.0, "bar": math.pi}
 """Phase of the upper arm minus the lower arm in bar and in cross (docs/mesh.md#fields)."""
 
 _TURN = 2.0 * math.pi
+# All 72 PUCs take 6 rounds with the published crosstalk, and 6 for each choice with five times as much.
 _MAX_ROUNDS = 60
+# One choice suffices with the published crosstalk. With twice as much, half of the random settings use all four.
 _MAX_CHOICES = 4
 _CONVERGED_RAD = 1e-9
 _ROUNDING_RAD = 1e-7
@@ -228,10 +230,12 @@ class _JointCompensation:
         return self._cold + heated @ heat_mw if len(heated) else self._cold
 
     def common_rad(self, heat_mw: Real) -> Real:
+        """Return the common phase of every PUC that cancels the joint phases at this heat; shape ``(n_pucs,)``."""
         common: Real = self._common @ self._phases(heat_mw)
         return common
 
     def error_rad(self, heat_mw: Real) -> float:
+        """Return the largest joint phase that remains because the PUCs cannot cancel it."""
         phases = self._phases(heat_mw)[self._wanted]
         left = phases - self._at @ (np.linalg.pinv(self._at) @ phases)
         return float(np.max(np.abs(left), initial=0.0))
@@ -307,6 +311,7 @@ class _Choice:
         return (cancelled - base) % _TURN + base
 
     def own_rad(self, stray: Real, common: Real) -> Real:
+        """Return the phase of each heater on its own arm, shape ``(2 n_pucs,)``; ``common`` is that of each PUC."""
         own, bases = [0.0] * len(stray), _differences(stray)
         for puc, cancelled in self._difference.items():
             remaining = cancelled - bases[puc]
@@ -345,6 +350,7 @@ class _Choice:
         return min(options, key=abs) + base
 
     def check(self, own_rad: Real) -> None:
+        """Raise ``LimitError`` if a phase is beyond the range of its heater."""
         unreachable = np.flatnonzero(own_rad > np.array(self._reach) * (1.0 + 1e-12))
         if len(unreachable):
             heater = int(unreachable[0])

@@ -82,6 +82,7 @@ def predict_pucs(calibrated: CalibratedMesh, currents_ma: Real, dac_step_ma: flo
     passing = np.cos(second) * np.cos(first) * tilt, np.sin(second) * np.sin(first) / tilt
     through = passing[0] ** 2 + passing[1] ** 2 - 2.0 * passing[0] * passing[1] * np.cos(differential)
     weaker = np.minimum(coupling + bend, through - bend)
+    # The floor of 150 dB keeps a perfect null from giving an infinite ratio.
     extinction = 10.0 * np.log10((coupling + through - weaker) / np.maximum(weaker, 1e-15))
     return Prediction(differential, sigma, coupling, slope * sigma, extinction)
 

@@ -75,6 +75,7 @@ EMULATED_CHIP = "emulated_chip"
 _STATES: tuple[State, State] = ("bar", "cross")
 
 
+# Records hold this prefix in their faults: with another one, older records would lose their doubts.
 NOT_CERTIFIED = "not certified: "
 """Prefix of fault texts that say why the calibration was not certified."""
 
@@ -358,6 +359,7 @@ class CalibrationRecord:
             del body["conditions"]["heater_tau_s"]  # for the same reason
         if not body["physics"]:
             del body["physics"]  # for the same reason
+        # Part of the hash: phases written under other sign conventions must not pass as these.
         body["conventions"] = CONVENTIONS
         body["channel_map_sha256"] = content_hash([list(self.heater_channels), list(self.monitor_ports)])
         body["arrays_sha256"] = arrays_sha256(self.arrays) if self.arrays else None

@@ -264,6 +264,7 @@ class _Model:
         return moved
 
     def minimise(self) -> None:
+        """Minimise the cost of passing, holding and moving, in steps of ``1 / scale``."""
         request = self._request
         passing = [
             round(float(request.pass_cost[arc >> 3, arc & 1]) * self.scale) * used
@@ -285,6 +286,7 @@ class _Model:
         self.model.minimize(sum([*passing, *holding, *moving]))
 
     def hint(self, wave_paths: Sequence[WavePath]) -> None:
+        """Suggest a routing as start of the search."""
         steps = [list(zip(wave_path.waves, wave_path.states, strict=True)) for wave_path in wave_paths]
         held = {wave // 4: state for path_steps in steps for wave, state in path_steps}
         for puc, state in held.items():
@@ -296,6 +298,7 @@ class _Model:
                 self.model.add_hint(used, int(arc in used_arcs))
 
     def wave_paths(self, solver: cp_model.CpSolver) -> tuple[WavePath, ...]:
+        """Return the paths of a solution, in the order of the requested pairs."""
         states = [STATES[solver.boolean_value(cross)] for cross in self._cross]
         wave_paths: list[WavePath] = []
         for source, _ in self._request.pairs:

@@ -124,6 +124,7 @@ class _Network:
         return [*ends, (hub_a, hub_b, 2)]
 
     def flow(self, sources: Sequence[int], sinks: Sequence[int]) -> int:
+        """Return how many circuits can run from sources to sinks at once, whichever source leads to whichever sink."""
         from scipy.sparse.csgraph import maximum_flow
 
         capacity = self._graph.data
@@ -133,6 +134,7 @@ class _Network:
         return int(self._flow.flow_value)
 
     def cut(self, sources: Sequence[int]) -> Cut:
+        """Return the waveguides that limit the last :meth:`flow`."""
         import scipy.sparse as sp
         from scipy.sparse.csgraph import breadth_first_order
 

@@ -22,6 +22,7 @@ from lumion_hw.mesh.routing.router import route
 from lumion_hw.mesh.waves.cell import UnitCells
 from lumion_hw.mesh.waves.scattering import Solver
 
+# Finite, because ideal couplers leak nothing and JSON has no infinity.
 _MIN_CROSSTALK_DB = -200.0
 """Lowest crosstalk that is reported."""
 

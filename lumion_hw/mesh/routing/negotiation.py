@@ -15,21 +15,27 @@ from lumion_hw.mesh.routing.request import Progress, RoutingProblem, no_progress
 from lumion_hw.mesh.routing.result import WavePath
 from lumion_hw.mesh.routing.search import FORBIDDEN, Nodes, Prices, Search, SearchBudgetExceeded
 
+# With 24 random circuits on 725 PUCs, 10 rounds route 6 of 16 requests, 40 or 200 rounds route 11. A short attempt that
+# fails sooner leaves time for another order.
 _ROUNDS_PER_ATTEMPT = 40
 """Rounds before a negotiation restarts in another order."""
 
+# On the same requests, a constant pressure (growth 1.0) routes 5 of 16 instead of 11. A growth of 1.5 needs a third of
+# the rounds, but its paths cost 0.4 % more; so do those without the surcharge (1 %) or with a pressure of 2 (0.9 %).
 _PRESSURE, _GROWTH, _HISTORY = 0.5, 1.12, 0.35
 """Price of a conflict, its growth factor per round, and the permanent surcharge per round for a PUC state in conflict.
 
 Prices are multiples of the mean PUC cost.
 """
 
+# Without it, one of the 11 requests stays unsolved: every attempt begins with the same shortest paths.
 _JITTER = 0.1
 """Random part of the prices from the second attempt on, as a multiple of the mean PUC cost."""
 
 _SEARCHES_IN_CONTEST = 30
 """Most searches for one circuit while prices still change; after that the circuit keeps its path."""
 
+# Without improvement, paths cost 0.3 % more, with one round 0.06 %; 20 rounds change nothing.
 _IMPROVEMENTS = 4
 """Most rounds of improvement."""
 

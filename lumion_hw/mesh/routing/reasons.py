@@ -62,6 +62,7 @@ def _nearest(alone: RoutingProblem) -> list[str]:
             continue
         if find_paths is not None:
             # Rounded up, so that a request with this value succeeds.
+            # Less 1e-6, or the rounding error of the sum would add a whole step.
             possible.append(f"{ceiling}={math.ceil(find_paths[0] * 1e3 - 1e-6) / 1e3:g}")
     return possible
 

@@ -145,6 +145,7 @@ class RoutingLimits:
         loss = float(loss_db[list(wave_path.pucs)].sum())
         return not (
             (self.max_hops is not None and len(wave_path.pucs) > self.max_hops)
+            # The search sums the same losses in another order: a path exactly at the limit must pass here, too.
             or (self.max_loss_db is not None and loss > self.max_loss_db + 1e-9)
         )
 

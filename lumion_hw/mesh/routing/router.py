@@ -116,6 +116,7 @@ class _Effort:
             raise reasons.undecided_error(problem, self._rounds, contested, time_limit_s=self._time_limit_s)
         found, method = wave_paths, "negotiation"
         if proof.wave_paths is not None and (
+            # Costs that are equal but for rounding: the known paths stay, and so does the method that found them.
             found is None or problem.cost(proof.wave_paths) < problem.cost(found) - 1e-9
         ):
             found, method = proof.wave_paths, "cp-sat"

@@ -111,6 +111,7 @@ class _Neighbourhood:
         self.unknowns = len(self._tails) * len(pairs)
 
     def prices(self) -> NDArray[np.float64] | None:
+        """Return prices of the PUCs that may prove scarcity, or ``None`` if the linear program shows none."""
         import scipy.sparse as sp
         from scipy.optimize import linprog
 

@@ -60,6 +60,7 @@ def wave_graph(mesh: MeshTopology) -> WaveGraph:
     return WaveGraph(nodes[:, 0].tolist(), nodes[:, 1].tolist(), mesh.port_puc_port.tolist(), waves)
 
 
+# 1024 tables take 25 MB for a mesh of 725 PUCs.
 @lru_cache(maxsize=1024)
 def _hops_left(mesh: MeshTopology, port: int) -> NDArray[np.float64]:
     """Return the smallest number of PUCs from each node to a port; cached, do not modify."""

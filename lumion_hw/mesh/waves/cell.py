@@ -64,7 +64,7 @@ class UnitCells:
     phase_upper: NDArray[np.float64]
     phase_lower: NDArray[np.float64]
     joint_phase: NDArray[np.float64]
-    reference_hz: float = 193.4145e12
+    reference_hz: float = 193.4145e12  # 1550 nm
     delay_s: Parameter = BASIC_UNIT_DELAY_S
     eta_slope_per_hz: Parameter = 0.0
     differential_slope_per_hz: Parameter = 0.0

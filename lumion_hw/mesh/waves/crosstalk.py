@@ -15,6 +15,7 @@ BUL_MM = 0.81141
 """Length of a PUC (Sánchez-Jácome 2025), also used as the length of a lattice edge (assumed)."""
 
 _ARM_OFFSET_MM = 0.025
+# λ²/(c · 6 · 11.25 ps) at 1550 nm; the group delay is BASIC_UNIT_DELAY_S of cell.py.
 _RING_PM_PER_PI = 119.0 / 2.0
 """Half the free spectral range of a six-PUC ring, in pm: the resonance shift for a phase of π in the ring."""
 
@@ -105,6 +106,7 @@ class ThermalCrosstalk:
         """
 
         def kernel(distance_mm: NDArray[np.float64]) -> NDArray[np.float64]:
+            # The published shift is that of the whole ring, and each of its six PUCs contributes a sixth of it.
             rad_per_pi = (0.906 * np.exp(-distance_mm / 1.18) + 0.12) / _RING_PM_PER_PI / 6.0
             rad_per_mw: NDArray[np.float64] = rad_per_pi * np.pi / (2.0 * p_pi_mw)
             return rad_per_mw

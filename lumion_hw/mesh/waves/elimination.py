@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from lumion_hw.mesh.layout.topology import MeshTopology
 
+# A mesh of 6 rings takes 198,700 operations with horizontal and vertical cuts only, 195,000 with cuts every 15°, and no
+# fewer with cuts every 5°, which take twice as long to find.
 _DIRECTIONS = [(math.cos(angle), math.sin(angle)) for angle in np.deg2rad(np.arange(0.0, 180.0, 15.0))]
+# On 6 rings, cuts through the exact middle cost 14 % more operations; 0.3 gains nothing more.
 _OFF_CENTRE = 0.15
 """Largest distance of a cut from the middle, as a fraction of the number of points."""
 
@@ -127,6 +130,7 @@ class _Dissection:
     corners: NDArray[np.int64]
 
     def order(self, positions: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
+        """Return PUCs in elimination order; PUCs that cross a cut of the corner ``positions`` come after both sides."""
         if len(positions) < 2 or not len(pucs):
             return [int(puc) for puc in pucs]
         along, cut = self._shortest_cut(positions, pucs)

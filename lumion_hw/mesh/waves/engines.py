@@ -129,6 +129,7 @@ class WaveEquations:
         chosen = np.lexsort((rows, columns))
         chosen = chosen[(rows[chosen] < n) & (columns[chosen] < n)]
         starts = np.searchsorted(columns[chosen], np.arange(n + 1))
+        # SuperLU takes 32-bit indices only.
         return chosen, rows[chosen].astype(np.int32), starts.astype(np.int32)
 
     def values(self, elements: Complex, factors: Complex) -> Complex:

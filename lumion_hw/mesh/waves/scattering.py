@@ -31,6 +31,7 @@ class _Pattern:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
+        """Place of each PUC-port's field in the elimination order, shape ``(4 n_pucs,)``."""
         rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
