@@ -352,6 +352,7 @@ class _ParallelRun(Generic[T]):
         self._ended_lock.acquire()
 
     def outcomes(self) -> list[Future[T]]:
+        """Run all jobs and return their outcomes, in the order of the jobs."""
         if self._caller_is_job:
             self._start()
             self._caller.waits_for_own_jobs = True

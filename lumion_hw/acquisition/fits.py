@@ -212,11 +212,13 @@ class _Fringe(NamedTuple):
     y: Real
 
     def curve(self, at: Real) -> Real:
+        """Return the fringe for the parameters Pπ in mW, phase, contrast, mean and, if given, bend per mW."""
         heat_mw = self.drive.heat_mw(self.power_mw, float(at[4]) if len(at) > 4 else 0.0)
         found: Real = at[3] * (1.0 + at[2] * np.cos(np.pi * heat_mw / at[0] + at[1]))
         return found
 
     def start(self, bends: Sequence[float]) -> list[float]:
+        """Return initial parameters of :meth:`curve`, with the best of ``bends`` (relative change over the sweep)."""
         tried = [(*self._best_turn(bend), bend) for bend in bends]
         _, p_pi, (mean, cosine, sine), bend = min(tried, key=lambda each: each[0])
         contrast = math.hypot(cosine, sine) / mean if mean else 0.5
@@ -238,6 +240,7 @@ class _Fringe(NamedTuple):
         return float(left[best]), float(p_pi[best]), found[best]
 
     def solve(self, start: Sequence[float]) -> LeastSquares:
+        """Fit the fringe; without a fifth parameter in ``start`` the bend stays 0."""
         sizes = [abs(start[0]), 1.0, 1.0, abs(start[3]) or 1.0, _BEND_ALLOWED / float(self.power_mw.max())]
         return solve(self.curve, self.y, start, sizes[: len(start)])
 

@@ -80,6 +80,7 @@ class _BoardSweep:
         self.max_points_per_sweep = _MAX_POINTS_PER_SWEEP
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
+        """Measure the points at these places in one sweep of the board."""
         self._moves.go(places[0])
         tables = [self._moves.arrays(place)[self._whole] for place in places]
         read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]

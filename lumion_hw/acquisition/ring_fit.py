@@ -253,6 +253,7 @@ class _Shape(NamedTuple):
     dips: bool
 
     def start(self, light: Real, width_ghz: float) -> list[float]:
+        """Return initial parameters; ``light`` is relative power, shape ``(n,)``."""
         ends = (
             (float(np.median(light)), float(light.min()))
             if self.dips
@@ -263,6 +264,7 @@ class _Shape(NamedTuple):
         return [math.log(high), 0.0, math.log(width_ghz), contrast, 0.0, *([0.0] if self.dips else [])]
 
     def sizes(self, width_ghz: float) -> list[float]:
+        """Return the typical size of each parameter, as a scale for the solver."""
         return [1.0, width_ghz, 1.0, 0.1, 1.0, *([1.0] if self.dips else [])]
 
     def finesse(self, log_width: float) -> float:
@@ -271,6 +273,7 @@ class _Shape(NamedTuple):
         return 1.0 / math.sin(0.5 * math.pi * min(max(share, 1e-7), 1.0)) ** 2
 
     def curve(self, at: Real) -> Real:
+        """Return the relative power at every point for the given parameters, shape ``(n,)``."""
         level, place, log_width, rest, slope, *bend = at.tolist()
         along = self.ghz / self.reach_ghz
         top = np.exp(np.clip(level + slope * along + (bend[0] * along**2 if bend else 0.0), -100.0, 100.0))
@@ -279,12 +282,14 @@ class _Shape(NamedTuple):
         return found
 
     def is_clear(self, solved: LeastSquares, width_ghz: float) -> bool:
+        """Return whether a fit shows a resonance inside the fitted range and well above its errors."""
         errors = solved.errors
         if not np.all(np.isfinite(errors)) or not abs(solved.at[1]) < self.reach_ghz:
             return False
         return bool(1.0 - solved.at[3] > _CLEAR * errors[3] and errors[2] < 0.5 and width_ghz < self.fsr_ghz)
 
     def resonance(self, solved: LeastSquares, at_thz: float) -> RingResonance:
+        """Return the fitted resonance; ``at_thz`` is the frequency to which its position in GHz refers."""
         at, error = solved.at.copy(), float(solved.errors[3])
         bounded = not at[3] > _ABOVE * error
         if bounded:  # the remaining light is unknown; use its upper bound
@@ -317,6 +322,7 @@ class _FreeSpectralRange(NamedTuple):
 
     @classmethod
     def of(cls, fits: list[_FittedResonance]) -> _FreeSpectralRange:
+        """Fit the frequencies over the orders: a straight line, or a parabola if the curvature is significant."""
         orders = np.array([each.order for each in fits], dtype=np.float64)
         middle = float(orders.mean())
         ghz = 1e3 * np.array([each.resonance.frequency_thz for each in fits])
@@ -329,6 +335,7 @@ class _FreeSpectralRange(NamedTuple):
         return cls(middle, *(curved if shows else straight))
 
     def at(self, order: int) -> tuple[float, float]:
+        """Return the free spectral range at an order and its standard error, both in GHz."""
         away = order - self.middle
         slope = np.array([power * away ** max(power - 1, 0) for power in range(len(self.terms))])
         return float(slope @ self.terms), math.sqrt(max(float(slope @ self.covariance @ slope), 0.0))

@@ -88,11 +88,13 @@ class _Features(NamedTuple):
 
     @property
     def weight(self) -> Real:
+        """Weight of each feature, larger for strong and narrow ones; shape ``(n,)``."""
         found: Real = self.light**1.5 / self.width
         return found
 
     @property
     def clearest(self) -> float:
+        """Largest weight; 0 without any feature."""
         return float(self.weight.max(initial=0.0))
 
 

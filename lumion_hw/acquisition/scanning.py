@@ -209,6 +209,7 @@ class _Scanning:
         self._synced_s, self._before = time.monotonic(), journal.acknowledged
 
     def run(self) -> None:
+        """Measure all points that the journal does not contain yet."""
         try:
             if self._own is None:
                 for step in range(self._plan.n_points):

@@ -193,6 +193,7 @@ class _ArmDiagnosis:
         """Expected power on the chip, at the output port."""
 
     def finding(self) -> CircuitFinding:
+        """Test possible faults with light, and set the PUCs back to their states before returning the finding."""
         self._do.program_states(self._do.states)
         first_w = self._read_arm_light(self._do.states)
         remaining = self._run_tests(self._suspects(), first_w)

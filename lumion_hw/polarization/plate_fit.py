@@ -139,6 +139,7 @@ class _PlateFit:
         self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MAX_STRETCH, np.inf, _MAX_CROSSTALK]])
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return random parameters: two Stokes vectors, retardances and offsets in rad, stretch, ln P0, crosstalk."""
         spread = 0.5 * self._spread_rad * rng.standard_normal(self._n)
         offsets = rng.uniform(0.0, np.pi, self._n - 1)
         states = rng.standard_normal((2, 3))
@@ -146,11 +147,13 @@ class _PlateFit:
         return np.concatenate([states.ravel(), self._nominal + spread, offsets, [1.0, _LN_P0_AHEAD, 1e-3]])
 
     def parameters_of(self, light: PlateLight, scale: float) -> NDArray[np.float64]:
+        """Return the parameters of a model; readings were divided by ``scale``."""
         crosstalk = min(max(light.crosstalk, 1e-9), 0.99 * _MAX_CROSSTALK)
         rest = [light.stretch, np.log(light.p0 / scale), crosstalk]
         return np.concatenate([light.state, light.accepted, light.retardances, light.offsets_rad[1:], rest])
 
     def light(self, parameters: NDArray[np.float64], scale: float) -> PlateLight:
+        """Return the model for parameters, with its misfit; readings were divided by ``scale``."""
         states = parameters[:6].reshape(2, 3)
         states = states / np.linalg.norm(states, axis=1, keepdims=True)
         retardances, offsets = parameters[6 : 6 + self._n], np.concatenate([[0.0], parameters[6 + self._n : -3]])
@@ -162,6 +165,7 @@ class _PlateFit:
         return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((residuals**2).mean())))
 
     def refine(self, parameters: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
+        """Return the parameters at the nearest minimum of the squared residuals."""
         from scipy.optimize import least_squares
 
         # With the true noise the surface has many narrow valleys far from the solution; coarse noise widens them.
@@ -177,6 +181,7 @@ class _PlateFit:
         return np.asarray(solution.x)
 
     def cost(self, parameters: NDArray[np.float64]) -> float:
+        """Return the robust misfit Σ ln(1 + r²) of the residuals r in units of noise."""
         return float(np.log1p(self._residuals(parameters, self._sigma) ** 2).sum())
 
     def _slopes(self, parameters: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -117,6 +117,7 @@ class _Fields:
         self._document, self.name = document, name
 
     def get(self, key: str, kind: type) -> Any:
+        """Return the value of a key. Raises ``ConfigError`` if it has another type; ``True`` is no whole number."""
         value = self._document.get(key)
         if type(value) is not kind:
             self.refuse(key, {list: "a list", int: "a whole number", str: "text", bool: "true or false"}[kind], value)

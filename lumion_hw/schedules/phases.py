@@ -335,6 +335,7 @@ class _Preparation:
         self._active: ModuleCircuits = ()
 
     def next_phase(self, phase: JobPhase) -> PreparedPhase:
+        """Plan a phase whose circuits follow those of the phase before."""
         try:
             circuits, excludes_others, plan = self._plan_phase(phase)
         except LumionError as error:

@@ -62,12 +62,14 @@ class _HeldQuantity:
     step: float
 
     def from_wire(self, value: float) -> float:
+        """Convert a value in the unit of the amplifier to dBm, dB or mA."""
         if self.unit in ("DBM", "DB"):
             return value
         milli = value * _MILLI[self.unit]
         return dbm_from_w(1e-3 * milli) if self.unit.endswith("W") else milli
 
     def to_wire(self, value: float) -> float:
+        """Convert a value in dBm, dB or mA to the unit of the amplifier."""
         if self.unit in ("DBM", "DB"):
             return value
         return (1e3 * w_from_dbm(value) if self.unit.endswith("W") else value) / _MILLI[self.unit]

@@ -104,6 +104,7 @@ class _SfpDump:
         return self.calibration.value(_monitor_of(name), count)
 
     def is_plausible(self, name: str) -> bool:
+        """Return whether a monitor can have this value; unknown values count as plausible."""
         field, monitor = FIELDS[name], _monitor_of(name)
         count = unscaled(field, self.raw(field)) if self.has_field(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
@@ -113,6 +114,7 @@ class _SfpDump:
         return self.calibration.is_plausible(monitor, count)
 
     def supported(self, name: str, device: int) -> bool:
+        """Return whether the module implements a field of the memory at I2C address ``device``."""
         # Without this bit, A2h need not contain diagnostics.
         if device == A2H and not self.capabilities.diagnostics:
             return False
@@ -122,6 +124,7 @@ class _SfpDump:
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
     def damaged(self, device: int, offset: int) -> bool:
+        """Return whether a wrong checksum makes the byte at ``offset`` of the memory at ``device`` doubtful."""
         wrong = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in wrong:
             return True  # A0h:92-93 define how to interpret A2h

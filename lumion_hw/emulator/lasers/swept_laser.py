@@ -110,6 +110,7 @@ class _Trajectory:
     nm: NDArray[np.float64]
 
     def at(self, at_s: float) -> float:
+        """Return the wavelength in nm at a time; before and after the sweep, that of its ends."""
         return float(np.interp(at_s, self.times_s, self.nm))
 
 

@@ -32,11 +32,13 @@ class Outgoing:
 class _Board(Protocol):
     """The board as a connection uses it; :mod:`lumion_hw.emulator.mesh.lumion.device` imports this module."""
 
-    def now(self) -> float: ...
+    def now(self) -> float:
+        """Return the time of the board in s."""
 
     def advance(self) -> None: ...
 
-    def next_due(self) -> float | None: ...
+    def next_due(self) -> float | None:
+        """Return the time in s of the board's next action of its own; ``None`` if there is none."""
 
     def count_lost_bytes(self, count: int) -> None: ...
 
