@@ -50,8 +50,10 @@ checks: $(VENV)/.installed-test
 suite: $(VENV)/.tests-rewritten
 	$(BIN)/pytest -m "not long and not campaign" -n 3 --dist loadscope $(BOUNDED)
 
+# In the order of tests/conftest.py, which begins with the longest modules.
 test-long: $(VENV)/.installed-test
-	$(BIN)/pytest -m "(long or hypothesis) and not campaign" --hypothesis-profile long -n 3 --dist loadscope $(BOUNDED)
+	$(BIN)/pytest -m "(long or hypothesis) and not campaign" --hypothesis-profile long -n 3 --dist loadscope \
+	  --no-loadscope-reorder $(BOUNDED)
 
 # The tests that meet what the package is built on: arrays, sparse graphs, solvers, models, files, the command line, the page.
 # Old releases warn about newer ones beside them, so that warnings are no errors here.

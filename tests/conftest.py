@@ -6,6 +6,7 @@ import gc
 import signal
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -27,12 +28,45 @@ for name, share in TIMES.items():
 settings.load_profile("test")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for what is not long does not get a campaign."""
+LONGEST_FIRST = (
+    "calibration/run/test_example_benches.py",
+    "serving/test_kept.py",
+    "calibration/test_part_of_a_mesh.py",
+    "cli/test_cli_demo_long.py",
+    "serving/test_host_pause.py",
+    "cli/test_new_driver.py",
+    "testing/test_docs_examples.py",
+    "calibration/test_faults_on_benches.py",
+    "calibration/run/test_unknown_physics.py",
+    "calibration/run/test_two_tributaries.py",
+    "cli/test_cli_circuits.py",
+    "rehearsal/test_rehearsal.py",
+)
+"""Modules of few tests that take half a minute or more in `make test-long`; xdist alone would start them last.
+
+One worker would then be busy with the last of them while the others have nothing left to do.
+"""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
+    """Whoever asks for what is not long does not get a campaign; workers get the longest modules first."""
     for item in items:
         if item.get_closest_marker("campaign"):
             item.add_marker("long")
+    try:
+        return (yield)
+    finally:
+        if hasattr(config, "workerinput"):
+            _put_longest_first(items)
+
+
+def _put_longest_first(items: list[pytest.Item]) -> None:
+    rank = {f"tests/{module}": number - len(LONGEST_FIRST) for number, module in enumerate(LONGEST_FIRST)}
+    modules = [item.nodeid.partition("::")[0] for item in items]
+    n_tests = Counter(modules)
+    order = {module: (rank.get(module, 0), -n_tests[module], number) for number, module in enumerate(modules)}
+    items.sort(key=lambda item: order[item.nodeid.partition("::")[0]])
 
 
 @pytest.hookimpl(wrapper=True)

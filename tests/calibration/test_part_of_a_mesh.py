@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from calibration.run.journaled_run import journal_path
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.storage import load_record
 
@@ -61,7 +62,11 @@ def test_what_one_circuit_uses_is_calibrated_alone_and_joined_to_an_older_record
     alone = load_record(part)
     assert [puc for puc, entry in enumerate(alone.pucs) if entry.passive_phase_rad is not None] == list(PART)
     assert not alone.defects
-    assert main([*common, "--pucs", "0,3,5,6,8,10", "--join", str(whole), "--out", str(joined)]) == 0
+    # The same readings once more: the journal of the part, without its last note, is that of a run to be finished.
+    *entries, last = journal_path(part).read_bytes().splitlines(keepends=True)
+    assert b"finished" in last
+    journal_path(joined).write_bytes(b"".join(entries))
+    assert main([*common, "--pucs", "0,3,5,6,8,10", "--join", str(whole), "--resume", "--out", str(joined)]) == 0
     old, new = load_record(whole), load_record(joined)
     for puc, entry in enumerate(new.pucs):
         if puc not in PART:

