@@ -180,9 +180,21 @@ class EmulatedBench:
 
         return pulses
 
-    def trigger_cable(self, source: str, trigger_input: Callable[[NDArray[np.float64]], None]) -> None:
-        """Connect a device's trigger output to ``trigger_input``, a function that receives the trigger times."""
-        self._trigger_inputs.setdefault(source, []).append(trigger_input)
+    def trigger_cable(self, source: str | None, trigger_input: Callable[[NDArray[np.float64]], None]) -> None:
+        """Connect a device's trigger output to ``trigger_input``, a function that receives the trigger times.
+
+        ``None`` as source stands for an input without a cable.
+        """
+        if source is not None:
+            self._trigger_inputs.setdefault(source, []).append(trigger_input)
+
+    def add_swept_laser(self, name: str, advance: Callable[[], None], light_at: Callable[[float], Light]) -> None:
+        """Add a laser that can sweep.
+
+        ``advance`` brings its light up to date before a reading; ``light_at`` returns its light at an earlier instant.
+        """
+        self.world.before_reading.append(advance)
+        self.world.swept_lasers[name] = light_at
 
     def turn(self, name: str) -> Callable[[Jones], None]:
         """Return a function that sets the Jones matrix of a polarization controller."""

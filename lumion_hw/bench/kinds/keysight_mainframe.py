@@ -194,8 +194,7 @@ def _emulate_meter(bench: EmulatedBench, name: str, model: MainframeMeterModel) 
     if laser is not None:
         modules.setdefault(0, DEFAULT_LASER)
     mainframe = _mainframe(bench, name, model, modules, laser or name)
-    if model.triggered_by is not None:
-        bench.trigger_cable(model.triggered_by, mainframe.hardware_trigger)
+    bench.trigger_cable(model.triggered_by, mainframe.hardware_trigger)
     return mainframe
 
 
@@ -215,8 +214,7 @@ def _emulate_laser(
         on_triggers=bench.trigger_output(name),
         emit=bench.launch(name),
     )
-    bench.world.before_reading.append(laser.advance)
-    bench.world.swept_lasers[name] = laser.light_at
+    bench.add_swept_laser(name, laser.advance, laser.light_at)
     return laser
 
 
@@ -246,8 +244,7 @@ def _mainframe(
         emit=bench.launch(laser),
     )
     if mainframe.laser is not None:
-        bench.world.before_reading.append(mainframe.advance)
-        bench.world.swept_lasers[laser] = mainframe.light_at
+        bench.add_swept_laser(laser, mainframe.advance, mainframe.light_at)
     return mainframe
 
 

@@ -67,8 +67,7 @@ def _emulate(bench: EmulatedBench, name: str, model: PowerMeterModel) -> Emulate
         light_wavelength_nm=lambda channel: bench.world.meter_light(name, channel).wavelength_nm,
         light_at=partial(bench.world.meter_light_at, name) if model.triggered_by is not None else None,
     )
-    if model.triggered_by is not None:
-        bench.trigger_cable(model.triggered_by, meter.hardware_trigger)
+    bench.trigger_cable(model.triggered_by, meter.hardware_trigger)
     return meter
 
 

@@ -43,8 +43,7 @@ def _emulate(bench: EmulatedBench, name: str, model: SantecMeterModel) -> Emulat
         return bench.world.meter_light_at(name, 4 * module + port, at_s)
 
     meter = EmulatedSantecMpm(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
-    if model.triggered_by is not None:
-        bench.trigger_cable(model.triggered_by, meter.hardware_trigger)
+    bench.trigger_cable(model.triggered_by, meter.hardware_trigger)
     return meter
 
 

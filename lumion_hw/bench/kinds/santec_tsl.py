@@ -86,8 +86,7 @@ def _emulate(bench: EmulatedBench, name: str, model: SantecLaserModel) -> Emulat
         on_triggers=bench.trigger_output(name),
         emit=bench.launch(name),
     )
-    bench.world.before_reading.append(laser.advance)
-    bench.world.swept_lasers[name] = laser.light_at
+    bench.add_swept_laser(name, laser.advance, laser.light_at)
     return laser
 
 

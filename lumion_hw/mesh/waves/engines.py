@@ -208,11 +208,7 @@ class CompiledEngine:
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
         loops: Callable[..., NDArray[np.float64]] = run_solve
         min_squares = loops(*_for_kernel(equations, elements, factors), sources, wanted, result)
-
-        def solve_with_pivoting(equations: WaveEquations, values: Complex) -> Complex:
-            return _sparse_waves(equations, values, sources)[wanted]
-
-        _repair(result, np.repeat(min_squares, LANES), equations, elements, factors, solve_with_pivoting)
+        _repair(result, np.repeat(min_squares, LANES), equations, elements, factors, _pivoting_solver(sources, wanted))
         return result
 
 
@@ -251,11 +247,8 @@ class VectorEngine:
             # The caller wants samples first; elimination has them last, where they are contiguous.
             result[part] = np.moveaxis(_substitute(equations.program, work, sources)[wanted], 2, 0)
 
-        def solve_with_pivoting(equations: WaveEquations, values: Complex) -> Complex:
-            return _sparse_waves(equations, values, sources)[wanted]
-
         min_squares = _eliminate_in_chunks(equations, elements, factors, store_result)
-        _repair(result, min_squares, equations, elements, factors, solve_with_pivoting)
+        _repair(result, min_squares, equations, elements, factors, _pivoting_solver(sources, wanted))
         return result
 
 
@@ -336,6 +329,13 @@ def _repair(
     for index in doubtful.tolist():
         joints = factors if factors.shape[1] == 1 else factors[:, index : index + 1]
         result[index] = solve_with_pivoting(equations, equations.values(elements[:, index : index + 1], joints)[:, 0])
+
+
+def _pivoting_solver(
+    sources: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> Callable[[WaveEquations, Complex], Complex]:
+    """Return a function that solves one sample for the fields at ``wanted``; see :class:`Engine`."""
+    return lambda equations, values: _sparse_waves(equations, values, sources)[wanted]
 
 
 def _sparse_waves(equations: WaveEquations, values: Complex, sources: NDArray[np.int64]) -> Complex:
