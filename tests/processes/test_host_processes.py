@@ -12,6 +12,7 @@ import pytest
 
 from firmware_protocol import FaultSource, OutputsState, table_crc32
 from tests.processes.processes_testbench import BUSY_MACHINE_S, ServedBoard, host
+from tests.waiting import until
 
 TICK_S = 1e-3
 BOTH = pytest.mark.parametrize("transport", ["tcp", pytest.param("pty", marks=pytest.mark.long)])
@@ -144,7 +145,7 @@ def test_a_host_that_was_taken_over_is_told_and_never_takes_back(tmp_path: Path,
             told = first.expect("failed", "LinkLost")
             assert "taken over by session" in told["text"]
             said = len(first.said)
-            time.sleep(1.5)  # ten delays of the back-off, and thirty calls
+            until(lambda: len(first.said) >= said + 30)  # one call in 50 ms: ten delays of the back-off
             assert {line["failed"] for line in first.said[said:]} == {"LinkLost"}
             latest = second.expect("crc32", after=len(second.said) - 1)
             assert latest["crc32"] != driving["driving"]

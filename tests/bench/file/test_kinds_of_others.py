@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError
+from tests.waiting import until
 
 DATA = Path(__file__).parents[2] / "data"
 FILE = """\
@@ -102,11 +102,8 @@ def test_lumion_emulate_serves_it_on_its_wire(site: Path, file: Path, tmp_path: 
     command = [sys.executable, "-m", "lumion_hw.cli", "emulate", str(file), "--endpoints", str(endpoints)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            deadline = time.monotonic() + 120.0  # only there to end a hang
-            while not endpoints.exists():
-                assert process.poll() is None, process.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            until(lambda: endpoints.exists() or process.poll() is not None)
+            assert process.poll() is None, process.communicate()
             addresses = json.loads(endpoints.read_text())
         finally:
             process.terminate()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -329,9 +327,8 @@ def test_after_a_restart_fault_ids_begin_again_and_are_announced_again(make: Mak
 
 def test_signals_do_what_they_did_before_once_the_block_is_left() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    with pytest.raises(SystemExit) as caught, safe_on_signals():  # noqa: PT012 - the block is what is tested
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(1.0)
+    with pytest.raises(SystemExit) as caught, safe_on_signals():
+        signal.raise_signal(signal.SIGTERM)
     assert caught.value.code == 143
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
