@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lumion_hw.clock import VirtualClock
-from tests.effort import TIMES
+from tests.effort import LONGEST_FIRST, TIMES
 from tests.remembered_files import remember_files
 from tests.remembered_fits import remember_fits
 from tests.waiting import PATIENCE_S, Bound
@@ -26,26 +26,6 @@ EVERY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 for name, share in TIMES.items():
     settings.register_profile(name, EVERY, derandomize=name == "test", max_examples=round(100 * share))
 settings.load_profile("test")
-
-
-LONGEST_FIRST = (
-    "calibration/run/test_example_benches.py",
-    "serving/test_kept.py",
-    "calibration/test_part_of_a_mesh.py",
-    "cli/test_cli_demo_long.py",
-    "serving/test_host_pause.py",
-    "cli/test_new_driver.py",
-    "testing/test_docs_examples.py",
-    "calibration/test_faults_on_benches.py",
-    "calibration/run/test_unknown_physics.py",
-    "calibration/run/test_two_tributaries.py",
-    "cli/test_cli_circuits.py",
-    "rehearsal/test_rehearsal.py",
-)
-"""Modules of few tests that take half a minute or more in `make test-long`; xdist alone would start them last.
-
-One worker would then be busy with the last of them while the others have nothing left to do.
-"""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

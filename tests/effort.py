@@ -1,4 +1,4 @@
-"""How many examples a property test draws: few in `make test`, more in `make test-long` and `make campaign`."""
+"""How many examples a property test draws in `make test`, `make test-long` and `make campaign`; the longest modules."""
 
 from __future__ import annotations
 
@@ -11,6 +11,24 @@ TIMES = {"test": 0.25, "long": 0.4, "campaign": 200}
 
 `make test` draws the same examples each time: more of them would find nothing new the next time. `make test-long` draws
 new ones, so that its number grows with every run.
+"""
+LONGEST_FIRST = (
+    "calibration/run/test_example_benches.py",
+    "serving/test_kept.py",
+    "calibration/test_part_of_a_mesh.py",
+    "cli/test_cli_demo_long.py",
+    "serving/test_host_pause.py",
+    "cli/test_new_driver.py",
+    "testing/test_docs_examples.py",
+    "calibration/test_faults_on_benches.py",
+    "calibration/run/test_unknown_physics.py",
+    "calibration/run/test_two_tributaries.py",
+    "cli/test_cli_circuits.py",
+    "rehearsal/test_rehearsal.py",
+)
+"""Modules of few tests that take half a minute or more in `make test-long`; xdist alone would start them last.
+
+One worker would then be busy with the last of them while the others have nothing left to do.
 """
 _FEWEST = 5
 

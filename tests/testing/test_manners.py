@@ -21,6 +21,7 @@ from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.cli import calibrate_main, main
 from lumion_hw.fabric import Recovery
 from lumion_hw.interfaces import PowerReading, Quality, RangeState, Reading
+from tests.effort import LONGEST_FIRST
 from tests.recorded_calibration import RECORD, SMALL
 from tests.testing.test_public_names import OURS, PLACES
 from tests.waiting import PATIENCE_S
@@ -195,3 +196,7 @@ def test_a_script_is_type_checked_against_what_is_installed(editable: bool, tmp_
     errors = [line for line in ran.stdout.splitlines() if ": error:" in line and line.startswith("script.py")]
     assert len(errors) == 1, ran.stdout
     assert '"PowerMeter" has no attribute "no_such_method"' in errors[0]
+
+
+def test_the_modules_that_start_first_exist() -> None:
+    assert [module for module in LONGEST_FIRST if not (ROOT / "tests" / module).is_file()] == []
