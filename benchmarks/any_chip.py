@@ -31,6 +31,8 @@ MESHES = [
     ("benes", 4), ("benes", 8), ("crossbar", 3), ("crossbar", 4), ("crossbar", 5),
 ]  # fmt: skip
 MAX_CELLS = 30
+PUBLISHED_CROSSTALK = 0.00138
+"""Phase that a heater of the published chip adds to the other arm of its PUC, relative to its own phase."""
 MIN_GROUP = 8
 RATIO = (0.8, 1.5)
 
@@ -102,6 +104,7 @@ def drawn_bench(number: int) -> dict[str, Any]:
             "coupler_common_sigma": round(float(rng.uniform(0.01, 0.15)), 4),
             "coupler_difference_rad": round(float(rng.uniform(0.005, 0.1)), 4),
             "thermal_nonlinearity_per_mw": float(rng.uniform(-0.05, 0.05)) / (2.0 * p_pi_mw),
+            "crosstalk_scale": round(float(rng.uniform(0.0, 0.05)) / PUBLISHED_CROSSTALK, 3),
         },
     }
 

@@ -197,7 +197,7 @@ class FaultDiagnosis:
             DiagnosedFit(self._fit(start, self._readings_of_live_monitors, dead), self._readings_of_live_monitors, dead)
         )
         # Near the solution the slopes show missing physics; in a wrong valley they mislead.
-        near = 0.0 < now.fit.discrepancy < _NEARLY and now.fit.converged
+        near = 0.0 < now.fit.discrepancy < _NEARLY
         now = self._try_coupler_signs(now) if near else now
         if not near or (grown := self._grow_physics(now)) is now:
             return now

@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 MAX_ROUNDS = 60
 CONVERGED_SIGMA = 0.02
 """A fit has converged when the rms step is below this many standard errors."""
-_LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "crosstalk", "heat_factor")
+_LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "heat_factor")
 # The fine parameters stay fixed while predicted fields are wrong by more than this.
 _EARLY_DISCREPANCY = 0.05
 _EARLY_STEP = 0.3

@@ -98,18 +98,19 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
-    """Return the reference frequency of a record minus the true one, in Hz.
+    """Return the frequency of the light that a record refers to, minus the emulator's reference frequency, in Hz.
 
     With several modules, the true mean is assumed to be the stated mean.
     """
     world = bench.emulated.world
-    found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
-    if not any(found.values()):  # fixed, not fitted
-        return 0.0
+    detunings_hz = {
+        entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None
+    }
+    # Without fitted frequencies the phases are still those at the lasers' true frequency, not at the stated one.
     off = [
-        chain.frequency_hz - world.slopes.reference_hz - found[path.port]
+        chain.frequency_hz - world.slopes.reference_hz - detunings_hz[path.port]
         for chain, path in zip(world.chains, world.wiring.inputs, strict=True)
-        if path.port in found
+        if path.port in detunings_hz
     ]
     return float(np.mean(off)) if off else 0.0
 
@@ -129,8 +130,6 @@ def _extinction_db(
 
 Real = NDArray[np.float64]
 
-# Phase of a PUC per heat of a heater if two heaters of 1.34 mW per π shift a ring by 1 pm (Teofilovic 2024).
-_PER_PM = 2.0 * np.pi / 119.0 / 6.0 / (2.0 * 1.34)
 _POINTS = 60
 REST_S = 0.15
 """Time until a chip is in thermal equilibrium."""
@@ -168,13 +167,31 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
         source_db=found.source_db,
         second_db=found.second_db,
         monitor_ma_per_mw=bench.mesh.responsivity_a_per_w * truth.monitor_scale[list(space.monitors)],
-        crosstalk_rad_per_mw=np.array([_PER_PM * 0.906, 1.18, _PER_PM * 0.12]),
+        crosstalk_rad_per_mw=_true_kernel(bench),
         heat_factor=truth.heater_ohm / record.heater_ohm,
         source_detuning_hz=np.where(stated != 0.0, off, 0.0),
         delay_s=found.delay_s,
         differential_slope_rad_per_hz=slope,
         coupler_slope_rad_per_hz=eta_slope,  # η = sin²a, so dη = da near one half
     )
+
+
+def _true_kernel(bench: Bench) -> Real:
+    """Return amplitude (rad/mW), decay length (mm) and floor (rad/mW) of the emulated crosstalk without its scatter.
+
+    In the emulator, two heaters at π together shift the resonance of a ring of six PUCs (free spectral range 119 pm) by
+    0.906·exp(-d/1.18 mm) + 0.12 pm (Teofilovic 2024).
+    """
+    typical = bench.model.mesh_section.typical
+    physics = bench.model.emulation.physics_parameters(
+        puc_loss_db=typical.puc_loss_db,
+        access_loss_db=typical.access_loss_db,
+        heater_ohm=bench.mesh.heater_ohm,
+        p_pi_range_mw=(typical.p_pi_min_mw, typical.p_pi_max_mw),
+    )
+    scale = physics.crosstalk * physics.crosstalk_scale
+    per_pm = scale * 2.0 * np.pi / 119.0 / 6.0 / (2.0 * physics.p_pi_typical_mw)
+    return np.array([0.906 * per_pm, 1.18, 0.12 * per_pm])
 
 
 def _arms_in_joints(mesh: MeshTopology, passive_phase_rad: Real) -> Real:
@@ -192,10 +209,15 @@ def heater_reach_ma(record: CalibrationRecord) -> Real:
 
 
 def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:
-    """Return the true phase of every heater on its own arm, shape ``(heaters,)``."""
+    """Return the true phase of every heater on its own arm, shape ``(heaters,)``.
+
+    It includes the heater's own share in warming the die, which no measurement tells apart from its law.
+    """
     truth = bench.emulated.world.truth
-    phase: Real = np.pi * truth.heater_power_mw(currents_ma) / truth.p_pi_mw
-    return phase
+    heat_mw, variations = truth.heater_power_mw(currents_ma), truth.variations
+    phase = variations.heaters.own_arm_phase_rad(heat_mw, truth.p_pi_mw)
+    by_die: Real = variations.sizes.chip_heating_rad_per_w * 1e-3 * heat_mw
+    return phase + by_die
 
 
 def true_laws(bench: Bench, max_ma: Real) -> Real:

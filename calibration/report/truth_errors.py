@@ -5,18 +5,14 @@ For tests, benchmarks and ``lumion-calibrate report --bench`` only.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
 from calibration.measure.design import IncrementalSettings
 from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, wrapped
-from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
-from calibration.model.normal_equations import normal_equations
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
@@ -34,8 +30,9 @@ Complex = NDArray[np.complex128]
 PUBLISHED_EXTINCTION_DB = 44.0
 """Best published extinction of such a PUC (Sánchez-Jácome 2025)."""
 _SETTINGS_PER_SOURCE = 40
-# Information about a coupler difference of zero, relative to the usual one, below which only its square is observable.
-_UNSIGNED = 1e-9
+# Noise of the readings, relative to each and to the largest, and the sum of squared changes below which two signs look
+# the same (three standard deviations).
+_NOISE, _NOISE_FLOOR, _MAX_SIGN_CHI2 = 1e-3, 1e-6, 9.0
 
 
 def project_out_common_phase(space: ParameterSpace) -> Real:
@@ -63,10 +60,10 @@ def phase_errors(
     common = error[loops] - fixed @ error[loops] + common_rad * alike
     error[loops] = fixed @ error[loops]
     covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
-    difference = space.groups["coupler_difference_rad"]
+    for name in ("coupler_common_rad", "coupler_difference_rad"):
+        unsigned = np.abs(getattr(found, name)) - np.abs(getattr(truth, name))
+        error[space.groups[name]] = np.where(_is_unsigned(record, truth, name), unsigned, error[space.groups[name]])
     variance = np.diag(covariance)
-    unsigned = np.abs(found.coupler_difference_rad) - np.abs(truth.coupler_difference_rad)
-    error[difference] = np.where(_is_unsigned(record, truth), unsigned, error[difference])
     normalised = {}
     for name in ("passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad"):
         group = space.groups[name]
@@ -81,34 +78,42 @@ def phase_errors(
     return {name: values[np.isfinite(values)] for name, values in normalised.items()}, figures
 
 
-def _is_unsigned(record: CalibrationRecord, truth: MeshParameters) -> NDArray[np.bool_]:
-    """Return, for each PUC, whether the readings depend only on the square of its coupler difference."""
+def _is_unsigned(record: CalibrationRecord, truth: MeshParameters, name: str) -> NDArray[np.bool_]:
+    """Return, for each PUC, whether the light at the monitors is the same if one coupler angle has the other sign.
+
+    Example: if the light of a PUC's bar path meets no other light, only the square of its mean coupler angle matters.
+    ``name`` is the group of the angle, ``coupler_common_rad`` or ``coupler_difference_rad``.
+    """
     space = space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     max_ma = CalibratedMesh.from_record(record).max_ma
     settings = IncrementalSettings(max_ma, space.sources, space.monitors).random(
         _SETTINGS_PER_SOURCE * len(space.sources), np.random.default_rng(0)
     )
-    level = replace(truth, coupler_difference_rad=np.zeros(space.mesh.n_pucs))
-    wanted = model.space.mask(("coupler_difference_rad",))
-    readings = replace(settings, reading_ma=model.predict(level, settings))
-    likelihood = Likelihood(readings, NoiseModel(1e-3, 1e-6))
-    information = np.diag(normal_equations(model.with_double_precision(), level, likelihood, wanted).information)
-    result: NDArray[np.bool_] = information < _UNSIGNED * np.median(information)
+    vector = space.pack(truth)
+    readings_ma = model.predict(space.unpack(vector), settings)
+    sigma_ma = np.hypot(_NOISE * readings_ma, _NOISE_FLOOR * readings_ma.max())
+    result = np.zeros(space.mesh.n_pucs, bool)
+    for puc in np.flatnonzero(vector[space.groups[name]]):
+        reversed_one = vector.copy()
+        reversed_one[space.groups[name].start + puc] *= -1.0
+        change_ma = model.predict(space.unpack(reversed_one), settings) - readings_ma
+        result[puc] = ((change_ma / sigma_ma) ** 2).sum() < _MAX_SIGN_CHI2
     return result
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
     known, space = CalibratedMesh.from_record(record), space_from_record(record)
-    turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
-    currents_ma = known.currents_ma(turn)
-    off = known.own_rad(currents_ma) - own_phase_rad(bench, currents_ma)
+    currents_ma = known.currents_ma(np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0))
     starts = [space.groups[name].start for name in LAW_TERMS]
-    result = np.full(len(off), np.nan)
-    for heater in np.flatnonzero(turn):
+    result = np.full(len(currents_ma), np.nan)
+    for heater in np.flatnonzero(currents_ma):
+        # Each heater is driven alone: with all together, a law would be blamed for the heat and current of the others.
+        alone_ma = np.where(np.arange(len(currents_ma)) == heater, currents_ma, 0.0)
+        off = known.own_rad(alone_ma)[heater] - own_phase_rad(bench, alone_ma)[heater]
         places = [start + int(heater) for start in starts]
         slope = currents_ma[heater] ** np.array([2.0, 4.0, 6.0])
-        result[heater] = off[heater] / np.sqrt(slope @ covariance[np.ix_(places, places)] @ slope)
+        result[heater] = off / np.sqrt(slope @ covariance[np.ix_(places, places)] @ slope)
     return result
 
 

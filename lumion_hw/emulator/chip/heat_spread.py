@@ -43,7 +43,13 @@ class HeatSpread:
 
     @classmethod
     def draw(
-        cls, mesh: MeshTopology, heat_per_pi_mw: float, sizes: EffectSizes, rng: np.random.Generator | None = None
+        cls,
+        mesh: MeshTopology,
+        heat_per_pi_mw: float,
+        sizes: EffectSizes,
+        rng: np.random.Generator | None = None,
+        *,
+        scale: float = 1.0,
     ) -> HeatSpread:
         """Draw the thermal crosstalk of one chip.
 
@@ -52,11 +58,12 @@ class HeatSpread:
             heat_per_pi_mw: Typical heat of a heater for π on its own arm.
             sizes: Sizes of the imperfections.
             rng: Random numbers for the scatter; not needed without scatter.
+            scale: Crosstalk relative to that of the published chip.
         """
         heaters, joints = arm_centres_mm(mesh), mesh.joint_positions * PUC_MM
-        arms = _curve(_distances(heaters, heaters), heat_per_pi_mw)
+        arms = scale * _curve(_distances(heaters, heaters), heat_per_pi_mw)
         arms[np.diag_indices_from(arms)] = 0.0  # the effect of a heater on its own arm is its Pπ
-        onto_joints = _curve(_distances(joints, heaters), heat_per_pi_mw)
+        onto_joints = scale * _curve(_distances(joints, heaters), heat_per_pi_mw)
         on_edge = 1.0 + sizes.crosstalk_edge * _edge_share(heaters, mesh)
         spreads = []
         for centres, phase in ((heaters, arms), (joints, onto_joints)):

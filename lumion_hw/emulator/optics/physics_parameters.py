@@ -92,6 +92,12 @@ class PhysicsParameters:
         20e-3, "Time constant of the substrate, for `effects.slow_heat_share`, s.", high=1000.0, low_is_allowed=False
     )
     crosstalk: bool = _key(True, "Whether heaters warm their neighbours.")
+    crosstalk_scale: float = _key(
+        1.0,
+        "Thermal crosstalk relative to that of the published chip, where a heater adds 0.08 % of its own phase to the "
+        "arms one PUC away.",
+        high=100.0,
+    )
     eta_slope_per_nm: float = 7e-4  # gives the published 45 nm of 30 dB isolation (median, through)
     differential_slope_per_nm: float = 15e-3  # a slope of η alone changes a 50 % setting only to second order
     monitor_scale_sigma: float = 0.03

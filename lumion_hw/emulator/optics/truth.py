@@ -150,7 +150,7 @@ def draw_mesh(
         )
     )
     variations = ChipVariations.draw(mesh, physics.effects, effects_rng, heater_channels)
-    heat = HeatSpread.draw(mesh, physics.p_pi_typical_mw, physics.effects, effects_rng)
+    heat = HeatSpread.draw(mesh, physics.p_pi_typical_mw, physics.effects, effects_rng, scale=physics.crosstalk_scale)
     turn = 2 * np.pi if physics.random_passive_phases else 0.0
     return MeshTruth(
         loss_db=np.maximum(loss, 0.0) * np.array([kind.loss_share for kind in kinds]),
@@ -174,7 +174,8 @@ def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
     """Return a short name for a chip: 8 hex digits of a hash of the parameters."""
     drawn = np.concatenate([truth.passive_phase, truth.joint_phase, truth.loss_db, truth.p_pi_mw])
     rounded = ",".join(f"{value:.6f}" for value in drawn)
-    return hashlib.sha256(f"{rounded};{physics.crosstalk};{physics.effects}".encode()).hexdigest()[:8]
+    crosstalk = physics.crosstalk if physics.crosstalk_scale == 1.0 else physics.crosstalk_scale
+    return hashlib.sha256(f"{rounded};{crosstalk};{physics.effects}".encode()).hexdigest()[:8]
 
 
 def draw_chains(
