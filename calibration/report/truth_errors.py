@@ -50,12 +50,16 @@ def phase_errors(
     bench: Bench, record: CalibrationRecord, truth: MeshParameters
 ) -> tuple[dict[str, Real], dict[str, float]]:
     """Return the true errors over the stated errors by parameter group, and the phase errors in mrad."""
-    space, found, covariance = space_from_record(record), parameters_from_record(record), covariance_from_record(record)
-    error = space.pack(found) - space.pack(truth)
+    space, parameters, covariance = (
+        space_from_record(record),
+        parameters_from_record(record),
+        covariance_from_record(record),
+    )
+    error = space.pack(parameters) - space.pack(truth)
     passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
     error[passive] = wrapped(error[passive])
     # Mean frequency and temperature turn all loops equally; this is not an error of the mesh parameters.
-    joints = found.joint_phase_rad - truth.joint_phase_rad
+    joints = parameters.joint_phase_rad - truth.joint_phase_rad
     common_rad = common_phase_rad(space.mesh, joints)
     alike = space.directions.T @ np.ones(len(joints))
     error[loops] = space.directions.T @ gauge_fixed_difference(space.mesh, joints - common_rad)
@@ -65,7 +69,7 @@ def phase_errors(
     covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
     difference = space.groups["coupler_difference_rad"]
     variance = np.diag(covariance)
-    unsigned = np.abs(found.coupler_difference_rad) - np.abs(truth.coupler_difference_rad)
+    unsigned = np.abs(parameters.coupler_difference_rad) - np.abs(truth.coupler_difference_rad)
     error[difference] = np.where(_is_unsigned(record, truth), unsigned, error[difference])
     normalised = {}
     for name in ("passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad"):
@@ -99,10 +103,10 @@ def _is_unsigned(record: CalibrationRecord, truth: MeshParameters) -> NDArray[np
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    known, space = CalibratedMesh.from_record(record), space_from_record(record)
-    turn = np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
-    currents_ma = known.currents_ma(turn)
-    off = known.own_rad(currents_ma) - own_phase_rad(bench, currents_ma)
+    calibrated, space = CalibratedMesh.from_record(record), space_from_record(record)
+    turn = np.where(calibrated.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0)
+    currents_ma = calibrated.currents_ma(turn)
+    off = calibrated.own_rad(currents_ma) - own_phase_rad(bench, currents_ma)
     starts = [space.groups[name].start for name in LAW_TERMS]
     result = np.full(len(off), np.nan)
     for heater in np.flatnonzero(turn):

@@ -11,7 +11,7 @@ from lumion_hw.cli.common.output import note
 from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from calibration.measure.operator import OnPlug, PlugRequest
+    from calibration.measure.plug_requests import OnPlug, PlugRequest
     from lumion_hw.bench.bench import Bench
 
 

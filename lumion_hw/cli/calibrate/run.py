@@ -100,7 +100,7 @@ def run_command(
                 command=f"{command} --resume" if resume else command,
                 wavelengths_nm=wavelengths,
                 goal=goal_of(sigma_mrad, seconds, settings),
-                judge=lambda record: out_of_tolerance(record, tolerance_db),
+                find_faults=lambda record: out_of_tolerance(record, tolerance_db),
                 over=over(force),
                 on_plug=operator_of(bench, emulate),
                 part=part,
