@@ -198,7 +198,7 @@ def _faults(material: Material) -> Iterator[Block]:
 
 def _physics(material: Material) -> Iterator[Block]:
     rows: list[list[object]] = [
-        [each.words, each.name, each.parameters, each.width, each.gain] for each in material.record.physics
+        [each.description, each.name, each.parameters, each.width, each.gain] for each in material.record.physics
     ]
     if not rows:
         yield "The basic model explains the readings; no additional effects were needed."

@@ -200,13 +200,13 @@ def watch(
     """Print the link state, the powers and the reason for a lost link; with --json one document per line."""
     with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, clock):
         module = _cmis(opened, "watching")
-        started, shown = clock.now(), 0
-        while count is None or shown < count:
-            if shown:
+        started, n_rows = clock.now(), 0
+        while count is None or n_rows < count:
+            if n_rows:
                 clock.sleep(period_s)
             line = _watch_line(module, clock.now() - started)
             echo_text(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
-            shown += 1
+            n_rows += 1
 
 
 @transponder.command()

@@ -64,3 +64,8 @@ def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
             yield from _numbers(item, f"{key}[{number}]")
     elif isinstance(value, float):
         yield key, value
+
+
+def rename_key(document: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return a document with one key renamed; the order of the keys stays the same."""
+    return {new if key == old else key: value for key, value in document.items()}

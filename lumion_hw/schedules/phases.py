@@ -396,7 +396,7 @@ def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
 
 
 def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
-    by_ends = {_ends_of(circuit): circuit for circuit in plan.everything}
+    by_ends = {_ends_of(circuit): circuit for circuit in plan.all_circuits}
     ordered = tuple(by_ends[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
     routing = replace(plan.routing, paths=paths, active=(), moved=())

@@ -31,15 +31,15 @@ _TYPICAL_SIGMA_DB = 1.0
 """Spread of losses between fibre and mesh at ports that were not measured (docs/sources.md)."""
 _CACHE_SIZE = 4
 
-_known: list[PlanningMesh] = []
+_cached: list[PlanningMesh] = []
 
 
 def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
     """Return the planning data of a calibration record; cached."""
     # Records are immutable, so comparing identities suffices.
-    match = next((mesh for mesh in _known if mesh.known.record is record), None)
+    match = next((mesh for mesh in _cached if mesh.known.record is record), None)
     mesh = PlanningMesh(record) if match is None else match
-    _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_CACHE_SIZE]
+    _cached[:] = [mesh, *(other for other in _cached if other is not mesh)][:_CACHE_SIZE]
     return mesh
 
 

@@ -32,10 +32,10 @@ def operator_of(bench: Bench, emulate: bool) -> OnPlug | None:
             bench.emulated.faults.plug(request.device, request.port)
 
         return play
-    return _ask if sys.stdin.isatty() else None
+    return _request_plug if sys.stdin.isatty() else None
 
 
-def _ask(request: PlugRequest) -> None:
+def _request_plug(request: PlugRequest) -> None:
     click.echo(f"{_request_text(request)}, then press Enter. ", err=True, nl=False)
     if not sys.stdin.readline():
         raise CalibrationError(

@@ -219,8 +219,8 @@ class Heartbeat(PollingDetector):
     def __init__(self, options: HeartbeatOptions) -> None:
         self._options = options
         self._socket: socket.socket | None = None
-        self._last_heard_s: dict[str, float] = {}
-        self._gone: set[str] = set()
+        self._last_contact_s: dict[str, float] = {}
+        self._missing_senders: set[str] = set()
         self._units: tuple[str, ...] = ()
 
     @property
@@ -250,16 +250,16 @@ class Heartbeat(PollingDetector):
             except BlockingIOError:
                 break
             if sender in self._units:
-                self._last_heard_s[sender] = now_s
-                if sender in self._gone:
-                    self._gone.discard(sender)
+                self._last_contact_s[sender] = now_s
+                if sender in self._missing_senders:
+                    self._missing_senders.discard(sender)
                     evidence.append(self._evidence("back", sender, now_s, "heartbeats are received again"))
         # Only senders that were heard before are listed, so a server that sends no heartbeats is not blamed.
-        for sender, heard_s in self._last_heard_s.items():
-            if now_s - heard_s > self._options.limit_s and sender not in self._gone:
-                self._gone.add(sender)
-                reason = f"no heartbeat for {now_s - heard_s:.3f} s"
-                evidence.append(self._evidence("gone", sender, heard_s, reason))
+        for sender, contact_s in self._last_contact_s.items():
+            if now_s - contact_s > self._options.limit_s and sender not in self._missing_senders:
+                self._missing_senders.add(sender)
+                reason = f"no heartbeat for {now_s - contact_s:.3f} s"
+                evidence.append(self._evidence("gone", sender, contact_s, reason))
         return evidence
 
     def close(self) -> None:

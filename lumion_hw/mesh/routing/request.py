@@ -223,14 +223,14 @@ def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, bu
         NoPathError: A port does not exist, has no fibre, is dead, in use, or requested twice; the message and ``ports``
             name it.
     """
-    seen: set[int] = set()
+    used: set[int] = set()
     used_ports = {port for path in busy for port in (path.source, path.target)}
     for port in ports:
         if port not in mesh.fibre_ports:
             raise NoPathError(f"port {port} has no fibre", ports=(port,), hint="Use a port with a fibre.")
         if port in faults.dead_ports:
             raise NoPathError(f"port {port} is dead", ports=(port,), hint="Use another port.")
-        if port in seen:
+        if port in used:
             raise NoPathError(
                 f"port {port} is requested twice", ports=(port,), hint="Use each port for one circuit only."
             )
@@ -238,7 +238,7 @@ def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, bu
             raise NoPathError(
                 f"port {port} is used by an active circuit", ports=(port,), hint="Remove that circuit first."
             )
-        seen.add(port)
+        used.add(port)
 
 
 def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
@@ -342,8 +342,8 @@ def circuit_limits(
             f"exact lengths for circuits {sorted(exact_hops)} do not match the {n_pairs} circuits",
             hint="Number circuits from 0 in the order of the request.",
         )
-    most = zip(ceilings(n_pairs, max_hops, "hop"), ceilings(n_pairs, max_loss_db, "loss"), strict=True)
-    return tuple(RoutingLimits(hops, loss, exact_hops.get(index)) for index, (hops, loss) in enumerate(most))
+    ceiling_pairs = zip(ceilings(n_pairs, max_hops, "hop"), ceilings(n_pairs, max_loss_db, "loss"), strict=True)
+    return tuple(RoutingLimits(hops, loss, exact_hops.get(index)) for index, (hops, loss) in enumerate(ceiling_pairs))
 
 
 def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
@@ -376,13 +376,14 @@ def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Se
     """
     for group in equal:
         parities = {index: mesh.port_parity(*pairs[index]) for index in group}
-        odd = [pairs[index] for index, parity in parities.items() if parity == 1]
-        even = [pairs[index] for index, parity in parities.items() if parity == 0]
-        if odd and even:
+        odd_pairs = [pairs[index] for index, parity in parities.items() if parity == 1]
+        even_pairs = [pairs[index] for index, parity in parities.items() if parity == 0]
+        if odd_pairs and even_pairs:
             raise NoPathError(
-                f"every path from port {odd[0][0]} to {odd[0][1]} has an odd number of hops, and every path from "
-                f"{even[0][0]} to {even[0][1]} an even number: their lengths cannot be equal (proven by parity)",
-                ports=(*odd[0], *even[0]),
+                f"every path from port {odd_pairs[0][0]} to {odd_pairs[0][1]} has an odd number of hops, "
+                f"and every path from {even_pairs[0][0]} to {even_pairs[0][1]} an even number: "
+                "their lengths cannot be equal (proven by parity)",
+                ports=(*odd_pairs[0], *even_pairs[0]),
                 hint="Replace one port by a neighbouring port at another corner of the rim.",
             )
 

@@ -112,7 +112,7 @@ class PageApp:
                     "name": circuit.request.name,
                     "hops": circuit.hops,
                     "margin_db": circuit.budget.margin_db,
-                    "lines": [[line.what, line.value, line.unit, line.limit] for line in budget_lines(circuit)],
+                    "lines": [[line.name, line.value, line.unit, line.limit] for line in budget_lines(circuit)],
                     "reason": circuit.reason,
                 }
                 for circuit in plan.circuits

@@ -29,7 +29,7 @@ def test_a_few_hundred_steps_lead_to_the_proven_optimum(smartlight: HexMesh, nam
     pairs, optimum = SETS[name]
     problem = problem_for(smartlight, RouteRequest(pairs, objective="hops"))
     negotiation = Negotiation(problem)
-    bound = sum(cost or 0.0 for cost in negotiation.route_each_alone())
+    bound = sum(cost or 0.0 for cost in negotiation.route_separately())
     found = negotiation.run(200, bound).wave_paths
     assert found is not None
     assert problem.cost(found) >= optimum
