@@ -289,6 +289,7 @@ def _cost_row(plan: Schedule, model: CostModel, buffer_bytes: float, late: float
 @force_option
 @click.option(
     "--rest-rate",
+    "fallback_rate",
     type=_RATE,
     help="Total data rate of an electrical network that carries the remaining traffic, in bytes/s.",
 )
