@@ -245,7 +245,7 @@ class ArmLeveller:
         if loss_db < _MIN_TRIM_DB:
             yield None, currents_ma
         for trim in self._trimmer(plan).options(arm.path, loss_db):
-            target = PucTarget.coupling(trim.coupling, self._planning.known.coupler(trim.puc))
+            target = PucTarget.coupling(trim.coupling, self._planning.calibrated.coupler(trim.puc))
             then_ma = self._with_puc_set(currents_ma, trim.puc, target)
             if then_ma is not None:
                 yield trim, then_ma
@@ -256,7 +256,7 @@ class ArmLeveller:
         return Trimmer(bench.mesh.topology, self._planning, bench.wiring, plan.states, plan.currents_ma, paths)
 
     def _with_puc_set(self, currents_ma: Real, puc: int, target: PucTarget) -> Real | None:
-        calibrated = self._planning.known
+        calibrated = self._planning.calibrated
         cells = calibrated.cells(currents_ma)
         present_rad = float((cells.phase_upper - cells.phase_lower)[puc])
         # The smallest change of phase first, so that the heat, and with it the crosstalk to other circuits, changes

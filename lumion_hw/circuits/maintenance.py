@@ -603,7 +603,7 @@ class CircuitMaintenance:
                 return
             self._setup.bench.events.add("not tracked", circuit=watched.health.name, reason=str(error))
             return
-        if state.lost:
+        if state.has_lost_light:
             watched.tracking = None
             # Search at the next check, without the usual pause between two repairs.
             watched.attempted_s = -math.inf

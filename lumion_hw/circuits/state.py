@@ -170,6 +170,10 @@ class UnfinishedChange:
     before_ma: tuple[float, ...]
     pid: int
 
+    def document(self) -> dict[str, Any]:
+        """Return the change as a JSON document, in which the kind of change is called ``what``."""
+        return rename_key(dataclasses.asdict(self), "kind", "what")
+
 
 @dataclass(frozen=True)
 class MeshDifference:
@@ -255,7 +259,7 @@ class CircuitJournal:
             raise ConfigError(f"{self.path}: a change was begun {self.unfinished.since_utc} and not finished")
         # Written before anything changes: if the program dies now, the next one can restore these currents.
         unfinished = UnfinishedChange(kind, tuple(circuits), now_utc(), tuple(before_ma.tolist()), os.getpid())
-        self._lines.append({"entry": "begun", **rename_key(dataclasses.asdict(unfinished), "kind", "what")})
+        self._lines.append({"entry": "begun", **unfinished.document()})
         self.unfinished = unfinished
 
     def end(self, outcome: str, state: CircuitState) -> None:

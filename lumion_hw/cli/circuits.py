@@ -358,7 +358,7 @@ def circuits(target: BenchTarget, check: bool) -> None:
                 {
                     "state": directory,
                     "circuits": [_active_document(circuit, clock) for circuit in state.circuits],
-                    "begun": unfinished,
+                    "begun": None if unfinished is None else unfinished.document(),
                     "held_by": None if owner is None else owner.name,
                     "record": state.record,
                     "mesh": None if finding is None else finding,

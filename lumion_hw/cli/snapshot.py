@@ -202,7 +202,7 @@ def _show_differences(file: str, changes: Sequence[SettingChange]) -> None:
     if not changes:
         echo_text(f"{file}: all settings of the bench are as saved.")
         return
-    rows = [(change.name, *_cells(change.now, change.wanted), change.setting.unit) for change in changes]
+    rows = [(change.name, *_cells(change.present_value, change.wanted), change.setting.unit) for change in changes]
     echo_text(table(("setting", "now", "stored", "unit"), rows))
 
 
@@ -246,7 +246,7 @@ def _document(bench: str, file: str, changes: Sequence[SettingChange], result: R
         "bench": bench,
         "file": file,
         "differences": [
-            {"setting": change.name, "unit": change.setting.unit, "now": change.now, "stored": change.wanted}
+            {"setting": change.name, "unit": change.setting.unit, "now": change.present_value, "stored": change.wanted}
             for change in changes
         ],
         "complete": not changes if result is None else result.complete,

@@ -16,7 +16,7 @@ from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_o
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError, name_hint
-from lumion_hw.files.json_text import json_text
+from lumion_hw.files.json_text import json_text, rename_key
 
 if TYPE_CHECKING:
     from lumion_hw.clock import Clock
@@ -455,7 +455,9 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
             for f in module.findings
         ],
         "fields": [
-            asdict(item) | {"value": as_json_value(item.value), "quality": item.quality.value} for item in module.fields
+            rename_key(asdict(item), "description", "words")
+            | {"value": as_json_value(item.value), "quality": item.quality.value}
+            for item in module.fields
         ],
     }
 
@@ -489,8 +491,8 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
 
 def _field_text(item: DecodedField) -> str:
     if item.quality.value == "ok":
-        return item.words
-    return f"{item.words} ({item.quality.value})" if item.words else item.quality.value
+        return item.description
+    return f"{item.description} ({item.quality.value})" if item.description else item.quality.value
 
 
 def _lanes(lanes: tuple[int, ...]) -> str:

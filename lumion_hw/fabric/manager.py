@@ -78,7 +78,7 @@ class FabricManager(JobCircuits):
         *,
         hooks: JobHooks | None = None,
         detectors: Sequence[Detector] | None = None,
-        on_event: EventCallback = lambda what, details: None,
+        on_event: EventCallback = lambda event, details: None,
     ) -> None:
         super().__init__(service, journal, on_event)
         self._hooks: JobHooks = hooks or NoHooks()

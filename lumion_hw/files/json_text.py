@@ -44,7 +44,7 @@ def json_text(
         return json.dumps(cleaned, allow_nan=False, **form)
 
 
-def check_numbers(document: Mapping[str, Any], what: str) -> None:
+def check_numbers(document: Mapping[str, Any], description: str) -> None:
     """Raise an error if a document contains NaN or infinity.
 
     Raises:
@@ -52,7 +52,9 @@ def check_numbers(document: Mapping[str, Any], what: str) -> None:
     """
     for key, number in _numbers(document, ""):
         if not math.isfinite(number):
-            raise ConfigError(f"cannot write {what}: {key} is {number}", hint="Give a finite number, or leave it out.")
+            raise ConfigError(
+                f"cannot write {description}: {key} is {number}", hint="Give a finite number, or leave it out."
+            )
 
 
 def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:

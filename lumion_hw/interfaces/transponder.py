@@ -209,22 +209,22 @@ class Reading:
 
     def __repr__(self) -> str:
         value = "nothing" if self.value is None else f"{self.value:.6g} {self.unit}".rstrip()
-        worth = "" if self.quality is Quality.OK else f", {self.quality.value}"
-        return f"<Reading {value}{worth}, from {self.source}>"
+        quality_text = "" if self.quality is Quality.OK else f", {self.quality.value}"
+        return f"<Reading {value}{quality_text}, from {self.source}>"
 
 
 @dataclass(frozen=True)
 class LinkQuantity:
     """A quantity of a link: its present value and its statistics over the last interval; ``None`` where unavailable.
 
-    ``others`` contains the same quantity from other registers, for comparison.
+    ``other_readings`` contains the same quantity from other registers, for comparison.
     """
 
     current: Reading | None = None
     average: Reading | None = None
     minimum: Reading | None = None
     maximum: Reading | None = None
-    others: tuple[Reading, ...] = ()
+    other_readings: tuple[Reading, ...] = ()
 
     @property
     def best(self) -> Reading | None:

@@ -90,7 +90,7 @@ Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """A finite number; text that looks like a number is rejected."""
 
-Whole = Annotated[int, Field(strict=True)]
+WholeNumber = Annotated[int, Field(strict=True)]
 """An integer; 5.0 and true are rejected."""
 
 Version = Annotated[Literal[1], BeforeValidator(checked_version)]

@@ -105,7 +105,7 @@ class LinkBudgetSolver:
         out_db, out_sigma_db = self._planning.output_loss_db(out.port, self._typical_db)
         through_db = -10.0 * math.log10(float(self._power[entry.port][out.port]))
         sigma_db = math.hypot(into_sigma_db, out_sigma_db, self._planning.path_sigma_db(path.pucs))
-        shortest = int(self._planning.known.mesh.shortest_hops[path.source, path.target])
+        shortest = int(self._planning.calibrated.mesh.shortest_hops[path.source, path.target])
         return CircuitArm(entry, out, path, into_db + through_db + out_db, sigma_db, trim, shortest)
 
     def _circuit(self, index: int) -> PlannedCircuit:
@@ -126,7 +126,7 @@ class LinkBudgetSolver:
             total_db = -10.0 * math.log10(sum(10.0 ** (-end_db / 10.0) for end_db in ends_db) / len(arms))
         received_dbm = ends.sender.launch_dbm - total_db
         crosstalk_db = self._crosstalk_db(index)
-        delay_ps = self._planning.known.chip.delay_s * 1e12
+        delay_ps = self._planning.calibrated.chip.delay_s * 1e12
         hops = [arm.path.hops for arm in arms]
         return LinkBudget(
             launch_dbm=ends.sender.launch_dbm,

@@ -163,7 +163,7 @@ class RouteFinder:
         for lengths in self._mismatches(pairs, unequal):
             try:
                 # Many combinations follow, so CP-SAT must not spend the time limit on one of them.
-                return route(self._mesh, replace(request, exact_hops=lengths, exact="never"))
+                return route(self._mesh, replace(request, exact_hops=lengths, exact_search="never"))
             except RoutingError:
                 tried += 1
             if self._effort.is_over():

@@ -380,8 +380,8 @@ class _Builder:
                 group[cell] = cell = group[group[cell]]
             return cell
 
-        for puc_port_here in np.flatnonzero(mate >= 0).tolist():
-            group[root(puc_port_here // 4)] = root(int(mate[puc_port_here]) // 4)
+        for puc_port in np.flatnonzero(mate >= 0).tolist():
+            group[root(puc_port // 4)] = root(int(mate[puc_port]) // 4)
         members: dict[int, list[str]] = {}
         for part in parts:
             members.setdefault(root(part.cell), []).append(part.instance.name)

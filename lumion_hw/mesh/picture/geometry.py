@@ -73,12 +73,12 @@ class PageLayout:
         self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
         # Two ports at the same position are drawn side by side.
         places, corner = np.unique(mesh.port_positions, axis=0, return_inverse=True)
-        is_drawn = ~np.isin(np.arange(mesh.n_ports), list(mesh.unused_ports))
-        shares = np.bincount(corner.reshape(-1)[is_drawn], minlength=len(places))
+        is_used = ~np.isin(np.arange(mesh.n_ports), list(mesh.unused_ports))
+        shares = np.bincount(corner.reshape(-1)[is_used], minlength=len(places))
         self._shared = shares[corner.reshape(-1)] > 1
         # The waveguide behind an unused port is not drawn, so it does not turn the other ports at its corner.
         self._is_end = np.ones(4 * mesh.n_pucs, dtype=np.bool_)
-        self._is_end[mesh.port_puc_port[~is_drawn]] = False
+        self._is_end[mesh.port_puc_port[~is_used]] = False
         self._outward = [self._open_direction(port) for port in range(mesh.n_ports)]
         self.scale = self._fitting_scale(names)
         low, high = self._bounds(names, self.scale)

@@ -69,8 +69,8 @@ class RouteRequest:
         rounds: Largest number of negotiation rounds.
         improve_s: Time for improving a routing. With 0, the same request always gives the same routing; otherwise the
             result depends on the speed of the machine.
-        exact: When to use CP-SAT (optional): ``"rescue"`` if negotiation fails, ``"always"`` also to certify the result
-            of negotiation, or ``"never"``.
+        exact_search: When to use CP-SAT (optional): ``"rescue"`` if negotiation fails, ``"always"`` also to certify
+            the result of negotiation, or ``"never"``.
         time_limit_s: Time limit of CP-SAT.
         explain_s: Time limit for finding out which circuits conflict in an impossible request. If it is too short, the
             error names more circuits than necessary.
@@ -95,7 +95,7 @@ class RouteRequest:
     counter_propagation: bool = False
     rounds: int = 200
     improve_s: float = 0.0
-    exact: ExactSearchPolicy = "rescue"
+    exact_search: ExactSearchPolicy = "rescue"
     time_limit_s: float = 10.0
     explain_s: float = 10.0
     workers: int = 1
@@ -105,10 +105,12 @@ class RouteRequest:
         """Check the request.
 
         Raises:
-            ConfigError: A price or time is negative, or ``exact`` has an unknown value.
+            ConfigError: A price or time is negative, or ``exact_search`` has an unknown value.
         """
-        if self.exact not in get_args(ExactSearchPolicy):
-            raise ConfigError(f"unknown value exact={self.exact!r}", hint="Give 'rescue', 'always' or 'never'.")
+        if self.exact_search not in get_args(ExactSearchPolicy):
+            raise ConfigError(
+                f"unknown value exact_search={self.exact_search!r}", hint="Give 'rescue', 'always' or 'never'."
+            )
         if not 0.0 <= self.improve_s < math.inf:
             raise ConfigError(f"improve_s cannot be {self.improve_s}", hint="Give a time in seconds, 0 or more.")
         if self.move_price is not None and not self.move_price >= 0.0:

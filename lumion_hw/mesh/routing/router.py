@@ -47,7 +47,7 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
 class _Effort:
     def __init__(self, request: RouteRequest) -> None:
         self._rounds = request.rounds
-        self.exact = request.exact
+        self.exact_search = request.exact_search
         self._time_limit_s, self._explain_s = request.time_limit_s, request.explain_s
         self._progress = request.progress
         self._workers = request.workers
@@ -100,13 +100,13 @@ class _Effort:
         """
         if wave_paths is not None:
             wave_paths = self._improved(problem, wave_paths, bound)
-            if self.exact != "always":
+            if self.exact_search != "always":
                 return wave_paths, bound, "negotiation"
         # A cut takes milliseconds on a small mesh and names joints and ports; CP-SAT could only report infeasibility.
         if wave_paths is None and (cut := reasons.cut_error(problem)):
             raise cut
-        if self.exact == "never" or not cpsat.is_available():
-            raise reasons.undecided_error(problem, self._rounds, contested, may_use_cpsat=self.exact != "never")
+        if self.exact_search == "never" or not cpsat.is_available():
+            raise reasons.undecided_error(problem, self._rounds, contested, may_use_cpsat=self.exact_search != "never")
         self._progress("proof", 0, 1)
         # Paths that are known already give the solver a start.
         proof = cpsat.decide(problem, time_limit_s=self._time_limit_s, workers=self._workers, hint=wave_paths)
@@ -190,7 +190,7 @@ class _RoutingWithActiveCircuits:
         all_active = tuple(range(len(self._active)))
         problem = self._with_movable(all_active)
         bound = cost_lower_bound(problem)
-        if best is not None and self._effort.exact != "always":
+        if best is not None and self._effort.exact_search != "always":
             chosen = self._with_movable(best[0])
             # The bound covers all circuits; the cost of those that stay is added again when the routing is built.
             answer = self._effort.decide(chosen, best[1], bound - chosen.staying_cost, ())

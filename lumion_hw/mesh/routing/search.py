@@ -293,7 +293,7 @@ class Search:
 
     def _cheapest_within_limits(self, index: int) -> tuple[float, Nodes] | None:
         limit = self._request.limits[index]
-        exact = limit.exact_hops is not None
+        has_exact_hops = limit.exact_hops is not None
         max_hops = math.inf if limit.hop_ceiling is None else limit.hop_ceiling
         # Losses are summed in another order elsewhere, so allow for rounding at the limit.
         max_loss = math.inf if limit.max_loss_db is None else limit.max_loss_db + 1e-9
@@ -309,14 +309,14 @@ class Search:
         while queue:
             _, label, hops, loss, so_far, node = heapq.heappop(queue)
             if node == goal:
-                if not exact or hops == limit.exact_hops:
+                if not has_exact_hops or hops == limit.exact_hops:
                     return so_far, _label_nodes(labels, -label)
                 continue
-            if any((h == hops) if exact else (h <= hops and q <= loss) for h, q in labels_at.get(node, ())):
+            if any((h == hops) if has_exact_hops else (h <= hops and q <= loss) for h, q in labels_at.get(node, ())):
                 continue
             labels_at.setdefault(node, []).append((hops, loss))
             arc = node >> 1 & -2
-            used_arcs = prices.arcs(_label_nodes(labels, -label)) if exact else ()
+            used_arcs = prices.arcs(_label_nodes(labels, -label)) if has_exact_hops else ()
             for following, passed in ((graph.bar[node], arc), (graph.cross[node], arc + 1)):
                 total = so_far + prices.state_price[passed] + prices.pressure * prices.use[passed ^ 1]
                 total_loss = loss + float(loss_db[node >> 2])

@@ -45,11 +45,11 @@ def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
 
 def _picture_paths(paths: Sequence[ServedPath]) -> list[PicturePath]:
     n_arms = Counter(path.circuit for path in paths)
-    n_drawn: Counter[str] = Counter()
+    line_counts: Counter[str] = Counter()
     pictures = []
     for path in paths:
-        n_drawn[path.circuit] += 1
-        label = path.circuit if n_arms[path.circuit] == 1 else f"{path.circuit} arm {n_drawn[path.circuit]}"
+        line_counts[path.circuit] += 1
+        label = path.circuit if n_arms[path.circuit] == 1 else f"{path.circuit} arm {line_counts[path.circuit]}"
         source, _, target = path.circuit.partition(":")
         pictures.append(
             PicturePath(

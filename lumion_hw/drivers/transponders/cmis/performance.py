@@ -73,21 +73,21 @@ class LiveLanes:
     """State of a module's lanes while its link performance is read.
 
     Attributes:
-        lit: Media lanes of active data paths.
-        lit_host: Host lanes of active data paths.
+        emitting: Media lanes of active data paths.
+        emitting_host_lanes: Host lanes of active data paths.
         locked: Media lanes with a locked receiver.
     """
 
-    lit: Collection[int]
-    lit_host: Collection[int]
+    emitting: Collection[int]
+    emitting_host_lanes: Collection[int]
     locked: Collection[int]
 
     def is_fresh(self, key: _Key) -> bool:
         """Return whether a quantity is measured now. Without a signal, registers keep their last values."""
         name, lane = key
         if _is_of_host(name):
-            return _has(self.lit_host, lane)
-        return _has(self.lit, lane) and (_has(self.locked, lane) or not _of_receiver(name))
+            return _has(self.emitting_host_lanes, lane)
+        return _has(self.emitting, lane) and (_has(self.locked, lane) or not _of_receiver(name))
 
 
 def _has(lanes: Collection[int], lane: int) -> bool:
@@ -99,19 +99,21 @@ class _Draft:
     """Values of one quantity, before they are compared."""
 
     members: dict[str, Reading] = field(default_factory=dict)
-    others: list[tuple[str, Reading]] = field(default_factory=list)
+    other_readings: list[tuple[str, Reading]] = field(default_factory=list)
 
     def add(self, member: str, reading: Reading) -> None:
         """Add a reading of one kind, such as ``average``. A second reading of the same kind is only compared."""
         if member in self.members:
-            self.others.append((member, reading))
+            self.other_readings.append((member, reading))
         else:
             self.members[member] = reading
 
     def finish(self, quality: Quality | None) -> LinkQuantity:
         """Return the quantity. ``quality`` replaces the quality of all readings unless it is ``None``."""
         members = {name: _with_quality(reading, quality) for name, reading in self.members.items()}
-        return LinkQuantity(**members, others=tuple(_with_quality(reading, quality) for _, reading in self.others))
+        return LinkQuantity(
+            **members, other_readings=tuple(_with_quality(reading, quality) for _, reading in self.other_readings)
+        )
 
 
 def _with_quality(reading: Reading, quality: Quality | None) -> Reading:
@@ -134,12 +136,12 @@ class _Drafts:
     def of(self, name: str, lane: int) -> _Draft:
         """Return a quantity by name and lane."""
         plain = (name, self._lanes.plain_lane(name))
-        whole = (name, MODULE_RESOURCE)
+        module_key = (name, MODULE_RESOURCE)
         key = (name, lane)
-        if key == whole and plain in self.quantities:
+        if key == module_key and plain in self.quantities:
             key = plain
-        elif key == plain and whole in self.quantities:
-            key = whole
+        elif key == plain and module_key in self.quantities:
+            key = module_key
         return self.quantities.setdefault(key, _Draft())
 
     def add_fec(self, counters: Mapping[str, int]) -> None:
@@ -189,7 +191,7 @@ class _Drafts:
         if reading is not None and reading.quality is Quality.OK:
             for lane in (self._lanes.media_lane, MODULE_RESOURCE):
                 if (name, lane) in self.quantities:
-                    self.quantities[name, lane].others.append(("current", reading))
+                    self.quantities[name, lane].other_readings.append(("current", reading))
 
 
 class PerformanceReader:
@@ -341,11 +343,13 @@ def _contradiction(name: str, draft: _Draft, steady: bool) -> str:
     low, high, average = good.get("minimum"), good.get("maximum"), good.get("average")
     if low and high and average and not _value(low) <= _value(average) <= _value(high):
         return f"minimum {_value(low):g}, average {_value(average):g}, maximum {_value(high):g} are not in order"
-    pairs = [(good.get(member), other) for member, other in draft.others if other.quality is Quality.OK]
+    pairs = [(good.get(member), other) for member, other in draft.other_readings if other.quality is Quality.OK]
     # Otherwise the average includes times without a link.
     if steady and average is not None:
-        now = [other for member, other in [("current", good.get("current")), *draft.others] if member == "current"]
-        pairs += [(average, other) for other in now if other is not None and not _between(low, other, high)]
+        current = [
+            other for member, other in [("current", good.get("current")), *draft.other_readings] if member == "current"
+        ]
+        pairs += [(average, other) for other in current if other is not None and not _between(low, other, high)]
     for one, other in pairs:
         if one is not None and not _agree(name, one, other):
             return f"{one.source} reads {_value_text(one)}, {other.source} reads {_value_text(other)}"

@@ -49,7 +49,7 @@ class SharedModule:
         self.pins = pins
         self.changing = fork_safe(threading.RLock())
         self.opened: OpenModule | None = None
-        self.lit: set[int] = set()
+        self.emitting: set[int] = set()
 
     def parts(self) -> OpenModule:
         """Return the content read when the module was opened. Raises ``ConnectError`` if the module is not open."""
