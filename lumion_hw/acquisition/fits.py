@@ -164,12 +164,12 @@ class _Drive(enum.Enum):
         The resistance at heat P is R0·(1 + γ·P), where γ is the bend. A current I gives P = I²R0 / (1 - γ·I²R0), and a
         voltage U gives P·(1 + γ·P) = U²/R0. A measured power is multiplied by 1 + γ·P.
         """
-        bent_mw = bend_per_mw * cold_mw
+        bend = bend_per_mw * cold_mw
         if self is _Drive.CURRENT:
-            return cold_mw / np.maximum(1.0 - bent_mw, 0.1)
+            return cold_mw / np.maximum(1.0 - bend, 0.1)
         if self is _Drive.VOLTAGE:
-            return 2.0 * cold_mw / (1.0 + np.sqrt(np.maximum(1.0 + 4.0 * bent_mw, 0.01)))
-        return cold_mw * (1.0 + bent_mw)
+            return 2.0 * cold_mw / (1.0 + np.sqrt(np.maximum(1.0 + 4.0 * bend, 0.01)))
+        return cold_mw * (1.0 + bend)
 
 
 def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measured: str) -> tuple[_Drive, Real, Real]:

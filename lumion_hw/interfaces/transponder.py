@@ -217,14 +217,14 @@ class Reading:
 class LinkQuantity:
     """A quantity of a link: its present value and its statistics over the last interval; ``None`` where unavailable.
 
-    ``other_readings`` contains the same quantity from other registers, for comparison.
+    ``others`` contains the same quantity from other registers, for comparison.
     """
 
     current: Reading | None = None
     average: Reading | None = None
     minimum: Reading | None = None
     maximum: Reading | None = None
-    other_readings: tuple[Reading, ...] = ()
+    others: tuple[Reading, ...] = ()
 
     @property
     def best(self) -> Reading | None:

@@ -159,7 +159,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
         ScriptedFault(
             "trip",
             "a fault source trips and stays present until the fault ends; the latched trip remains",
-            (Argument("source", "number of the source in the protocol", candidates="source"),),
+            (Argument("source", "number of the source in the protocol", component_kind="source"),),
             lambda target, source: target.device.trip(source, present=True),
             lambda target, source: target.device.remove_condition(source),
             places=_sources,

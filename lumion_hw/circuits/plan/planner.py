@@ -170,19 +170,19 @@ class _Planner:
     def _with_less_idle_light(self, plan: CircuitPlan, hop_limits: HopLimits) -> CircuitPlan:
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
-            occupied = [
+            idle_leaks = [
                 (circuit, leak.port)
                 for circuit in plan.circuits
                 for leak in circuit.budget.idle_leaks_above(_DARKER_DB)
             ]
-            if not occupied:
+            if not idle_leaks:
                 break
-            at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in occupied}
+            at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in idle_leaks}
             # All PUCs at the idle ports have been tried, so go on to the PUCs where the light leaves its path.
             if at_ports <= avoided | turned:
                 at_ports = {
                     self._planning.leaking_puc(plan.currents_ma, path, port)
-                    for circuit, port in occupied
+                    for circuit, port in idle_leaks
                     for path in circuit.paths
                 }
             passed = at_ports & plan.routing.states.keys()

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.wires.mains import Switchable
 
 _DEAD_PORT_DB = 80.0  # below the noise floor of every monitor
-_PUC = Argument("puc", "number of the PUC", candidates="PUC")
-_ARM = Argument("arm", "0 upper, 1 lower", candidates="heater arm")
-_PORT = Argument("port", "port of the mesh", candidates="port")
-_INPUT = Argument("port", "port at which light enters", candidates="port with light")
-_MONITOR = Argument("port", "port with a photodiode", candidates="port with a photodiode")
+_PUC = Argument("puc", "number of the PUC", component_kind="PUC")
+_ARM = Argument("arm", "0 upper, 1 lower", component_kind="heater arm")
+_PORT = Argument("port", "port of the mesh", component_kind="port")
+_INPUT = Argument("port", "port at which light enters", component_kind="port with light")
+_MONITOR = Argument("port", "port with a photodiode", component_kind="port with a photodiode")
 _HEATER = "2·PUC + arm"
 _FACTOR = Argument("factor", "factor", 0.0, 1e6)
 
@@ -65,8 +65,8 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
         "swap_channels",
         "the wires of two heaters are swapped",
         (
-            Argument("heater", f"a heater, {_HEATER}", candidates="heater"),
-            Argument("other_heater", f"another heater, {_HEATER}", candidates="heater"),
+            Argument("heater", f"a heater, {_HEATER}", component_kind="heater"),
+            Argument("other_heater", f"another heater, {_HEATER}", component_kind="heater"),
         ),
     ),
     ScriptedFault(

@@ -137,14 +137,14 @@ def cheapest_costs(
 def cost_lower_bound(request: RoutingProblem) -> float:
     """Return a lower bound of the cost of any routing: the cheapest paths of all circuits, each alone."""
 
-    def price_only_paths(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    def separate_costs(weight: NDArray[np.float64]) -> NDArray[np.float64]:
         entry = wave_graph(request.mesh).entry
         starts = [entry[source] for source, _ in request.pairs]
         return np.array([left[start] for left, start in zip(estimates(request, weight), starts, strict=True)])
 
-    costs = price_only_paths(request.pass_cost)
+    costs = separate_costs(request.pass_cost)
     if request.equal:
-        hops = price_only_paths(np.ones_like(request.pass_cost))
+        hops = separate_costs(np.ones_like(request.pass_cost))
         for group in map(list, request.equal):
             # A longer path costs at least its number of PUCs times the cheapest PUC.
             costs[group] = np.maximum(costs[group], hops[group].max() * request.pass_cost.min())

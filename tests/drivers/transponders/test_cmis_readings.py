@@ -228,7 +228,7 @@ def test_page_14h_is_compared_too(lit: CmisTransponder, peer: Peer, clock: Virtu
     found = lit.performance()
     assert found.remarks == ("prefec_ber: 24h:134 reads 0.0011, 14h:208 reads 0.005",)
     assert peer.writes(0x14, 128) == [b"\x01", b"\x06"]
-    assert found.quantities["esnr"].other_readings[-1].value == 16.5
+    assert found.quantities["esnr"].others[-1].value == 16.5
 
 
 @pytest.mark.parametrize(("enabled", "after_fec"), [(0, 0), (1, 1)])

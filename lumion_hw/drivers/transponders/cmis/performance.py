@@ -99,21 +99,19 @@ class _Draft:
     """Values of one quantity, before they are compared."""
 
     members: dict[str, Reading] = field(default_factory=dict)
-    other_readings: list[tuple[str, Reading]] = field(default_factory=list)
+    others: list[tuple[str, Reading]] = field(default_factory=list)
 
     def add(self, member: str, reading: Reading) -> None:
         """Add a reading of one kind, such as ``average``. A second reading of the same kind is only compared."""
         if member in self.members:
-            self.other_readings.append((member, reading))
+            self.others.append((member, reading))
         else:
             self.members[member] = reading
 
     def finish(self, quality: Quality | None) -> LinkQuantity:
         """Return the quantity. ``quality`` replaces the quality of all readings unless it is ``None``."""
         members = {name: _with_quality(reading, quality) for name, reading in self.members.items()}
-        return LinkQuantity(
-            **members, other_readings=tuple(_with_quality(reading, quality) for _, reading in self.other_readings)
-        )
+        return LinkQuantity(**members, others=tuple(_with_quality(reading, quality) for _, reading in self.others))
 
 
 def _with_quality(reading: Reading, quality: Quality | None) -> Reading:
@@ -191,7 +189,7 @@ class _Drafts:
         if reading is not None and reading.quality is Quality.OK:
             for lane in (self._lanes.media_lane, MODULE_RESOURCE):
                 if (name, lane) in self.quantities:
-                    self.quantities[name, lane].other_readings.append(("current", reading))
+                    self.quantities[name, lane].others.append(("current", reading))
 
 
 class PerformanceReader:
@@ -343,12 +341,10 @@ def _contradiction(name: str, draft: _Draft, steady: bool) -> str:
     low, high, average = good.get("minimum"), good.get("maximum"), good.get("average")
     if low and high and average and not _value(low) <= _value(average) <= _value(high):
         return f"minimum {_value(low):g}, average {_value(average):g}, maximum {_value(high):g} are not in order"
-    pairs = [(good.get(member), other) for member, other in draft.other_readings if other.quality is Quality.OK]
+    pairs = [(good.get(member), other) for member, other in draft.others if other.quality is Quality.OK]
     # Otherwise the average includes times without a link.
     if steady and average is not None:
-        current = [
-            other for member, other in [("current", good.get("current")), *draft.other_readings] if member == "current"
-        ]
+        current = [other for member, other in [("current", good.get("current")), *draft.others] if member == "current"]
         pairs += [(average, other) for other in current if other is not None and not _between(low, other, high)]
     for one, other in pairs:
         if one is not None and not _agree(name, one, other):
