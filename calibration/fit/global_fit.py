@@ -95,8 +95,8 @@ class FitResult:
         readings: Number of readings used.
         rounds: All steps of the fit.
         settings: Number of fitted settings.
-        gathered_sigma: Rms distance from the result to the point where ``information`` was calculated, in standard
-            errors.
+        information_distance_sigma: Rms distance from the result to the point where ``information`` was calculated, in
+            standard errors.
         stated: Shape ``(P, P)``; covariance that includes effects missing in the model
             (:mod:`calibration.fit.stated_errors`); ``None`` if not calculated.
     """
@@ -181,9 +181,9 @@ class GlobalFit:
     Args:
         likelihood: Readings with their noise.
         free: Names of the parameter groups to fit, or a mask of shape ``(size,)``; others keep their start values.
-        done: Function called with every finished :class:`Round`.
-        give_up: Called with the model discrepancy (relative field error) after every round; the fit ends if it returns
-            true.
+        on_round: Function called with every finished :class:`Round`.
+        should_stop: Called with the model discrepancy (relative field error) after every round; the fit ends if it
+            returns true.
     """
 
     def __init__(

@@ -179,7 +179,7 @@ class Selection:
 
     Args:
         gram: Normal equations of the fitted and all effect parameters.
-        ahead: Shape ``(P, P)``; prior information about the fitted parameters.
+        prior_information: Shape ``(P, P)``; prior information about the fitted parameters.
         away: Shape ``(P,)``; derivative of the cost of the prior by the fitted parameters.
         places: Position of the parameters, by effect.
         share: Fraction of the settings that are used.

@@ -77,11 +77,11 @@ class Readings:
     """Raw readings of a run with the model of its record.
 
     Args:
-        taken: Raw readings of the run.
+        observations: Raw readings of the run.
 
     Attributes:
-        taken: Readings with light from sources in the record, at monitors in the record.
-        sweeps: Sweeps of single heaters in ``taken``.
+        observations: Readings with light from sources in the record, at monitors in the record.
+        sweeps: Sweeps of single heaters in ``observations``.
 
     Raises:
         CalibrationError: The readings belong to another mesh, or the record has another kind of crosstalk or PUCs

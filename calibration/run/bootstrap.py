@@ -138,7 +138,7 @@ class Bootstrap:
         channels: Drive channel of every heater, for messages; by default the heater number.
         seconds: Second ports of sources with two ports.
         progress: Called after every step.
-        found: Called after every sweep with the heater and its law.
+        on_heater: Called after every sweep with the heater and its law.
         sources_by_hand: Ports of the laser that is moved by hand.
         monitors_by_hand: Ports of the meter that is moved by hand.
     """

@@ -91,7 +91,7 @@ class HandMeasurements:
         sweeps: Settings of the heater sweeps.
         rng: Random generator.
         progress: Called with the stage and the numbers of finished and of all steps.
-        found: Called after every sweep with the heater and its law.
+        on_heater: Called after every sweep with the heater and its law.
     """
 
     def __init__(

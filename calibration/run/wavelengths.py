@@ -170,7 +170,7 @@ class WavelengthExtension:
         seed: Seed of the settings.
         dark_ma: Monitor readings without light, by port; by default 0.
         plan: Number of settings per wavelength.
-        done: Called after every setting with its number and the smallest total number.
+        on_step: Called after every setting with its number and the smallest total number.
     """
 
     def __init__(

@@ -41,8 +41,8 @@ class Moves:
         LimitError: A value is outside the limits of its device.
 
     Attributes:
-        wholes: Array settings whose elements are swept, by name.
-        followers: Meters whose wavelength follows the light; none before :meth:`let_follow`.
+        vector_settings: Array settings whose elements are swept, by name.
+        followers: Meters whose wavelength follows the light; none before :meth:`set_followers`.
     """
 
     def __init__(self, bench: Bench, sweep: Sweep, snake: bool = False) -> None:

@@ -62,7 +62,7 @@ class SettingKind(enum.Enum):
 
 
 SettingValue = float | bool | str | NDArray[np.float64] | None
-"""A number, a flag, a choice, or numbers of shape ``(n,)``. ``None`` is allowed if :attr:`Setting.none_means` is not
+"""A number, a flag, a choice, or numbers of shape ``(n,)``. ``None`` is allowed if :attr:`Setting.text_for_none` is not
 empty.
 """
 _Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -88,7 +88,7 @@ class Setting:
         unit: Unit of the value; empty for flags and choices.
         shape: Shape of an array; empty otherwise.
         choices: Valid values of a choice.
-        none_means: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not allowed.
+        text_for_none: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not allowed.
         part_of: Name of the setting that contains the same value: an array with this setting as an element, or the same
             quantity in another unit. Otherwise empty.
         place: Index in the array ``part_of``, from 0; ``None`` without such an array.

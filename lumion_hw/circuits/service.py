@@ -58,7 +58,7 @@ class CircuitService:
         alignments: Latest search result of this program for each polarization controller.
         lock: The bench's lock.
         time: Clock of leases, and the time of day by the bench's clock.
-        lost: Circuits in the journal that are gone because no heater is driven.
+        lost_circuits: Circuits in the journal that are gone because no heater is driven.
     """
 
     @classmethod

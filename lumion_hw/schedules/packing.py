@@ -18,7 +18,7 @@ class Packer:
     """Groups circuits into mesh settings. A unit is one circuit, or both directions of a pair.
 
     Args:
-        routable: Returns whether circuits can be routed together; ``None`` if undecided.
+        is_routable: Returns whether circuits can be routed together; ``None`` if undecided.
     """
 
     def __init__(self, is_routable: Callable[[Circuits], bool | None]) -> None:

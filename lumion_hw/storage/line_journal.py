@@ -49,7 +49,7 @@ class LineJournal:
 
     Args:
         path: The file; created if missing.
-        what: Kind of journal, for messages.
+        description: Kind of journal, for messages.
         header: First entry of the journal; an existing journal must have the same.
 
     Raises:

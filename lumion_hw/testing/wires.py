@@ -157,7 +157,7 @@ class WireUnderTest:
     Args:
         make_link: Returns a new link to the device.
         clock: Clock of device and links.
-        do: Runs an action in the device's thread.
+        run_action: Runs an action in the device's thread.
         pull: Disconnects the device permanently from its wire.
         address: Address of the device; ``None`` in memory.
     """

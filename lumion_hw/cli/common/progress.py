@@ -36,7 +36,7 @@ class Forecast:
 
     Args:
         emulated: Whether the hardware is emulated and its time virtual.
-        now: Clock, in seconds.
+        clock: Clock, in seconds.
     """
 
     def __init__(self, emulated: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,7 +77,7 @@ class RunProgress:
     Args:
         emulated: Whether the bench is emulated; ``None`` to estimate no remaining time.
         quiet: Print nothing unless stderr is a terminal.
-        now: Clock, in seconds.
+        clock: Clock, in seconds.
     """
 
     def __init__(self, emulated: bool | None, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:

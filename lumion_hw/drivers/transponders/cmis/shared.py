@@ -39,7 +39,7 @@ class SharedModule:
     Attributes:
         changing: Lock held during changes of the module.
         opened: Content read when the module was opened; ``None`` if it is not open.
-        lit: First host lanes of the data paths that were switched on since the module was opened.
+        emitting: First host lanes of the data paths that were switched on since the module was opened.
     """
 
     def __init__(self, pages: ModulePages, clock: Clock, device: str, pins: PinnedAdapter | None) -> None:
