@@ -69,8 +69,8 @@ def hops_in_time(mesh: HexMesh, pairs: Pairs, *, compiled: bool) -> float:
     problem = problem_for(mesh, RouteRequest(pairs, objective="hops"))
     with patch.object(search, "should_compile", lambda n_pucs: compiled):
         negotiation = Negotiation(problem)
-    bound = sum(cost or 0.0 for cost in negotiation.alone())
-    found = negotiation.run(200, bound).ways
+    bound = sum(cost or 0.0 for cost in negotiation.route_separately())
+    found = negotiation.run(200, bound).wave_paths
     if found is None:
         raise LookupError("routed at first but not in this run")
     better = negotiation.improve(found, bound, lambda: time.process_time() - began >= IMPROVE_S)
