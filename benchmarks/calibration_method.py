@@ -89,7 +89,7 @@ def stages(seed: int) -> list[object]:
         model,
         Likelihood(start.random, start.survey.noise),
         default_prior(model.space, start.parameters),
-        done=rounds.append,
+        on_round=rounds.append,
     ).run(start.parameters)
     seconds = time.process_time() - began
     discrepancies = [one.discrepancy for one in rounds]

@@ -19,7 +19,7 @@ from calibration.model.observations import Observations
 from calibration.model.response import DETECTOR_ROWS
 from calibration.model.space import space_from_record
 from calibration.record.conversion import parameters_from_record
-from calibration.report.hidden_truth import REST_S, reference_offset_hz, true_parameters
+from calibration.report.hidden_truth import HEATER_REST_S, reference_offset_hz, true_parameters
 from calibration.report.truth_errors import extinctions, phase_bounds_mrad, phase_errors, settings_bound
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.file.loader import builtin_path
@@ -171,7 +171,7 @@ def _compare_light(
     for index in np.argsort(source, kind="stable"):
         probe.light_only_port(int(source[index]))
         probe.measure(rows[index])
-        bench.clock.sleep(REST_S)
+        bench.clock.sleep(HEATER_REST_S)
         read[index] = probe.measure(rows[index])[columns]
         exact[index] = world.mesh_output_w()[ports] * world.truth.monitor_scale[ports]
     per_w = 1e3 * bench.mesh.responsivity_a_per_w

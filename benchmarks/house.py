@@ -215,12 +215,27 @@ def name_words(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
+# Words of the vocabulary that do not say what a name holds if they are the whole name.
+BARE = {
+    *("alone", "asked", "beside", "beyond", "drawn", "exact", "found", "gone", "known", "lit", "looks", "made", "rest"),
+    *("seen", "settled", "shown", "told", "what", "whole"),
+}
+# Names that are keys of stored or printed documents: prepared configurations, the light detector of a bench file,
+# ports of a calibration record, costs of recovery policies; and SETTLED, a status bit of the APT protocol.
+STORED = {"SETTLED", "alone", "lit_db", "lit_with", "whole"}
+
+
 def undecided(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield identifiers with a word that is in neither the vocabulary nor the glossary: name, words, places."""
+    """Yield identifiers with a word that is in neither the vocabulary nor the glossary: name, words, places.
+
+    Names of tests are sentences and do not count.
+    """
     vocabulary = set((HERE / "benchmarks" / "vocabulary.txt").read_text().split())
     vocabulary |= {word.lower() for word in re.findall(r"[A-Za-z]+", (HERE / "docs" / "glossary.md").read_text())}
     for name, places in sorted(identifiers(sources(root)).items()):
-        if words := sorted(name_words(name) - vocabulary):
+        if name in STORED or name.startswith("test_"):
+            continue
+        if words := sorted(name_words(name) - vocabulary or BARE & {name.strip("_").lower()}):
             yield name, words, places
 
 

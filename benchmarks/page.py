@@ -67,8 +67,7 @@ class Publisher:
         self._number += 1
         values = self._rng.normal(size=len(self._names)).tolist()
         points = {
-            name: served.Point(name, value, "mA", taken_s=now_s)
-            for name, value in zip(self._names, values, strict=True)
+            name: served.Point(name, value, "mA", time_s=now_s) for name, value in zip(self._names, values, strict=True)
         }
         paths = tuple(served.ServedPath(name, 0, 1, pucs, (-3.0,) * (len(pucs) + 1)) for name, pucs in self._paths)
         circuits = tuple(

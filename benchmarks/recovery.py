@@ -163,7 +163,7 @@ def lost(manager: FabricManager, server: str, later_s: float, share: EmulatorSha
         if what == "span" and particulars["name"] == "proven":
             share.until_proven_ms = 1e3 * (share.spent_s - share.at_fault_s)
 
-    manager._tell = told
+    manager._emit = told
     bench.emulated.world.time.add(manager.fault_s, kill)
     for _ in range(20):
         recovery = manager.step(0.5)

@@ -69,8 +69,8 @@ def hops_in_time(mesh: HexMesh, pairs: Pairs, *, compiled: bool) -> float:
     problem = problem_for(mesh, RouteRequest(pairs, objective="hops"))
     with patch.object(search, "should_compile", lambda n_pucs: compiled):
         negotiation = Negotiation(problem)
-    bound = sum(cost or 0.0 for cost in negotiation.alone())
-    found = negotiation.run(200, bound).ways
+    bound = sum(cost or 0.0 for cost in negotiation.route_separately())
+    found = negotiation.run(200, bound).wave_paths
     if found is None:
         raise LookupError("routed at first but not in this run")
     better = negotiation.improve(found, bound, lambda: time.process_time() - began >= IMPROVE_S)
@@ -88,7 +88,7 @@ def switch() -> None:
     route(mesh, RouteRequest([(0, 20)]))  # builds the tables of the mesh
     times, hops = [], set()
     for outputs in itertools.permutations(SWITCH_OUTPUTS):
-        ms, routing, _ = timed(mesh, list(zip(SWITCH_INPUTS, outputs, strict=True)), exact="never")
+        ms, routing, _ = timed(mesh, list(zip(SWITCH_INPUTS, outputs, strict=True)), exact_search="never")
         times.append(ms)
         hops.add(routing.total_hops if routing is not None and routing.outcome == "optimal" else 0)
     met = f"720 of 720, all optimal at {hops.pop()} hops" if len(hops) == 1 and 0 not in hops else "MISSED SOME"
@@ -121,7 +121,7 @@ def random_sets() -> None:
         fast_met = met = unaided = 0
         for seed in range(SETS):
             pairs = drawn(mesh, circuits, 1000 * circuits + seed)
-            ms, fast, error = timed(mesh, pairs, exact="never")
+            ms, fast, error = timed(mesh, pairs, exact_search="never")
             verdict = cpsat.decide(problem_for(mesh, RouteRequest(pairs, objective="hops")), time_limit_s=OPTIMUM_S)
             status = verdict.status if fast is None or verdict.status == "optimal" else "feasible"
             verdicts[status] += 1
@@ -175,7 +175,7 @@ def large() -> None:
         left: list[str] = []
         for seed in range(draws):
             pairs = drawn(mesh, circuits, seed)
-            ms, routing, error = timed(mesh, pairs, exact="never")
+            ms, routing, error = timed(mesh, pairs, exact_search="never")
             if routing is not None:
                 done.append(ms)
             elif error == NoPathError.__name__:

@@ -13,9 +13,9 @@ from .record.conversion import (
 from .record.export import write_npz as write_npz, write_tables as write_tables
 from .record.raw_data import load_raw as load_raw
 from .report.summary import write_report as write_report
+from .run.bench_jobs import BenchOutcome as BenchOutcome, calibrate_benches as calibrate_benches, jobs_for as jobs_for
 from .run.dry_run import DryRun as DryRun, dry_run as dry_run
 from .run.journaled_run import calibrate as calibrate
-from .run.many_benches import BenchOutcome as BenchOutcome, calibrate_many as calibrate_many, jobs_for as jobs_for
 from .run.planning import Goal as Goal
 from .run.procedure import Calibration as Calibration
 from .run.renewal import DriftRun as DriftRun

@@ -74,7 +74,7 @@ class Sol(ScpiDriver):
 
     def set_wavelength_nm(self, channel, wavelength_nm):
         """Set the wavelength of the sensor."""
-        self._scpi.check_within("wavelength", wavelength_nm, 1200.0, 1700.0, "nm")  # from the data sheet
+        self._scpi.check_in_range("wavelength", wavelength_nm, 1200.0, 1700.0, "nm")  # from the data sheet
         self._scpi.set_number("WAV", f"{1e-9 * wavelength_nm:.6E}", wavelength_nm, 1e9, 0.01, "wavelength in nm")
 
     def set_range_dbm(self, channel, range_dbm):

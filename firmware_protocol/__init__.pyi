@@ -187,7 +187,7 @@ from .timing import (
     HELLO_RTO_S as HELLO_RTO_S,
     LONGEST_DEADLINE_S as LONGEST_DEADLINE_S,
     LONGEST_STEP_RTOS as LONGEST_STEP_RTOS,
-    MOST_SENDS as MOST_SENDS,
+    MAX_SENDS as MAX_SENDS,
     QUESTION_PATIENCE_S as QUESTION_PATIENCE_S,
     SENDS as SENDS,
     exchange_bytes as exchange_bytes,

@@ -64,11 +64,11 @@ class ConfigGlobalRequest(GlobalBlock):
         """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
         low, high = {0: (0, 0), 1: (1, 60_000), 2: (1, 3_600_000)}.get(self.wd_policy, (0, 0xFFFFFFFF))
         # The board reports the offset of the first wrong field, so an earlier wrong field comes before this one.
-        found = super().out_of_range()
+        values = super().out_of_range()
         offset = self.layout.offset_of("wd_param_ms")
-        if not low <= self.wd_param_ms <= high and (found is None or found[0] > offset):
+        if not low <= self.wd_param_ms <= high and (values is None or values[0] > offset):
             return offset, self.wd_param_ms
-        return found
+        return values
 
 
 class ConfigLimitsRequest(LimitsBlock):

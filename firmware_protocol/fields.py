@@ -173,12 +173,12 @@ def wire(
 
 def layout_of(name: str, attributes: Mapping[str, Any], base: Layout | None = None) -> Layout:
     """Return the layout of a message class, beginning with the fields of its base class."""
-    found = {field.offset: field for field in base.fields} if base is not None else {}
+    by_offset = {field.offset: field for field in base.fields} if base is not None else {}
     for attribute, value in attributes.items():
         if isinstance(value, dataclasses.Field) and WIRE in value.metadata:
             # A field with the same offset replaces the field of the base class:
             # the operations of CONFIG share a block and differ in byte 0.
-            shown = "" if attribute.startswith("_reserved_") else attribute.removeprefix("_")
-            field = dataclasses.replace(value.metadata[WIRE], name=shown)
-            found[field.offset] = field
-    return Layout(name, "", tuple(found[offset] for offset in sorted(found)))
+            table_name = "" if attribute.startswith("_reserved_") else attribute.removeprefix("_")
+            field = dataclasses.replace(value.metadata[WIRE], name=table_name)
+            by_offset[field.offset] = field
+    return Layout(name, "", tuple(by_offset[offset] for offset in sorted(by_offset)))

@@ -170,11 +170,11 @@ def decode_block(block: bytes) -> Frame | BadFrame:
 
 
 def _bad(cause: BadCause, block: bytes) -> BadFrame:
-    bad: BadFrame = _new(BadFrame)  # filled in the same way, because this runs very often on a noisy line
-    fields = bad.__dict__
+    bad_frame: BadFrame = _new(BadFrame)  # filled in the same way, because this runs very often on a noisy line
+    fields = bad_frame.__dict__
     fields["cause"] = cause
     fields["length"] = len(block)
-    return bad
+    return bad_frame
 
 
 class Decoder:
@@ -192,7 +192,7 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[Frame | BadFrame]:
         """Add received bytes and return the frames that are now complete."""
-        found: list[Frame | BadFrame] = []
+        frames: list[Frame | BadFrame] = []
         # A stream of zeros (a broken cable, a UART at the wrong speed) must not cost a list entry
         # per byte, so a run of delimiters is reduced to one.
         if data.count(0) * 8 > len(data):
@@ -200,36 +200,36 @@ class Decoder:
         # There is no timer: a partial frame waits for the next delimiter,
         # because silence has no meaning on USB, pty or TCP (section 2.1).
         ended = data.split(b"\0")
-        rest = ended.pop()
+        remainder = ended.pop()
         if ended and (self._partial or self._skipping):
-            self._end_first(ended.pop(0), found)
-        for piece in ended:
+            self._end_first(ended.pop(0), frames)
+        for chunk in ended:
             # Two consecutive frames have two delimiters between them, so
             # empty pieces are not counted (section 13, row 1).
-            if piece:
-                found.append(decode_block(piece) if len(piece) <= self._room else self._oversize())
-        if rest:
-            self._append(rest, found)
-        return found
+            if chunk:
+                frames.append(decode_block(chunk) if len(chunk) <= self._room else self._oversize())
+        if remainder:
+            self._append(remainder, frames)
+        return frames
 
-    def _end_first(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
-        self._append(piece, found)
+    def _end_first(self, chunk: bytes, frames: list[Frame | BadFrame]) -> None:
+        self._append(chunk, frames)
         if self._partial:
-            found.append(decode_block(bytes(self._partial)))
+            frames.append(decode_block(bytes(self._partial)))
             self._partial.clear()
         self._skipping = False
 
-    def _append(self, piece: bytes, found: list[Frame | BadFrame]) -> None:
+    def _append(self, chunk: bytes, frames: list[Frame | BadFrame]) -> None:
         if self._skipping:
             return
         # Dropped and counted once, even if the noise continues, so
         # the MTU limits the memory (section 13, row 2).
-        if len(self._partial) + len(piece) > self._room:
-            found.append(self._oversize())
+        if len(self._partial) + len(chunk) > self._room:
+            frames.append(self._oversize())
             self._partial.clear()
             self._skipping = True
             return
-        self._partial += piece
+        self._partial += chunk
 
     def _oversize(self) -> BadFrame:
         return BadFrame(BadCause.OVERSIZE, self._room + 1)

@@ -60,8 +60,8 @@ class ImageHeader:
         """Raise ``ImageError`` for the first field outside its range."""
         for field in IMAGE_LAYOUT.fixed:
             value = getattr(self, field.name)
-            odd = field.name == "mask_len" and value % 2
-            if odd or not field.allows(value):
+            is_odd = field.name == "mask_len" and value % 2
+            if is_odd or not field.allows(value):
                 raise ImageError(field.offset, f"`{field.name}` is {value}; {field.range} is allowed")
 
 
@@ -84,18 +84,18 @@ def pack_header(header: ImageHeader) -> bytes:
         raise ImageError(error.offset, f"`{error.field}` cannot hold {error.value}") from error
 
 
-def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool) -> bytes:
+def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, is_complete: bool) -> bytes:
     """Encode one sweep point.
 
-    ``body`` contains the changes, or the codes of all channels if ``whole`` is set. ``times`` is ``(settle_us,
+    ``body`` contains the changes, or the codes of all channels if ``is_complete`` is set. ``times`` is ``(settle_us,
     dwell_us)``, or ``None`` for the default times.
 
     Raises:
         ImageError: There are too many changes, or a time does not fit 32 bits.
     """
-    if not whole and len(body) > MAX_CHANGES:
+    if not is_complete and len(body) > MAX_CHANGES:
         raise ImageError(0, f"{len(body)} changes in one point, but at most {MAX_CHANGES} are allowed")
-    head = (FULL_TABLE if whole else len(body)) | (0 if times is None else POINT_TIMING)
+    head = (FULL_TABLE if is_complete else len(body)) | (0 if times is None else POINT_TIMING)
     try:
         tail = b"" if times is None else _TIMES.pack(*times)
     except struct.error as error:
@@ -111,16 +111,16 @@ class ImageReader:
         self._n_dac = n_dac
         self._offset = 0
 
-    def read(self, size: int, what: str, point: int | None = None) -> bytes:
+    def read(self, size: int, description: str, point: int | None = None) -> bytes:
         """Return the next ``size`` bytes. Raises ``ImageError`` if fewer are left."""
         end = self._offset + size
         if end > len(self._data):
             raise ImageError(
-                self._offset, f"{what} needs {size} bytes, but {len(self._data) - self._offset} are left", point
+                self._offset, f"{description} needs {size} bytes, but {len(self._data) - self._offset} are left", point
             )
-        piece = self._data[self._offset : end]
+        chunk = self._data[self._offset : end]
         self._offset = end
-        return piece
+        return chunk
 
     def header(self) -> ImageHeader:
         """Read the header. Raises ``ImageError`` for a field outside its range."""
@@ -144,10 +144,10 @@ class ImageReader:
             table = self.table(number)
         else:
             changes = np.frombuffer(self.read(PAIR_DTYPE.itemsize * count, "the changes", number), dtype=PAIR_DTYPE)
-            beyond = changes["channel"][changes["channel"] >= self._n_dac]
+            out_of_range = changes["channel"][changes["channel"] >= self._n_dac]
             # Check this now, not when the point is due: a sweep must not stop half way.
-            if beyond.size:
-                raise ChannelError(int(beyond[0]), self._n_dac, number)
+            if out_of_range.size:
+                raise ChannelError(int(out_of_range[0]), self._n_dac, number)
         times = _TIMES.unpack(self.read(_TIMES.size, "the times", number)) if head & POINT_TIMING else None
         return changes, table, times
 

@@ -47,7 +47,7 @@ def channels_from_mask(mask: bytes, n_channels: int) -> NDArray[np.intp]:
         return np.arange(n_channels, dtype=np.intp)
     chosen = np.flatnonzero(np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little"))
     # A longer mask is allowed if it selects only existing channels.
-    beyond = chosen[chosen >= n_channels]
-    if beyond.size:
-        raise ChannelError(int(beyond[0]), n_channels)
+    out_of_range = chosen[chosen >= n_channels]
+    if out_of_range.size:
+        raise ChannelError(int(out_of_range[0]), n_channels)
     return chosen

@@ -157,7 +157,7 @@ class RecordTrack:
             raise ValueError(f"the window is {window} records, but must be at least 1 so that a record can be sent")
         self.window = window
         self.contiguous_end = 0
-        self._later: list[range] = []
+        self._islands: list[range] = []
 
     def receive(self, first: int, count: int) -> list[range]:
         """Add received record indexes; return those that had not arrived before, ascending."""
@@ -170,7 +170,7 @@ class RecordTrack:
     def missing(self, produced: int) -> list[range]:
         """Return the indexes below ``produced`` that have not arrived, ascending."""
         holes, start = [], self.contiguous_end
-        for island in self._later:
+        for island in self._islands:
             if start < min(island.start, produced):
                 holes.append(range(start, min(island.start, produced)))
             start = island.stop
@@ -180,10 +180,10 @@ class RecordTrack:
 
     def give_up(self, oldest: int) -> list[range]:
         """Stop waiting for records below ``oldest``, which the board no longer has; return the lost indexes."""
-        lost = self.missing(oldest)
+        missing = self.missing(oldest)
         if oldest > self.contiguous_end:
             self._add(range(self.contiguous_end, oldest))
-        return lost
+        return missing
 
     def acknowledgement(self) -> tuple[int, int]:
         """Return the fields ``(up_to, credit_limit)`` of the next acknowledgement."""
@@ -193,14 +193,14 @@ class RecordTrack:
         # A run can have 2³¹ records, so consecutive records are stored as one number
         # and later records as a few ranges.
         if records:
-            self._later.append(records)
-            self._later.sort(key=lambda island: island.start)
+            self._islands.append(records)
+            self._islands.sort(key=lambda island: island.start)
         merged: list[range] = []
-        for island in self._later:
+        for island in self._islands:
             if island.start <= self.contiguous_end:
                 self.contiguous_end = max(self.contiguous_end, island.stop)
             elif merged and island.start <= merged[-1].stop:
                 merged[-1] = range(merged[-1].start, max(merged[-1].stop, island.stop))
             else:
                 merged.append(island)
-        self._later = merged
+        self._islands = merged

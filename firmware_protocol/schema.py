@@ -46,8 +46,8 @@ TABLES: tuple[type[Enum], ...] = (
 
 def _row(member: Enum) -> dict[str, Any]:
     columns = {name: value for name, value in vars(member).items() if not name.startswith("_")}
-    shown = {name: value.name if isinstance(value, Enum) else value for name, value in columns.items()}
-    return {"name": member.name, "code": int(member.value), **shown}
+    plain = {name: value.name if isinstance(value, Enum) else value for name, value in columns.items()}
+    return {"name": member.name, "code": int(member.value), **plain}
 
 
 def schema_document() -> dict[str, Any]:

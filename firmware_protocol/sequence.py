@@ -90,10 +90,10 @@ class ReplyRing:
                 return Judgement(Verdict.EXECUTE, repeat=True)
             return Judgement(Verdict.REPLAY, slot.reply, repeat=True)
         # Half of the number space counts as newer, as in the serial number arithmetic of RFC 1982.
-        ahead = (seq - self._last) % _SEQ
-        if 1 <= ahead <= 32767:
+        distance = (seq - self._last) % _SEQ
+        if 1 <= distance <= 32767:
             self._last = seq
-            return Judgement(Verdict.EXECUTE, gap=ahead - 1)
+            return Judgement(Verdict.EXECUTE, gap=distance - 1)
         # Older than the newest but inside the window: this request was lost while later
         # ones arrived. It was not executed, because its slot does not contain it.
         if (self._last - seq) % _SEQ < self.window:

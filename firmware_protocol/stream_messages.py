@@ -44,9 +44,9 @@ class SubscribeRequest(Message):
 
     def out_of_range(self) -> tuple[int, int] | None:
         """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
-        found = super().out_of_range()
+        values = super().out_of_range()
         renewal = bool(self.sub_flags & SubscribeFlag.RENEW)
-        return None if renewal and found is not None and found[0] != 0 else found
+        return None if renewal and values is not None and values[0] != 0 else values
 
 
 class TelemetryEvent(Message):
@@ -126,12 +126,12 @@ class SweepLoadRequest(Message):
 
     def out_of_range(self) -> tuple[int, int] | None:
         """Return ``(payload offset, value)`` of the first field outside its range, or ``None``."""
-        found = super().out_of_range()
-        if found is None and self.offset >= self.total:
-            found = self.layout.offset_of("offset"), self.offset
-        if found is None and len(self.data) > self.total - self.offset:
-            found = self.layout.offset_of("len"), len(self.data)
-        return found
+        values = super().out_of_range()
+        if values is None and self.offset >= self.total:
+            values = self.layout.offset_of("offset"), self.offset
+        if values is None and len(self.data) > self.total - self.offset:
+            values = self.layout.offset_of("len"), len(self.data)
+        return values
 
 
 class SweepStartReply(Message):

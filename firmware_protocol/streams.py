@@ -78,12 +78,12 @@ class EventTrack:
     def receive(self, seq: int, dropped: int) -> int | None:
         """Count an event and return its number, or ``None`` for a second copy, which must be ignored."""
         # A frame has only 16 bits of the event number. A number in the half before the expected one is a copy.
-        ahead = (seq - self.next_event) % _SEQ
-        if ahead >= _SEQ // 2:
+        distance = (seq - self.next_event) % _SEQ
+        if distance >= _SEQ // 2:
             self.repeated += 1
             return None
-        number = (self.next_event + ahead) % _U32
-        self.lost += ahead
+        number = (self.next_event + distance) % _U32
+        self.lost += distance
         self.received += 1
         self.next_event = (number + 1) % _U32
         self.dropped = dropped

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType
 
 _ZEROS = re.compile(rb"(\0{4,})")
-_ONES = re.compile(rb"\x01+")
+_ONE_BYTES = re.compile(rb"\x01+")
 _GROUP = 254
 _CODES = [bytes([length + 1]) for length in range(_GROUP + 1)]
 
@@ -18,12 +18,12 @@ class StuffingError(ValueError):
 
 
 def _long_run(run: bytes, *, last: bool) -> bytes:
-    full, rest = divmod(len(run), _GROUP)
+    full, remainder = divmod(len(run), _GROUP)
     groups = [b"\xff" + run[i * _GROUP : (i + 1) * _GROUP] for i in range(full)]
     # A run of a multiple of 254 bytes needs a closing group only if a zero follows. At the end of the content
     # it is left out: this shorter form keeps 508 bytes within an MTU of 512 (section 2.2).
-    if rest or not last:
-        groups.append(_CODES[rest] + run[full * _GROUP :])
+    if remainder or not last:
+        groups.append(_CODES[remainder] + run[full * _GROUP :])
     return b"".join(groups)
 
 
@@ -59,8 +59,8 @@ def decode_plain(block: bytes) -> bytes:
         code = block[pos]
         if code == 1:
             # A code 1 is an empty group: a single zero. A run of them is handled at once.
-            ones = _ONES.match(block, pos)
-            count = len(ones.group()) if ones else 1
+            one_bytes = _ONE_BYTES.match(block, pos)
+            count = len(one_bytes.group()) if one_bytes else 1
             pos += count
             out.append(bytes(count if pos < end else count - 1))
             continue

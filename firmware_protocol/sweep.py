@@ -75,7 +75,7 @@ class SweepPoint:
         """Return this sweep point as bytes."""
         body = self.changes if self.table is None else self.table
         times = None if self.timing is None else (self.timing.settle_us, self.timing.dwell_us)
-        return pack_point(body, times, whole=self.table is not None)
+        return pack_point(body, times, is_complete=self.table is not None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from firmware_protocol.stream_messages import SweepReadRequest
 SENDS = 3
 """Number of times that a request is sent, including the first time."""
 
-MOST_SENDS = 12
+MAX_SENDS = 12
 """Largest number of times that a request is sent on a link with losses."""
 
 LONGEST_STEP_RTOS = 4

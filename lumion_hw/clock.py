@@ -249,16 +249,16 @@ class VirtualClock:
 
     def wait(self, register: Callable[[_Wait], None]) -> None:
         """Wait while other threads run; ``register`` schedules the end of the given wait."""
-        me = self.current_runner()
-        outer, me.waits_for = me.waits_for, _Wait(me)
+        own_runner = self.current_runner()
+        outer, own_runner.waits_for = own_runner.waits_for, _Wait(own_runner)
         try:
-            if me.error is None:
-                register(me.waits_for)
-                self.hand_over(me.waits_for)
+            if own_runner.error is None:
+                register(own_runner.waits_for)
+                self.hand_over(own_runner.waits_for)
         finally:
-            me.waits_for = outer
-        if me.error is not None:
-            error, me.error = me.error, None
+            own_runner.waits_for = outer
+        if own_runner.error is not None:
+            error, own_runner.error = own_runner.error, None
             raise error
 
     def set_current_runner(self, runner: _Runner) -> None:
@@ -281,12 +281,12 @@ class VirtualClock:
         self._n_waits += rank == _WAIT
         heapq.heappush(self._agenda, (due_s, rank, next(self._order), item))
 
-    def hand_over(self, mine: _Wait | None) -> None:
-        """Run timers and other threads until the wait ``mine`` is over; ``None`` ends this thread."""
-        while mine is None or not mine.is_over:
+    def hand_over(self, own_wait: _Wait | None) -> None:
+        """Run timers and other threads until the wait ``own_wait`` is over; ``None`` ends this thread."""
+        while own_wait is None or not own_wait.is_over:
             if not self._n_waits:
                 self._report_deadlock()
-            others_are_paused = self._n_acting and mine is not None and mine.is_for_time
+            others_are_paused = self._n_acting and own_wait is not None and own_wait.is_for_time
             if not others_are_paused:
                 self._resume_others()
             entry = heapq.heappop(self._agenda)
@@ -303,12 +303,12 @@ class VirtualClock:
             self._n_waits -= 1
             item.is_over = True
             # A periodic action inside this wait may itself be waiting; its wait must end first.
-            if item is mine or item.runner.waits_for is not item:
+            if item is own_wait or item.runner.waits_for is not item:
                 continue
             item.runner.turn.release()
-            if mine is None:
+            if own_wait is None:
                 return
-            mine.runner.turn.acquire()
+            own_wait.runner.turn.acquire()
 
     def _run_timer(self, timer: _Timer) -> None:
         """Run a periodic action inside the wait of a thread; all other threads pause until it ends."""
@@ -347,7 +347,7 @@ class _ParallelRun(Generic[T]):
         self._caller_is_job = self._caller in clock.runners  # then other jobs run meanwhile
         self._runners = [_Runner() for _ in jobs]
         self._outcomes: dict[int, Future[T]] = {}
-        self._all_done = clock.event()
+        self._all_finished = clock.event()
         self._started_lock, self._ended_lock = threading.Lock(), threading.Lock()
         self._ended_lock.acquire()
 
@@ -357,7 +357,7 @@ class _ParallelRun(Generic[T]):
             self._start()
             self._caller.waits_for_own_jobs = True
             try:
-                self._all_done.wait()
+                self._all_finished.wait()
             finally:
                 self._caller.waits_for_own_jobs = False
         else:
@@ -411,7 +411,7 @@ class _ParallelRun(Generic[T]):
             if not self._caller_is_job:
                 self._ended_lock.release()
                 return
-            self._all_done.set()
+            self._all_finished.set()
         self._clock.hand_over(None)
 
 

@@ -62,18 +62,18 @@ def find_dead_monitors(observations: Observations, noise: NoiseModel) -> tuple[B
     # A meter that is moved by hand has no reading while it is elsewhere.
     present = np.isfinite(observations.reading_ma) | observations.saturated
     deaths = []
-    for port, everything, there in zip(observations.monitors, dark.T, present.T, strict=True):
-        settings, column = np.flatnonzero(there), everything[there]
-        lit = np.flatnonzero(~column)
-        if not len(lit):
+    for port, is_dark, has_reading in zip(observations.monitors, dark.T, present.T, strict=True):
+        settings, column = np.flatnonzero(has_reading), is_dark[has_reading]
+        bright = np.flatnonzero(~column)
+        if not len(bright):
             deaths.append(Breakdown(port, 0))
             continue
         # Destructive interference makes a monitor dark at times. It is dead only if it stays dark to the end, for far
         # longer than ever before.
-        runs = np.diff(np.concatenate([[-1], lit])) - 1
-        last = len(column) - 1 - int(lit[-1])
+        runs = np.diff(np.concatenate([[-1], bright])) - 1
+        last = len(column) - 1 - int(bright[-1])
         if last >= max(_MIN_DARK, _DARKER * int(runs.max())):
-            deaths.append(Breakdown(port, int(settings[lit[-1]]) + 1))
+            deaths.append(Breakdown(port, int(settings[bright[-1]]) + 1))
     return tuple(deaths)
 
 
@@ -99,27 +99,29 @@ def find_dead_heater(
 
     The readings must be in time order. Heaters in ``dead`` are skipped.
     """
-    judge = _SettingCosts(model, parameters, likelihood)
+    setting_costs = _SettingCosts(model, parameters, likelihood)
     # First all heaters on every sixth setting, then the best few on all settings. This takes a sixth of the time; a
     # real failure shows in many settings.
     coarse = np.arange(0, len(likelihood.observations), _COARSE)
     live = [heater for heater in range(2 * model.mesh.n_pucs) if heater not in dead]
-    worth = {heater: judge.best(heater, coarse, turns=1)[0] for heater in live if parameters.heater_law[heater, 0]}
-    shortlist = sorted(worth, key=lambda heater: -worth[heater])[:_SHORTLIST]
+    gain_by_heater = {
+        heater: setting_costs.best(heater, coarse, turns=1)[0] for heater in live if parameters.heater_law[heater, 0]
+    }
+    shortlist = sorted(gain_by_heater, key=lambda heater: -gain_by_heater[heater])[:_SHORTLIST]
     every = np.arange(len(likelihood.observations))
-    found = max(((*judge.best(heater, every, _PHASES), heater) for heater in shortlist), default=None)
+    strongest = max(((*setting_costs.best(heater, every, _PHASES), heater) for heater in shortlist), default=None)
     # If the fit is wrong, some heater always explains a little. A real failure explains a share of the whole cost.
-    if found is None or found[0] < max(_MIN_GAIN, _MIN_SHARE * float(judge.cost.sum())):
+    if strongest is None or strongest[0] < max(_MIN_GAIN, _MIN_SHARE * float(setting_costs.cost.sum())):
         return None
-    gain, first, turn, heater = found
+    gain, first, turn, heater = strongest
     return Breakdown(heater, first, turn, gain)
 
 
 def cost_reduction(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, other: Observations) -> float:
     """Return the decrease of the cost of a fit if ``other`` observations replace the original ones."""
-    judge = _SettingCosts(model, parameters, likelihood)
-    cost = judge.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
-    return float(judge.cost.sum() - cost.sum())
+    setting_costs = _SettingCosts(model, parameters, likelihood)
+    cost = setting_costs.costs_of(replace(likelihood, observations=other), model.predict(parameters, other))
+    return float(setting_costs.cost.sum() - cost.sum())
 
 
 class _SettingCosts:
@@ -143,20 +145,20 @@ class _SettingCosts:
         best = (0.0, 0, 0.0)
         # Settings with the heater off contain no information, unless the passive phase turned (heater stuck at a
         # current).
-        felt = settings[self._likelihood.observations.currents_ma[settings, heater] > _MIN_MA]
+        affected = settings[self._likelihood.observations.currents_ma[settings, heater] > _MIN_MA]
         for turn in np.arange(turns) * 2.0 * np.pi / turns:
             if turn:
-                felt = settings
+                affected = settings
             gain = np.zeros(len(settings))
-            gain[np.isin(settings, felt)] = self.cost[felt] - self._without(heater, felt, float(turn))
+            gain[np.isin(settings, affected)] = self.cost[affected] - self._without(heater, affected, float(turn))
             # Gain of "dead from this setting to the end", for all settings at once.
-            from_here = np.cumsum(gain[::-1])[::-1]
-            first = int(np.argmax(from_here)) if len(from_here) else 0
-            if len(from_here) and from_here[first] > best[0]:
+            gain_to_end = np.cumsum(gain[::-1])[::-1]
+            first = int(np.argmax(gain_to_end)) if len(gain_to_end) else 0
+            if len(gain_to_end) and gain_to_end[first] > best[0]:
                 # The failure may have come earlier, in the settings just before that left the heater off.
-                before = settings[:first][np.isin(settings[:first], felt)]
+                before = settings[:first][np.isin(settings[:first], affected)]
                 start = int(before[-1]) + 1 if len(before) else 0
-                best = (float(from_here[first]), start, float(turn))
+                best = (float(gain_to_end[first]), start, float(turn))
         return best
 
     def _without(self, heater: int, settings: NDArray[np.int64], turn_rad: float) -> Real:
@@ -179,8 +181,8 @@ class _SettingCosts:
 
 def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> float:
     """Return an approximate cost of a fit, from every sixth setting."""
-    few = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
-    residual = few.residual(model.predict(parameters, few.observations), _JUDGING_DISCREPANCY)
+    coarse = likelihood[np.arange(0, len(likelihood.observations), _COARSE)]
+    residual = coarse.residual(model.predict(parameters, coarse.observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
 
 
@@ -193,7 +195,7 @@ def exchange(
         laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]
     # With wrong channels the fitted phases of both PUCs are meaningless, so all combinations on a 45° grid are tried.
     turns = np.arange(2 * _PHASES) * np.pi / _PHASES
-    best, least = parameters, np.inf
+    best, lowest_cost = parameters, np.inf
     for first, second in itertools.product(turns, turns):
         passive = parameters.passive_phase_rad.copy()
         passive[one // 2] += first
@@ -203,9 +205,9 @@ def exchange(
             continue
         turned = replace(parameters, passive_phase_rad=passive, heater_law=laws)
         cost = coarse_cost(model, turned, likelihood)
-        if cost < least:
-            best, least = turned, cost
-    return best, least
+        if cost < lowest_cost:
+            best, lowest_cost = turned, cost
+    return best, lowest_cost
 
 
 def find_better_law(
@@ -221,17 +223,17 @@ def find_better_law(
     """
     misfit = mean_squared_residual(model, parameters, likelihood)[model.space.group("rho2")].copy()
     misfit[list(dead)] = 0.0
-    judge, bending = _SettingCosts(model, parameters, likelihood), heaters.bending_per_ma2
+    setting_costs, bending = _SettingCosts(model, parameters, likelihood), heaters.bending_per_ma2
     settings = np.arange(0, len(likelihood.observations), _COARSE)
     # A new law must lower the cost by a tenth: one of 21 x 8 points always fits a little better by chance.
-    least, best = _LAW_SHARE * float(judge.cost[settings].sum()), None
+    lowest_cost, best = _LAW_SHARE * float(setting_costs.cost[settings].sum()), None
     for heater in np.argsort(-misfit)[:_SHORTLIST].tolist():
         for rho2, turn in itertools.product(np.linspace(*heaters.rho2_range, _LAWS), range(2 * _PHASES)):
             laws, passive = parameters.heater_law.copy(), parameters.passive_phase_rad.copy()
             laws[heater] = rho2 * np.array([1.0, bending, bending**2])
             passive[heater // 2] += turn * np.pi / _PHASES
             changed = replace(parameters, heater_law=laws, passive_phase_rad=passive)
-            cost = float(judge.settings_cost(changed, settings).sum())
-            if cost < least:
-                least, best = cost, changed
+            cost = float(setting_costs.settings_cost(changed, settings).sum())
+            if cost < lowest_cost:
+                lowest_cost, best = cost, changed
     return best

@@ -36,16 +36,16 @@ _MIN_KNOTS, _MAX_KNOTS = 6, 24
 _SETTINGS_PER_KNOT = 30
 _ROUNDS = 4
 # Error of a setting's phase besides noise: inside the fitted heater range, and beyond it.
-_SURE_RAD, _UNSURE_RAD = 1e-3, 2e-2
+_ERROR_IN_RANGE_RAD, _ERROR_BEYOND_RANGE_RAD = 1e-3, 2e-2
 # Prior sigma of the change of slope of the temperature trajectory from one instant to the next.
 _BEND_RAD = 0.02
 # Prior sigma of the fit's error in the common phase per total heat; unknown drift may have biased the fit.
 _RAD_PER_MA2 = 2e-3
-_TELLING_RAD, _TELLING_DB = 0.005, 0.05
+_PRECISE_RAD, _PRECISE_DB = 0.005, 0.05
 _WINDOW = 15
 # Settings of a source that are farther apart in time form separate groups, such as the reference setting at the start.
 _APART_S = 1.0
-_REST_RAD = 0.012
+_MIN_MOVED_RAD = 0.012
 _HOP_RAD = 0.03
 _HOP_SHARE = 0.1
 # Smallest ranges of trajectories that are removed. Even a temperature drift of a few milliradians matters: the chosen
@@ -76,36 +76,36 @@ class Drift:
     """Deviation of every setting from the fit: of the power, and of the phase common to all PUCs.
 
     Attributes:
-        taken_s: Shape ``(settings,)``; time of the setting on the clock of the bench.
+        time_s: Shape ``(settings,)``; time of the setting on the clock of the bench.
         source: Shape ``(settings,)``; port of the light.
         power_db: Shape ``(settings,)``; measured power relative to the prediction of the fit.
         power_sigma_db: Shape ``(settings,)``; standard error of the power.
         phase_rad: Shape ``(settings,)``; phase common to all PUCs, relative to the fit.
         phase_sigma_rad: Shape ``(settings,)``; standard error of the phase.
-        sure: Shape ``(settings,)``; whether all heater currents are within the fitted range.
+        is_in_range: Shape ``(settings,)``; whether all heater currents are within the fitted range.
         square_ma2: Shape ``(settings,)``; sum of the squared currents of all heaters, proportional to the heat.
     """
 
-    taken_s: Real
+    time_s: Real
     source: NDArray[np.int64]
     power_db: Real
     power_sigma_db: Real
     phase_rad: Real
     phase_sigma_rad: Real
-    sure: NDArray[np.bool_]
+    is_in_range: NDArray[np.bool_]
     square_ma2: Real
 
     @property
     def measures_phase(self) -> NDArray[np.bool_]:
         """Which settings measure the phase common to all PUCs to a few milliradians, shape ``(settings,)``."""
-        tells: NDArray[np.bool_] = self.sure & (self.phase_sigma_rad < _TELLING_RAD)
-        return tells
+        is_precise: NDArray[np.bool_] = self.is_in_range & (self.phase_sigma_rad < _PRECISE_RAD)
+        return is_precise
 
     @property
     def measures_power(self) -> NDArray[np.bool_]:
         """Which settings measure the power to some hundredths of a decibel, shape ``(settings,)``."""
-        tells: NDArray[np.bool_] = self.sure & (self.power_sigma_db < _TELLING_DB)
-        return tells
+        is_precise: NDArray[np.bool_] = self.is_in_range & (self.power_sigma_db < _PRECISE_DB)
+        return is_precise
 
     def __getitem__(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Drift:
         return Drift(*(getattr(self, each.name)[chosen] for each in fields(self)))
@@ -149,18 +149,19 @@ class DriftTrajectories:
             if port in other.power_db
         ]
         return any(
-            float(np.abs(now - np.interp(at, then_at, then)).max()) > most for at, now, then_at, then, most in pairs
+            float(np.abs(own - np.interp(at, then_at, then)).max()) > tolerance
+            for at, own, then_at, then, tolerance in pairs
         )
 
-    def corrected(self, observations: Observations, taken_s: Real, delay_s: float) -> Observations:
+    def corrected(self, observations: Observations, time_s: Real, delay_s: float) -> Observations:
         """Return the observations without drift: the power drift is divided out, the phase drift becomes a detuning."""
-        phase = np.interp(taken_s, self.at_s, self.temperature_rad)
-        power_db = np.zeros(len(taken_s))
+        phase = np.interp(time_s, self.at_s, self.temperature_rad)
+        power_db = np.zeros(len(time_s))
         for source, (hop_s, size_rad) in self.hops.items():
-            phase -= np.where((observations.source == source) & (taken_s < hop_s), size_rad, 0.0)
+            phase -= np.where((observations.source == source) & (time_s < hop_s), size_rad, 0.0)
         for source, trajectory in self.power_db.items():
-            mine = observations.source == source
-            power_db[mine] = np.interp(taken_s[mine], self.power_at_s[source], trajectory)
+            of_source = observations.source == source
+            power_db[of_source] = np.interp(time_s[of_source], self.power_at_s[source], trajectory)
         return replace(
             observations,
             detuning_hz=observations.detunings_hz + phase / (2.0 * np.pi * delay_s),
@@ -169,10 +170,10 @@ class DriftTrajectories:
 
     def defects(self, delay_s: float) -> tuple[Defect, ...]:
         """Return one defect for each drift that the user should check."""
-        found = []
+        defects = []
         kelvin = self.temperature_rad / RAD_PER_K
         if np.ptp(kelvin) > _NAMED_K:
-            found.append(
+            defects.append(
                 Defect(
                     "temperature drift", "chip", 0,
                     _TEMPERATURE.format(drift=kelvin[-1] - kelvin[0], range=np.ptp(kelvin)),
@@ -180,49 +181,49 @@ class DriftTrajectories:
             )  # fmt: skip
         for source, (hop_s, size_rad) in self.hops.items():
             shift_ghz = size_rad / (2e9 * np.pi * delay_s)
-            words = _HOP.format(source=source, shift=shift_ghz, at=hop_s)
-            found.append(Defect("mode hop", "source", source, words))
+            text = _HOP.format(source=source, shift=shift_ghz, at=hop_s)
+            defects.append(Defect("mode hop", "source", source, text))
         for source, trajectory in self.power_db.items():
             if np.ptp(trajectory) > _NAMED_DB:
-                words = _POWER.format(source=source, drift=trajectory[-1] - trajectory[0], range=np.ptp(trajectory))
-                found.append(Defect("power drift", "source", source, words))
-        return tuple(found)
+                text = _POWER.format(source=source, drift=trajectory[-1] - trajectory[0], range=np.ptp(trajectory))
+                defects.append(Defect("power drift", "source", source, text))
+        return tuple(defects)
 
 
 def measure_drift(
     model: MeshModel,
     parameters: MeshParameters,
     observations: Observations,
-    taken_s: Real,
+    time_s: Real,
     noise: NoiseModel,
     reach_ma: Real,
 ) -> Drift:
     """Measure the deviation of power and common phase from the fit for every setting with light.
 
-    ``taken_s`` are the times of the settings, in ascending order. ``reach_ma`` is the largest fitted current of every
+    ``time_s`` are the times of the settings, in ascending order. ``reach_ma`` is the largest fitted current of every
     heater.
     """
     # Dark settings show neither power nor phase.
-    lit = np.isin(observations.source, model.space.sources)
-    taken_s, observations = taken_s[lit], observations[lit]
+    has_light = np.isin(observations.source, model.space.sources)
+    time_s, observations = time_s[has_light], observations[has_light]
     model.work.spent += DRIFTED * observations.reading_ma.size
-    sure: NDArray[np.bool_] = np.all(observations.currents_ma <= _MARGIN * reach_ma, axis=1)
+    is_in_range: NDArray[np.bool_] = np.all(observations.currents_ma <= _MARGIN * reach_ma, axis=1)
     off = np.zeros((len(observations), 2))
     per_rad_hz = 1.0 / (2.0 * np.pi * parameters.delay_s)
-    known = np.isfinite(observations.reading_ma) & ~observations.saturated
+    is_valid = np.isfinite(observations.reading_ma) & ~observations.saturated
     target = np.nan_to_num(observations.reading_ma)
     # Sweeps drive heaters beyond the fitted range of their laws, so their settings get a larger error.
-    sigma = np.hypot(noise.sigma_ma(np.maximum(target, 0.0)), np.where(sure, 0.0, _LAW_ERROR)[:, None] * target)
+    sigma = np.hypot(noise.sigma_ma(np.maximum(target, 0.0)), np.where(is_in_range, 0.0, _LAW_ERROR)[:, None] * target)
     inverse: Real = np.zeros((len(observations), 2, 2))
     root = residual = np.zeros(target.shape)
     for _ in range(_STEPS):
         moved = replace(observations, detuning_hz=observations.detunings_hz + off[:, 1] * per_rad_hz)
         power = 10.0 ** (off[:, :1] / 10.0)
-        here = model.predict(parameters, moved) * power
+        reading_ma = model.predict(parameters, moved) * power
         by_phase = model.by_common_phase(parameters, moved) * power
-        residual = (target - here) / sigma
-        root = np.where(known, np.sqrt(weight(residual)), 0.0)
-        slopes = np.stack([_LN10_PER_10 * here, by_phase], axis=-1) * (root / sigma)[..., None]
+        residual = (target - reading_ma) / sigma
+        root = np.where(is_valid, np.sqrt(weight(residual)), 0.0)
+        slopes = np.stack([_LN10_PER_10 * reading_ma, by_phase], axis=-1) * (root / sigma)[..., None]
         across = np.swapaxes(slopes, 1, 2)
         matrix = across @ slopes + np.diag([spread**-2.0 for spread in _SPREAD])
         inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
@@ -232,9 +233,9 @@ def measure_drift(
         off = off + np.clip((inverse @ pull[..., None])[..., 0], -np.array(_LARGEST_STEP), np.array(_LARGEST_STEP))
     square_ma2 = (observations.currents_ma**2).sum(axis=1)
     # Settings with a misfit get a larger error.
-    misfit = np.sqrt(np.maximum((root * residual**2).sum(axis=1) / np.maximum(known.sum(axis=1) - 2, 1), 1.0))
+    misfit = np.sqrt(np.maximum((root * residual**2).sum(axis=1) / np.maximum(is_valid.sum(axis=1) - 2, 1), 1.0))
     spread = np.sqrt(np.diagonal(inverse, axis1=1, axis2=2)) * misfit[:, None]
-    return Drift(taken_s, observations.source, off[:, 0], spread[:, 0], off[:, 1], spread[:, 1], sure, square_ma2)
+    return Drift(time_s, observations.source, off[:, 0], spread[:, 0], off[:, 1], spread[:, 1], is_in_range, square_ma2)
 
 
 def excess_db(
@@ -255,8 +256,8 @@ def excess_db(
     )
     predicted = model.predict(parameters, moved) * 10.0 ** (power_db[:, None] / 10.0)
     # At least ten noise floors: below, the converter dominates the reading.
-    least_ma = np.maximum(min_mw * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
-    bright = (predicted > least_ma) & (observations.reading_ma > 0.0)
+    min_reading_ma = np.maximum(min_mw * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
+    bright = (predicted > min_reading_ma) & (observations.reading_ma > 0.0)
     off = np.log(observations.reading_ma[bright] / predicted[bright]) / _LN10_PER_10
     expected = noise.sigma_ma(predicted[bright]) / predicted[bright] / _LN10_PER_10
     return float(np.sqrt(max(np.mean(off**2) - np.mean(expected**2), 0.0))) if bright.any() else 0.0
@@ -264,17 +265,17 @@ def excess_db(
 
 def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
     result = []
-    for values, sigma, telling in (
-        (drift.phase_rad, drift.phase_sigma_rad, _TELLING_RAD),
-        (drift.power_db, drift.power_sigma_db, _TELLING_DB),
+    for values, sigma, max_sigma in (
+        (drift.phase_rad, drift.phase_sigma_rad, _PRECISE_RAD),
+        (drift.power_db, drift.power_sigma_db, _PRECISE_DB),
     ):
         trajectory = values.copy()
         for source in np.unique(drift.source).tolist():
-            mine = drift.source == source
-            tells = mine & (sigma < telling)
-            if tells.any():
-                at_s = drift.taken_s[tells]
-                trajectory[mine] = np.interp(drift.taken_s[mine], at_s, _smooth(values[tells], at_s))
+            of_source = drift.source == source
+            is_precise = of_source & (sigma < max_sigma)
+            if is_precise.any():
+                at_s = drift.time_s[is_precise]
+                trajectory[of_source] = np.interp(drift.time_s[of_source], at_s, _smooth(values[is_precise], at_s))
         result.append(trajectory)
     return result[0], result[1]
 
@@ -288,19 +289,19 @@ def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
     hops = _hops(drift)
     phase = drift.phase_rad.copy()
     for source, (hop_s, size_rad) in hops.items():
-        phase += np.where((drift.source == source) & (drift.taken_s < hop_s), size_rad, 0.0)
+        phase += np.where((drift.source == source) & (drift.time_s < hop_s), size_rad, 0.0)
     # Sweeps help to separate the sources, but only settings within the fitted heater range define the trajectory.
     temperature = _temperature(replace(drift, phase_rad=phase))[drift.measures_phase]
-    at_s = drift.taken_s[drift.measures_phase]
+    at_s = drift.time_s[drift.measures_phase]
     if not len(at_s):
         at_s, temperature = np.zeros(1), np.zeros(1)
     power_at_s, power_db = {}, {}
     for source in np.unique(drift.source).tolist():
-        mine = drift[(drift.source == source) & drift.measures_power]
-        if len(mine.taken_s):
-            trajectory = _smooth(mine.power_db, mine.taken_s)
+        own_drift = drift[(drift.source == source) & drift.measures_power]
+        if len(own_drift.time_s):
+            trajectory = _smooth(own_drift.power_db, own_drift.time_s)
             power_at_s[source], power_db[source] = (
-                mine.taken_s,
+                own_drift.time_s,
                 _without_small_drift(trajectory - trajectory[-1], _FOLLOWED_DB),
             )
     sigma_rad = float(np.median(drift.phase_sigma_rad[drift.measures_phase])) if drift.measures_phase.any() else 0.0
@@ -308,29 +309,29 @@ def fit_drift_trajectories(drift: Drift) -> DriftTrajectories:
     return DriftTrajectories(at_s, temperature, hops, power_at_s, power_db)
 
 
-def _without_small_drift(trajectory: Real, most: float) -> Real:
-    return trajectory if np.ptp(trajectory) > most else np.zeros(len(trajectory))
+def _without_small_drift(trajectory: Real, min_range: float) -> Real:
+    return trajectory if np.ptp(trajectory) > min_range else np.zeros(len(trajectory))
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
     """Return time and phase of a frequency jump, by source."""
     restless = []
     for source in np.unique(drift.source).tolist():
-        mine = drift[(drift.source == source) & drift.measures_phase]
-        if len(mine.taken_s) and np.ptp(_smooth(mine.phase_rad, mine.taken_s)) > _REST_RAD:
+        own_drift = drift[(drift.source == source) & drift.measures_phase]
+        if len(own_drift.time_s) and np.ptp(_smooth(own_drift.phase_rad, own_drift.time_s)) > _MIN_MOVED_RAD:
             restless.append(source)
     # If two sources move, the temperature changed: a mode hop affects a single laser.
     if len(restless) != 1:
         return {}
-    mine = drift[(drift.source == restless[0]) & (drift.phase_sigma_rad < _TELLING_RAD)]
-    trajectory = _smooth(mine.phase_rad, mine.taken_s)
+    own_drift = drift[(drift.source == restless[0]) & (drift.phase_sigma_rad < _PRECISE_RAD)]
+    trajectory = _smooth(own_drift.phase_rad, own_drift.time_s)
     spreads = [_spread(trajectory[:n]) + _spread(trajectory[n:]) for n in range(1, len(trajectory))]
     n = 1 + int(np.argmin(spreads))
     before, after = float(np.median(trajectory[:n])), float(np.median(trajectory[n:]))
     # A jump has two levels that are far apart compared with the scatter around them.
     if min(spreads) / len(trajectory) > _HOP_SHARE * abs(after - before) or abs(after - before) < _HOP_RAD:
         return {}
-    return {restless[0]: (float(0.5 * (mine.taken_s[n - 1] + mine.taken_s[n])), after - before)}
+    return {restless[0]: (float(0.5 * (own_drift.time_s[n - 1] + own_drift.time_s[n])), after - before)}
 
 
 def _spread(values: Real) -> float:
@@ -345,39 +346,41 @@ def _temperature(drift: Drift) -> Real:
     """
     # The number of instants grows with the number of settings, up to a limit that prevents fitting noise.
     knots = int(np.clip(drift.measures_phase.sum() // _SETTINGS_PER_KNOT, _MIN_KNOTS, _MAX_KNOTS))
-    at_s = np.linspace(drift.taken_s[0], drift.taken_s[-1], knots)
+    at_s = np.linspace(drift.time_s[0], drift.time_s[-1], knots)
     sources, number = np.unique(drift.source, return_inverse=True)
-    trajectory = np.stack([np.interp(drift.taken_s, at_s, unit) for unit in np.eye(knots)], axis=1)
+    trajectory = np.stack([np.interp(drift.time_s, at_s, unit) for unit in np.eye(knots)], axis=1)
     # Σ I² is an extra regressor: a phase proportional to heat is an error of the fitted crosstalk.
     design = np.concatenate([trajectory, np.eye(len(sources))[number], drift.square_ma2[:, None]], axis=1)
-    sigma = np.hypot(drift.phase_sigma_rad, np.where(drift.sure, _SURE_RAD, _UNSURE_RAD))
+    sigma = np.hypot(drift.phase_sigma_rad, np.where(drift.is_in_range, _ERROR_IN_RANGE_RAD, _ERROR_BEYOND_RANGE_RAD))
     # Priors as rows of the least-squares system: small change of slope, zero at the end, small crosstalk error.
     bend = np.zeros((knots - 2, design.shape[1]))
     for row in range(knots - 2):
         bend[row, row : row + 3] = (1.0, -2.0, 1.0)
     bend /= _BEND_RAD
     level = np.zeros((1, design.shape[1]))
-    level[0, knots - 1] = 1.0 / _SURE_RAD
+    level[0, knots - 1] = 1.0 / _ERROR_IN_RANGE_RAD
     crosstalk = np.zeros((1, design.shape[1]))
     crosstalk[0, -1] = 1.0 / _RAD_PER_MA2
     held = np.concatenate([bend, level, crosstalk])
     root = np.ones(len(sigma))
-    found = np.zeros(design.shape[1])
+    solution = np.zeros(design.shape[1])
     for _ in range(_ROUNDS):
         rows = np.concatenate([design * (root / sigma)[:, None], held])
-        found = np.linalg.lstsq(
+        solution = np.linalg.lstsq(
             rows, np.concatenate([drift.phase_rad * root / sigma, np.zeros(len(held))]), rcond=None
         )[0]
-        root = np.sqrt(weight((drift.phase_rad - design @ found) / sigma))
-    beyond = drift.phase_rad - design @ found
-    temperature: Real = trajectory @ found[:knots] + _smooth(np.where(drift.measures_phase, beyond, 0.0), drift.taken_s)
+        root = np.sqrt(weight((drift.phase_rad - design @ solution) / sigma))
+    residual = drift.phase_rad - design @ solution
+    temperature: Real = trajectory @ solution[:knots] + _smooth(
+        np.where(drift.measures_phase, residual, 0.0), drift.time_s
+    )
     return temperature
 
 
-def _smooth(values: Real, taken_s: Real) -> Real:
+def _smooth(values: Real, time_s: Real) -> Real:
     half = _WINDOW // 2
     smooth = np.empty(len(values))
-    edges = [0, *(np.flatnonzero(np.diff(taken_s) > _APART_S) + 1).tolist(), len(values)]
+    edges = [0, *(np.flatnonzero(np.diff(time_s) > _APART_S) + 1).tolist(), len(values)]
     for first, last in itertools.pairwise(edges):
         for index in range(first, last):
             smooth[index] = np.median(values[max(index - half, first) : min(index + half + 1, last)])

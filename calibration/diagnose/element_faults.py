@@ -121,8 +121,8 @@ def heater_defects(
             if fit.law is None or not np.isfinite(fit.turn_sigma_rad):
                 has_other_arm = len(arms) == 2 or fit.law is not None
                 text = DEFECT_TEXTS[kind] if has_other_arm else DEFECT_TEXTS["dead phase shifter"]
-                words = text.format(heater=heater_name(2 * puc + arm, channels))
-                defects.append(Defect(kind, "heater", 2 * puc + arm, words))
+                description = text.format(heater=heater_name(2 * puc + arm, channels))
+                defects.append(Defect(kind, "heater", 2 * puc + arm, description))
     return tuple(defects)
 
 
@@ -140,13 +140,13 @@ def stuck_puc_defect(
     if coupling is not None:
         states = ("bar",) if coupling < _USABLE_LEAK else ("cross",) if coupling > 1.0 - _USABLE_LEAK else ()
         at = f"; it is stuck at a coupling of {coupling:.4f} ± {coupling_sigma or 0.0:.4f}"
-    words = DEFECT_TEXTS[STUCK_PUC].format(
+    description = DEFECT_TEXTS[STUCK_PUC].format(
         puc=puc,
         channels=_channels_text(puc, channels),
         coupling=at,
         use=f"it can be used as {states[0]} only; other routes must avoid it" if states else "routes must avoid it",
     )
-    return Defect(STUCK_PUC, "puc", puc, words, states, coupling, coupling_sigma)
+    return Defect(STUCK_PUC, "puc", puc, description, states, coupling, coupling_sigma)
 
 
 def mark_unseen_pucs(
@@ -168,21 +168,21 @@ def mark_unseen_pucs(
         text = DEFECT_TEXTS[UNSEEN_PUC].format(
             puc=puc,
             channels=_channels_text(puc, channels),
-            **how_to_see(mesh, puc, sources, monitors),
+            **visibility_hints(mesh, puc, sources, monitors),
         )
         marked.append(Defect(UNSEEN_PUC, "puc", puc, text))
     return *kept, *marked
 
 
-def how_to_see(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
+def visibility_hints(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
     """Return why no monitor receives light of a PUC, and which additional input or output would help."""
     inputs = [port for port in mesh.fibre_ports if port not in sources and _passes(mesh, [port], puc, monitors)]
     if inputs:
-        return {"reason": "gets no light from your inputs", "remedy": f"Add an input at port {_either(inputs)}"}
+        return {"reason": "gets no light from your inputs", "remedy": f"Add an input at port {_join_ports(inputs)}"}
     outputs = [port for port in mesh.fibre_ports if port not in monitors and _passes(mesh, sources, puc, [port])]
     if outputs:
         reason = "sends no light to your monitors"
-        return {"reason": reason, "remedy": f"Add a monitor or meter at port {_either(outputs)}"}
+        return {"reason": reason, "remedy": f"Add a monitor or meter at port {_join_ports(outputs)}"}
     reason = "is on no path from your inputs to your monitors"
     return {"reason": reason, "remedy": "Add inputs and monitors at other ports"}
 
@@ -194,9 +194,9 @@ def _passes(mesh: MeshTopology, sources: Sequence[int], puc: int, monitors: Sequ
     return bool((ends[0][::-1] & ends[1]).any())
 
 
-def _either(ports: Sequence[int]) -> str:
-    *others, last = map(str, ports)
-    return f"{', '.join(others)} or {last}" if others else last
+def _join_ports(ports: Sequence[int]) -> str:
+    *first_ports, last = map(str, ports)
+    return f"{', '.join(first_ports)} or {last}" if first_ports else last
 
 
 def _puc_of(defect: Defect) -> int | None:
@@ -214,14 +214,14 @@ def relabel_in_low_light(
 
     def named(defect: Defect) -> Defect:
         if defect.kind == DEAD_MONITOR:
-            words = DEFECT_TEXTS[FAINT_MONITOR].format(number=defect.number)
-            return Defect(FAINT_MONITOR, "monitor", defect.number, words + advice)
+            description = DEFECT_TEXTS[FAINT_MONITOR].format(number=defect.number)
+            return Defect(FAINT_MONITOR, "monitor", defect.number, description + advice)
         if defect.kind == STUCK_PUC:
-            words = f"PUC {defect.number}: the effect of its heaters is not above the noise; routes avoid it"
-            return Defect(UNSEEN_PUC, "puc", defect.number, words + advice)
+            description = f"PUC {defect.number}: the effect of its heaters is not above the noise; routes avoid it"
+            return Defect(UNSEEN_PUC, "puc", defect.number, description + advice)
         if defect.kind == "dead heater":
-            words = DEFECT_TEXTS["unseen heater"].format(heater=heater_name(defect.number, channels))
-            return Defect("unseen heater", "heater", defect.number, words + advice)
+            description = DEFECT_TEXTS["unseen heater"].format(heater=heater_name(defect.number, channels))
+            return Defect("unseen heater", "heater", defect.number, description + advice)
         return defect
 
     return tuple(map(named, defects))
@@ -230,8 +230,8 @@ def relabel_in_low_light(
 def heater_breakdown_defect(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
     """Return the defect of a heater that failed at a random setting; setting 0 means that it never worked."""
     kind = "died in the run" if first else "silent"
-    words = DEFECT_TEXTS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
-    return Defect("dead heater", "heater", heater, words)
+    description = DEFECT_TEXTS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
+    return Defect("dead heater", "heater", heater, description)
 
 
 def exchanged_channel_defects(pairs: Sequence[tuple[int, int]], channels: Sequence[int]) -> tuple[Defect, ...]:
@@ -307,48 +307,50 @@ def defects_from_fit(
     sigma = np.sqrt(np.maximum(np.diag(covariance)[phases], 0.0))
     defects: list[Defect] = []
     for puc, alpha in enumerate(parameters.passive_phase_rad.tolist()):
-        least = float(np.sin(parameters.coupler_difference_rad[puc]) ** 2)
+        smallest = float(np.sin(parameters.coupler_difference_rad[puc]) ** 2)
         largest = float(np.cos(2.0 * parameters.coupler_common_rad[puc]) ** 2)
         laws = parameters.heater_law[2 * puc : 2 * puc + 2]
         has_channel = any(channel != NO_CHANNEL for channel in channels[2 * puc : 2 * puc + 2])
         if not (mesh.interferes[puc] and has_channel):
             continue
-        if least > _BALANCED_LEAK or largest < 1.0 - _BALANCED_LEAK:
-            defects.append(_off_balance(puc, least, largest))
+        if smallest > _BALANCED_LEAK or largest < 1.0 - _BALANCED_LEAK:
+            defects.append(_off_balance(puc, smallest, largest))
         if not laws.any():
-            coupling = least + (largest - least) * np.cos(alpha / 2.0) ** 2
-            slope = 0.5 * (largest - least) * abs(np.sin(alpha))
+            coupling = smallest + (largest - smallest) * np.cos(alpha / 2.0) ** 2
+            slope = 0.5 * (largest - smallest) * abs(np.sin(alpha))
             # k = least + (largest - least)·cos²(α/2). At an extreme the slope vanishes, and the error is of second
             # order.
-            off = float(np.hypot(slope * sigma[puc], 0.25 * (largest - least) * sigma[puc] ** 2))
+            off = float(np.hypot(slope * sigma[puc], 0.25 * (largest - smallest) * sigma[puc] ** 2))
             defects.append(stuck_puc_defect(puc, channels, float(coupling), off))
             continue
-        defects += _weak_heaters(puc, laws, alpha, (least, largest), channels, max_ma)
+        defects += _weak_heaters(puc, laws, alpha, (smallest, largest), channels, max_ma)
     return tuple(defects)
 
 
-def _off_balance(puc: int, least: float, largest: float) -> Defect:
-    bar, cross = (-10.0 * np.log10(max(leak, 1e-9) / (1.0 - leak)) for leak in (least, 1.0 - largest))
-    words = DEFECT_TEXTS["couplers off balance"].format(puc=puc, least=least, largest=largest, bar=bar, cross=cross)
-    return Defect("couplers off balance", "puc", puc, words)
+def _off_balance(puc: int, smallest: float, largest: float) -> Defect:
+    bar, cross = (-10.0 * np.log10(max(leak, 1e-9) / (1.0 - leak)) for leak in (smallest, 1.0 - largest))
+    description = DEFECT_TEXTS["couplers off balance"].format(
+        puc=puc, least=smallest, largest=largest, bar=bar, cross=cross
+    )
+    return Defect("couplers off balance", "puc", puc, description)
 
 
 def _weak_heaters(
     puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], max_ma: float
 ) -> list[Defect]:
     square = np.linspace(0.0, max_ma**2, 200)
-    found = []
+    defects = []
     for arm, law in enumerate(laws):
         phase = square * (law[0] + square * (law[1] + square * law[2]))
         reach = float(phase.max())
         if not law.any() or reach >= _FRINGE_RAD:
             continue
-        least, largest = interval
+        smallest, largest = interval
         turned = alpha + (phase if arm == 0 else -phase)
-        couplings = least + (largest - least) * np.cos(turned / 2.0) ** 2
+        couplings = smallest + (largest - smallest) * np.cos(turned / 2.0) ** 2
         other = laws[1 - arm]
         covered = float((square * (other[0] + square * (other[1] + square * other[2]))).max()) >= _FRINGE_RAD
-        words = DEFECT_TEXTS["weak heater"].format(
+        description = DEFECT_TEXTS["weak heater"].format(
             heater=heater_name(2 * puc + arm, channels),
             reach=reach / np.pi,
             max_ma=max_ma,
@@ -356,5 +358,5 @@ def _weak_heaters(
             largest=float(couplings.max()),
             rest="the other arm sets all couplings" if covered else "couplings outside are refused",
         )
-        found.append(Defect("weak heater", "heater", 2 * puc + arm, words))
-    return found
+        defects.append(Defect("weak heater", "heater", 2 * puc + arm, description))
+    return defects

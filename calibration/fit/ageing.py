@@ -72,13 +72,13 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class MendedFit:
+class RenewedFit:
     """Result of a check: changes, and corrected parameters.
 
     Attributes:
         covariance: Shape ``(size, size)``; covariance of all parameters.
         chi2_per_dof: χ² per degree of freedom if everything may have changed.
-        holds: Whether the changes explain the readings.
+        explains_readings: Whether the changes explain the readings.
         worst_pucs: PUCs with the largest misfit, the worst first.
     """
 
@@ -87,7 +87,7 @@ class MendedFit:
     vector: Real
     covariance: Real
     chi2_per_dof: float
-    holds: bool
+    explains_readings: bool
     worst_pucs: tuple[int, ...]
 
     @property
@@ -103,14 +103,14 @@ class PossibleChanges:
     Attributes:
         numbers: Number of the changed element.
         directions: Change of the parameters per unit of every change, shape ``(size, K)``.
-        doubts: Standard error of the directions, shape ``(size, K)``.
+        uncertainties: Standard error of the directions, shape ``(size, K)``.
         measured: Change that another instrument has measured, shape ``(K,)``; NaN if not measured.
     """
 
     kinds: tuple[Kind, ...]
     numbers: tuple[int, ...]
     directions: Real
-    doubts: Real
+    uncertainties: Real
     measured: Real
 
     @property
@@ -143,15 +143,15 @@ class PossibleChanges:
         kinds: list[Kind] = []
         numbers: list[int] = []
         directions: list[Real] = []
-        doubts: list[Real] = []
+        uncertainties: list[Real] = []
         measured: list[float] = []
         certain = np.zeros(space.size)
 
-        def add(kind: Kind, number: int, direction: Real, value: float = np.nan, doubt: Real = certain) -> None:
+        def add(kind: Kind, number: int, direction: Real, value: float = np.nan, uncertainty: Real = certain) -> None:
             kinds.append(kind)
             numbers.append(number)
             directions.append(direction)
-            doubts.append(doubt)
+            uncertainties.append(uncertainty)
             measured.append(value)
 
         def single(kind: Kind, group: str, names: Sequence[int]) -> None:
@@ -174,9 +174,9 @@ class PossibleChanges:
             change = np.nan if resistance_change is None else float(resistance_change[heater])
             # P = I²·R0·(1 + γ·P): a larger resistance counts twice in the second term of the law and so on.
             if np.isnan(change):
-                doubt = gain * 0.0
-                doubt[terms] = vector[terms] * np.array([0.0, 0.5, 1.0])
-                add("heater", heater, gain + doubt, doubt=doubt)  # midway between gain and resistance
+                uncertainty = gain * 0.0
+                uncertainty[terms] = vector[terms] * np.array([0.0, 0.5, 1.0])
+                add("heater", heater, gain + uncertainty, uncertainty=uncertainty)  # midway between gain and resistance
                 continue
             ohmic = np.zeros(space.size)
             ohmic[terms] = vector[terms] * np.array([1.0, 2.0, 3.0])
@@ -185,7 +185,7 @@ class PossibleChanges:
                 ohmic[heat] = vector[heat]
             add("gain", heater, gain)
             add("resistance", heater, ohmic, change)
-        return cls(tuple(kinds), tuple(numbers), np.array(directions).T, np.array(doubts).T, np.array(measured))
+        return cls(tuple(kinds), tuple(numbers), np.array(directions).T, np.array(uncertainties).T, np.array(measured))
 
 
 def find_changes(
@@ -196,7 +196,7 @@ def find_changes(
     drift: DriftModel | None = None,
     resistance_change: Real | None = None,
     max_chi2: float = MAX_CHI2,
-) -> MendedFit:
+) -> RenewedFit:
     """Find the changes since the last fit or record, and correct the parameters.
 
     Args:
@@ -214,10 +214,12 @@ def find_changes(
     covariance = last.covariance()
     wide = possible.directions * possible.widths
     aged = covariance + wide @ wide.T + np.diag(np.diag(drift.covariance(model.space, last.vector, days)))
-    everything = GlobalFit(model, likelihood, _prior(last.vector, aged, free), free).run(last.parameters)
-    known = covariance[np.ix_(free, free)]
+    complete_fit = GlobalFit(model, likelihood, _prior(last.vector, aged, free), free).run(last.parameters)
+    record_covariance = covariance[np.ix_(free, free)]
     small = possible.directions[free] * possible.tolerated
-    statistics = _Statistics.of(everything, last, known + small @ small.T, aged[np.ix_(free, free)], possible)
+    statistics = _Statistics.of(
+        complete_fit, last, record_covariance + small @ small.T, aged[np.ix_(free, free)], possible
+    )
     variances = _Explanation(statistics, possible).search()
     changes = statistics.changes(possible, variances)
     values = np.array([change.value if change.moved else 0.0 for change in changes])
@@ -225,18 +227,20 @@ def find_changes(
     parameters = last.parameters
     if variances.any():
         parameters = model.space.unpack(vector)
-        doubt = possible.doubts[free] * values
-        covariance[np.ix_(free, free)] = statistics.mended(possible, variances, known, free) + doubt @ doubt.T
+        uncertainty = possible.uncertainties[free] * values
+        covariance[np.ix_(free, free)] = (
+            statistics.renewed_covariance(possible, variances, record_covariance, free) + uncertainty @ uncertainty.T
+        )
     misfit = mean_squared_residual(model, parameters, likelihood)
     heaters = misfit[model.space.group("rho2")].reshape(-1, 2).max(axis=1)
     by_puc = np.maximum(misfit[model.space.group("passive_phase_rad")], heaters)
-    return MendedFit(
+    return RenewedFit(
         changes,
         parameters,
         vector,
         covariance,
-        everything.chi2_per_dof,
-        everything.converged and everything.chi2_per_dof < max_chi2,
+        complete_fit.chi2_per_dof,
+        complete_fit.converged and complete_fit.chi2_per_dof < max_chi2,
         tuple(np.argsort(-by_puc)[:_WORST].tolist()),
     )
 
@@ -270,13 +274,15 @@ class _Statistics:
     weight: Real
 
     @classmethod
-    def of(cls, fit: FitResult, last: Posterior, known: Real, aged: Real, possible: PossibleChanges) -> _Statistics:
+    def of(
+        cls, fit: FitResult, last: Posterior, record_covariance: Real, aged: Real, possible: PossibleChanges
+    ) -> _Statistics:
         """Return the information of a fit about the possible changes.
 
         Args:
             fit: Fit in which everything may change.
             last: The record.
-            known: Covariance of the record, with tolerated changes; shape ``(P, P)``.
+            record_covariance: Covariance of the record, with tolerated changes; shape ``(P, P)``.
             aged: Prior covariance of the fit, shape ``(P, P)``.
             possible: All possible changes.
         """
@@ -293,27 +299,29 @@ class _Statistics:
         kept = squares > squares.max(initial=0.0) * _ROUNDING
         excess = max(fit.chi2_per_dof, 1.0)
         root = (directions[:, kept] * np.sqrt(squares[kept] / excess)).T / spread
-        seen = directions[:, kept].T @ slope / np.sqrt(squares[kept] * excess)
-        weight = np.linalg.inv(np.eye(len(root)) + root @ known @ root.T)
+        projected_slope = directions[:, kept].T @ slope / np.sqrt(squares[kept] * excess)
+        weight = np.linalg.inv(np.eye(len(root)) + root @ record_covariance @ root.T)
         by_change = root @ possible.directions[free]
-        information, about = by_change.T @ weight @ by_change, by_change.T @ (weight @ seen)
+        information, about = by_change.T @ weight @ by_change, by_change.T @ (weight @ projected_slope)
         information += np.diag(possible.measured_information)
         about += possible.measured_information * np.nan_to_num(possible.measured)
         return cls(information, about, root, weight)
 
-    def mended(self, possible: PossibleChanges, variances: Real, known: Real, free: NDArray[np.bool_]) -> Real:
+    def renewed_covariance(
+        self, possible: PossibleChanges, variances: Real, record_covariance: Real, free: NDArray[np.bool_]
+    ) -> Real:
         """Return the covariance of the free parameters after changes with the given variances.
 
-        ``known`` is the covariance of the record, shape ``(P, P)``.
+        ``record_covariance`` is the covariance of the record, shape ``(P, P)``.
         """
         on = variances > 0.0
         directions = possible.directions[np.ix_(free, on)]
         estimate = directions @ np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
         by_change = self.weight @ self.root @ directions
         # Error = u - T·S·Tᵀ·M·(u + noise) for the error u of the record: a sum of squares, so never negative.
-        kept = np.eye(len(known)) - estimate @ (by_change.T @ self.root)
+        kept = np.eye(len(record_covariance)) - estimate @ (by_change.T @ self.root)
         noise = by_change.T @ by_change + np.diag(possible.measured_information[on] + 1.0 / variances[on])
-        covariance: Real = kept @ known @ kept.T + estimate @ noise @ estimate.T
+        covariance: Real = kept @ record_covariance @ kept.T + estimate @ noise @ estimate.T
         return covariance
 
     def evidence(self, variances: Real) -> float:
@@ -323,14 +331,16 @@ class _Statistics:
             return 0.0
         root = np.sqrt(variances[on])
         matrix = np.eye(int(on.sum())) + self.information[np.ix_(on, on)] * np.outer(root, root)
-        along = self.slope[on] * root
-        return 0.5 * float(along @ np.linalg.solve(matrix, along)) - 0.5 * float(np.linalg.slogdet(matrix)[1])
+        projection = self.slope[on] * root
+        return 0.5 * float(projection @ np.linalg.solve(matrix, projection)) - 0.5 * float(np.linalg.slogdet(matrix)[1])
 
     def gains(self, variances: Real, widths: Real) -> Real:
         """Return the increase of the log evidence if each element changes, in addition to the given changes."""
         slope, information = self._conditional(variances)
-        seen = information * widths**2
-        gains: Real = 0.5 * slope**2 * widths**2 / (1.0 + seen) - 0.5 * np.log1p(np.maximum(seen, 0.0))
+        gained_information = information * widths**2
+        gains: Real = 0.5 * slope**2 * widths**2 / (1.0 + gained_information) - 0.5 * np.log1p(
+            np.maximum(gained_information, 0.0)
+        )
         return gains
 
     def _conditional(self, variances: Real) -> tuple[Real, Real]:

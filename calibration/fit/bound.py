@@ -112,8 +112,8 @@ class Bound:
             # Gauss-Jordan elimination with the largest element as pivot keeps the descriptions short.
             pivot = int(np.abs(rows[row]).argmax())
             rows[row] /= rows[row, pivot]
-            others = np.arange(len(rows)) != row
-            rows[others] -= np.outer(rows[others, pivot], rows[row])
+            is_other = np.arange(len(rows)) != row
+            rows[is_other] -= np.outer(rows[is_other, pivot], rows[row])
         rows /= scale_of(self.information)
         _remove_single_parameters(rows)
         largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
@@ -162,9 +162,9 @@ def plan_bound(
     """
     mask = free if isinstance(free, np.ndarray) else model.space.free(free)
     # Predicted readings are used, so that a plan has a bound before it is measured. Saturated readings are ignored.
-    known = np.where(np.isfinite(plan.reading_ma) & ~plan.saturated, model.predict(parameters, plan), np.nan)
-    nothing = np.zeros(known.shape, dtype=np.bool_)
-    expected = Observations(plan.currents_ma, plan.source, plan.monitors, known, nothing, plan.detuning_hz)
+    predicted_ma = np.where(np.isfinite(plan.reading_ma) & ~plan.saturated, model.predict(parameters, plan), np.nan)
+    not_saturated = np.zeros(predicted_ma.shape, dtype=np.bool_)
+    expected = Observations(plan.currents_ma, plan.source, plan.monitors, predicted_ma, not_saturated, plan.detuning_hz)
     likelihood = Likelihood(expected, noise, drift=drift or SettingDrift())
     equations = normal_equations(model.with_double_precision(), parameters, likelihood, mask)
     inner = np.zeros_like(equations.information) if prior is None else prior.information(mask)
@@ -191,10 +191,10 @@ def _remove_single_parameters(rows: Real) -> None:
         single = size[:, -2] <= _NAMED_SHARE * size[:, -1]
         for row in np.flatnonzero(single)[np.argsort(size[single, -2] / size[single, -1], kind="stable")]:
             pivot = int(np.abs(rows[row]).argmax())
-            others = (np.arange(len(rows)) != row) & (rows[:, pivot] != 0.0)
-            if others.any():
-                rows[others] -= np.outer(rows[others, pivot] / rows[row, pivot], rows[row])
-                rows[others, pivot] = 0.0
+            is_other = (np.arange(len(rows)) != row) & (rows[:, pivot] != 0.0)
+            if is_other.any():
+                rows[is_other] -= np.outer(rows[is_other, pivot] / rows[row, pivot], rows[row])
+                rows[is_other, pivot] = 0.0
                 break
         else:
             return

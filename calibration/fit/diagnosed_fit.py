@@ -42,7 +42,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import LAW_DEVIATION, PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
-from calibration.model.work import TAKEN_IN, derivatives_work
+from calibration.model.work import ADD_EFFECT_WORK, derivatives_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS, Defect
 
 Real = NDArray[np.float64]
@@ -58,7 +58,7 @@ _COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
 # Number of PUCs between whose heaters an exchange is searched.
 _SUSPECTS = 5
 _EXCHANGED_SHARE = 0.6
-_SWEPT_ALIVE_SIGMA = 8.0
+_SWEPT_WORKING_SIGMA = 8.0
 # Fit steps on another branch before the comparison: its minimum is only a few standard errors away.
 _BRANCH_ROUNDS = 3
 # If the information about a coupler difference at zero is below this share of that at its fitted value, a barrier
@@ -70,7 +70,7 @@ _MIN_SIGN_GAIN = 25.0
 # the remaining distance, and rounds near the end take as long as earlier ones.
 _ON_THE_WAY_SIGMA = 0.3
 # Growth of the number of settings after which the directions of pairs are chosen again.
-_MANY_MORE = 1.3
+_MIN_SETTINGS_GROWTH = 1.3
 # Largest model discrepancy at which the slopes of a fit still show which physics is missing.
 _NEARLY = 0.1
 MAX_FIELD_ERROR = 3e-3
@@ -134,11 +134,11 @@ class TimedReadings:
 
     Attributes:
         observations: Settings and readings.
-        taken_s: Shape ``(settings,)``; time of every setting.
+        time_s: Shape ``(settings,)``; time of every setting.
     """
 
     observations: Observations
-    taken_s: Real
+    time_s: Real
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +154,8 @@ class FaultDiagnosis:
         swept_sigma: By heater, the size of its effect in its sweep, in units of noise.
         heaters: Expected heaters of the chip.
         likelihood: The readings to explain.
-        whole: All settings of the run; the likelihood may contain only the last part of them.
-        done: Called after every step of a fit.
+        all_readings: All settings of the run; the likelihood may contain only the last part of them.
+        on_round: Called after every step of a fit.
         trying: Called with a description of the tested cause.
         follows_drift: Whether the run can tell drift from errors of the phases. It cannot if every source gave light
             during one part of the run only.
@@ -171,8 +171,8 @@ class FaultDiagnosis:
     swept_sigma: Sequence[float]
     heaters: NominalHeaters
     likelihood: Likelihood
-    whole: TimedReadings
-    done: Callable[[Round], None] = lambda _: None
+    all_readings: TimedReadings
+    on_round: Callable[[Round], None] = lambda _: None
     trying: Callable[[str], None] = lambda _: None
     follows_drift: bool = True
     min_field_error: float = 0.0
@@ -193,411 +193,453 @@ class FaultDiagnosis:
         """Fit from a start point without a search for causes. Heaters without a phase there are dead."""
         # Heaters without a law are dead from the start and are not fitted.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        now = self._try_other_branches(
-            DiagnosedFit(self._fit(start, self._readings_of_live_monitors, dead), self._readings_of_live_monitors, dead)
+        diagnosed = self._try_other_branches(
+            DiagnosedFit(self._fit(start, self._live_readings, dead), self._live_readings, dead)
         )
         # Near the solution the slopes show missing physics; in a wrong valley they mislead.
-        near = 0.0 < now.fit.discrepancy < _NEARLY
-        now = self._try_coupler_signs(now) if near else now
-        if not near or (grown := self._grow_physics(now)) is now:
-            return now
+        near = 0.0 < diagnosed.fit.discrepancy < _NEARLY
+        diagnosed = self._try_coupler_signs(diagnosed) if near else diagnosed
+        if not near or (extended := self._extend_physics(diagnosed)) is diagnosed:
+            return diagnosed
         # Half a turn per PUC changes the light very little, so missing physics may have led to the wrong branch.
-        me = self.with_physics(grown.physics)
-        return me._try_coupler_signs(me._try_other_branches(grown))
+        diagnosis = self.with_physics(extended.physics)
+        return diagnosis._try_coupler_signs(diagnosis._try_other_branches(extended))
 
-    def settle(self, now: DiagnosedFit) -> DiagnosedFit:
+    def settle(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Correct one cause of misfit after another until all readings are explained or no known cause is left."""
-        me = self.with_physics(now.physics)
-        return me._with_defects(me.accept_field_error(me._try_exchanged_channels(me._correct_causes(now))))
+        diagnosis = self.with_physics(diagnosed.physics)
+        return diagnosis._with_defects(
+            diagnosis.accept_field_error(diagnosis._try_exchanged_channels(diagnosis._correct_causes(diagnosed)))
+        )
 
     def continue_from(self, before: DiagnosedFit) -> DiagnosedFit:
         """Fit all readings, starting from a fit of some of them, then search for causes."""
-        me = self.with_physics(before.physics)
-        now = me._extrapolate_drift(before)
-        many = len(self.likelihood.observations) > _MANY_MORE * len(before.likelihood.observations)
-        if before.physics.pairs is not None and many and me._has_work_for_rows():
+        diagnosis = self.with_physics(before.physics)
+        diagnosed = diagnosis._extrapolate_drift(before)
+        has_grown = len(self.likelihood.observations) > _MIN_SETTINGS_GROWTH * len(before.likelihood.observations)
+        if before.physics.pairs is not None and has_grown and diagnosis._has_work_for_rows():
             # On readings that are corrected for the drift known now.
-            likelihood = replace(me._readings_of_live_monitors, observations=me._corrected_observations(now))
-            pairs = pair_directions(me.model, now.fit, likelihood, me.prior, before.physics.pairs)
-            now = replace(now, physics=now.physics.having(CROSSTALK_PAIRS, now.physics.widths[CROSSTALK_PAIRS], pairs))
-            return self.with_physics(now.physics).settle(self.with_physics(now.physics)._refit(now))
-        return me.settle(me._refit(now, before.fit))
+            likelihood = replace(diagnosis._live_readings, observations=diagnosis._corrected_observations(diagnosed))
+            pairs = pair_directions(diagnosis.model, diagnosed.fit, likelihood, diagnosis.prior, before.physics.pairs)
+            diagnosed = replace(
+                diagnosed,
+                physics=diagnosed.physics.having(CROSSTALK_PAIRS, diagnosed.physics.widths[CROSSTALK_PAIRS], pairs),
+            )
+            return self.with_physics(diagnosed.physics).settle(self.with_physics(diagnosed.physics)._refit(diagnosed))
+        return diagnosis.settle(diagnosis._refit(diagnosed, before.fit))
 
-    def stated(self, now: DiagnosedFit) -> DiagnosedFit:
+    def stated(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Add all physical effects that the readings require; return the fit with final standard errors."""
-        if not now.fit.certified:
-            return self._with_doubts(now)
-        now = self.with_physics(now.physics)._finish_fit(now)
-        before, scores, is_overdrawn = now, self._score_needed_rows(now), False
+        if not diagnosed.fit.certified:
+            return self._with_objections(diagnosed)
+        diagnosed = self.with_physics(diagnosed.physics)._finish_fit(diagnosed)
+        before, scores, is_overdrawn = diagnosed, self._score_needed_rows(diagnosed), False
         while scores.chosen:
             rows = scores.chosen
-            if not self.with_physics(now.physics)._has_work_for_rows():
+            if not self.with_physics(diagnosed.physics)._has_work_for_rows():
                 # One fit beyond the work limit is allowed if the certificate depends on it.
-                rows = () if is_overdrawn else self._rows_for_certificate(now, rows)
+                rows = () if is_overdrawn else self._rows_for_certificate(diagnosed, rows)
                 is_overdrawn = True
             if not rows:
                 break
-            now = self.with_physics(now.physics)._add_rows(now, rows)
-            scores = self._score_needed_rows(now)
-        if now.physics is not before.physics and now.trajectories is not None and not self.model.work.is_used_up:
+            diagnosed = self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows)
+            scores = self._score_needed_rows(diagnosed)
+        if (
+            diagnosed.physics is not before.physics
+            and diagnosed.trajectories is not None
+            and not self.model.work.is_used_up
+        ):
             # Missing physics may have been mistaken for drift, so the drift is determined once more.
-            now = self.with_physics(now.physics)._correct_causes(replace(now, followed=0))
-            scores = self._score_needed_rows(now)
-        me = self.with_physics(now.physics)
-        if now.physics is not before.physics and (other := me._try_other_branches(now)) is not now:
-            now, scores = other, self._score_needed_rows(other)
-        if now is not before:
-            now = me._finish_fit(now)
-        fit = me._fitting(now.likelihood, now.dead).stated(now.fit)
-        found = stated_errors(me.model.space, fit, scores)
-        return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
+            diagnosed = self.with_physics(diagnosed.physics)._correct_causes(replace(diagnosed, followed=0))
+            scores = self._score_needed_rows(diagnosed)
+        diagnosis = self.with_physics(diagnosed.physics)
+        if (
+            diagnosed.physics is not before.physics
+            and (other := diagnosis._try_other_branches(diagnosed)) is not diagnosed
+        ):
+            diagnosed, scores = other, self._score_needed_rows(other)
+        if diagnosed is not before:
+            diagnosed = diagnosis._finish_fit(diagnosed)
+        fit = diagnosis._fitting(diagnosed.likelihood, diagnosed.dead).stated(diagnosed.fit)
+        errors = stated_errors(diagnosis.model.space, fit, scores)
+        return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=errors.doubts)
 
     def _has_work_for_rows(self) -> bool:
         derivatives = derivatives_work(self.model.space.size) * self.likelihood.target_ma.size
-        return self.model.work.reaches(TAKEN_IN * derivatives)
+        return self.model.work.reaches(ADD_EFFECT_WORK * derivatives)
 
-    def _finish_fit(self, now: DiagnosedFit) -> DiagnosedFit:
-        given, fit = (now.fit.parameters, now.likelihood, now.dead), now.fit
+    def _finish_fit(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        given, fit = (diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead), diagnosed.fit
         if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
-            return now
-        return replace(now, fit=self._fit(*given, near=True, known=now.fit, convergence_sigma=CONVERGED_SIGMA))
+            return diagnosed
+        return replace(
+            diagnosed, fit=self._fit(*given, near=True, earlier_fit=diagnosed.fit, convergence_sigma=CONVERGED_SIGMA)
+        )
 
-    def _score_needed_rows(self, now: DiagnosedFit) -> Scores:
+    def _score_needed_rows(self, diagnosed: DiagnosedFit) -> Scores:
         """Score the effects missing from a fit that explains its readings."""
-        me = self.with_physics(now.physics)
-        scores = me._scores(now)
-        return replace(scores, chosen=needed_rows(me.model.space, now.fit, scores.chosen))
+        diagnosis = self.with_physics(diagnosed.physics)
+        scores = diagnosis._scores(diagnosed)
+        return replace(scores, chosen=needed_rows(diagnosis.model.space, diagnosed.fit, scores.chosen))
 
-    def _rows_for_certificate(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
+    def _rows_for_certificate(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
         """Return the physical effects that a fit must include before its errors can be certified."""
-        return needed_rows(self.with_physics(now.physics).model.space, now.fit, rows, MAX_ERROR_FACTOR)
+        return needed_rows(self.with_physics(diagnosed.physics).model.space, diagnosed.fit, rows, MAX_ERROR_FACTOR)
 
-    def _with_doubts(self, now: DiagnosedFit) -> DiagnosedFit:
-        me = self.with_physics(now.physics)
-        scores = me._scores(now)
+    def _with_objections(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        diagnosis = self.with_physics(diagnosed.physics)
+        scores = diagnosis._scores(diagnosed)
         used_up = ("the search for causes reached its work limit",) if self.model.work.is_used_up else ()
-        found = stated_errors(me.model.space, now.fit, scores)
-        return replace(now, fit=found.fit, widened=found.widened, doubts=(*used_up, *found.doubts))
+        errors = stated_errors(diagnosis.model.space, diagnosed.fit, scores)
+        return replace(diagnosed, fit=errors.fit, widened=errors.widened, doubts=(*used_up, *errors.doubts))
 
     # -- additional physics -------------------------------------------------------------------------------------------
 
-    def _scores(self, now: DiagnosedFit) -> Scores:
-        key = id(now.fit), now.refused
+    def _scores(self, diagnosed: DiagnosedFit) -> Scores:
+        key = id(diagnosed.fit), diagnosed.refused
         if key not in self.scored:
             self.trying("additional physics")
-            names = [row.name for row in PHYSICS if row.name not in now.physics.widths]
+            names = [row.name for row in PHYSICS if row.name not in diagnosed.physics.widths]
             self.scored.clear()
-            self.scored[key] = now.fit, score_rows(self.model, now.fit, now.likelihood, self.prior, names, now.refused)
+            self.scored[key] = (
+                diagnosed.fit,
+                score_rows(self.model, diagnosed.fit, diagnosed.likelihood, self.prior, names, diagnosed.refused),
+            )
         return self.scored[key][1]
 
-    def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
-        if self.model.work.is_used_up or now.exchanged:
+    def _rows(self, diagnosed: DiagnosedFit) -> tuple[RowScore, ...]:
+        if self.model.work.is_used_up or diagnosed.exchanged:
             return ()
-        return self._scores(now).chosen
+        return self._scores(diagnosed).chosen
 
-    def _grow_physics(self, now: DiagnosedFit) -> DiagnosedFit:
+    def _extend_physics(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         for _ in PHYSICS:
-            rows = self.with_physics(now.physics)._rows(now) if now.fit.discrepancy > 0.0 else ()
+            rows = self.with_physics(diagnosed.physics)._rows(diagnosed) if diagnosed.fit.discrepancy > 0.0 else ()
             if not rows:
                 break
-            now = self.with_physics(now.physics)._add_rows(now, rows)
-        return now
+            diagnosed = self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows)
+        return diagnosed
 
-    def _add_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
+    def _add_rows(self, diagnosed: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
         """Add physical effects and fit again; if the fit is no better, return the old fit."""
         self.trying(" and ".join(ROWS[row.name].description for row in rows))
-        _log.info("adding to the fit: %s; field error so far %.3g", "; ".join(map(str, rows)), now.fit.discrepancy)
-        physics = self._estimate_widths(now)
+        _log.info(
+            "adding to the fit: %s; field error so far %.3g", "; ".join(map(str, rows)), diagnosed.fit.discrepancy
+        )
+        physics = self._estimate_widths(diagnosed)
         for row in rows:
             physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
-        me, likelihood = self.with_physics(physics), now.likelihood
+        diagnosis, likelihood = self.with_physics(physics), diagnosed.likelihood
         # The weights stay the same before and after; otherwise the gain of the rows could not be compared.
-        if physics.pairs is not now.physics.pairs:
-            likelihood = me._reweight(likelihood, now.fit.parameters)
-        fit = me._fit(now.fit.parameters, likelihood, now.dead, near=True)
-        better = now.fit.chi2_per_reading * now.fit.readings - fit.chi2_per_reading * fit.readings
-        no_less = fit.discrepancy == now.fit.discrepancy and better < rows[0].gain
-        if fit.discrepancy > now.fit.discrepancy or no_less:
+        if physics.pairs is not diagnosed.physics.pairs:
+            likelihood = diagnosis._update_weights(likelihood, diagnosed.fit.parameters)
+        fit = diagnosis._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
+        better = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
+        no_less = fit.discrepancy == diagnosed.fit.discrepancy and better < rows[0].gain
+        if fit.discrepancy > diagnosed.fit.discrepancy or no_less:
             if len(rows) > 1:  # too many rows at once: try the first one alone
-                return self._add_rows(now, rows[:1])
-            return replace(now, refused=now.refused | {row.name for row in rows})
-        gains = {**now.gains, **{row.name: row.gain for row in rows}}
-        return replace(now, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
+                return self._add_rows(diagnosed, rows[:1])
+            return replace(diagnosed, refused=diagnosed.refused | {row.name for row in rows})
+        gains = {**diagnosed.gains, **{row.name: row.gain for row in rows}}
+        return replace(diagnosed, physics=physics, fit=fit, likelihood=likelihood, gains=gains, rough=False)
 
-    def accept_field_error(self, now: DiagnosedFit) -> DiagnosedFit:
+    def accept_field_error(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that counts a small field error as noise if no cause explains it."""
         for _ in range(_MAX_FIELD_ERROR_ROUNDS):
-            if now.exchanged or not now.fit.discrepancy + now.physics.field_error > 0.0:
+            if diagnosed.exchanged or not diagnosed.fit.discrepancy + diagnosed.physics.field_error > 0.0:
                 break
-            size = self._field_error(now)
+            size = self._field_error(diagnosed)
             if size > MAX_FIELD_ERROR:
                 break
-            if not now.physics.law_deviation and (share := self._law_deviation(now)):
+            if not diagnosed.physics.law_deviation and (share := self._law_deviation(diagnosed)):
                 _log.info("counting deviations of heater laws of %.3g as noise", share)
-                now = replace(now, physics=replace(now.physics, law_deviation=share))
-                now = self.with_physics(now.physics)._refit(now)
-            elif abs(size - now.physics.field_error) > _FIELD_ERROR_CHANGE * size:
+                diagnosed = replace(diagnosed, physics=replace(diagnosed.physics, law_deviation=share))
+                diagnosed = self.with_physics(diagnosed.physics)._refit(diagnosed)
+            elif abs(size - diagnosed.physics.field_error) > _FIELD_ERROR_CHANGE * size:
                 _log.info("counting a relative field error of %.3g as noise", size)
-                now = replace(now, physics=replace(now.physics, field_error=size))
-                now = self.with_physics(now.physics)._refit(now)
-            elif rows := self.with_physics(now.physics)._rows(now):
-                now = self.with_physics(now.physics)._add_rows(now, rows)
+                diagnosed = replace(diagnosed, physics=replace(diagnosed.physics, field_error=size))
+                diagnosed = self.with_physics(diagnosed.physics)._refit(diagnosed)
+            elif rows := self.with_physics(diagnosed.physics)._rows(diagnosed):
+                diagnosed = self.with_physics(diagnosed.physics)._add_rows(diagnosed, rows)
             else:
                 break
-        return now
+        return diagnosed
 
-    def _law_deviation(self, now: DiagnosedFit) -> float:
+    def _law_deviation(self, diagnosed: DiagnosedFit) -> float:
         """Return the relative deviation of heater laws from three terms that the readings show; 0 if they show none."""
-        scores = self.with_physics(now.physics)._scores(now).rows
-        found = (row for row in scores if row.name == LAW_DEVIATION and row.is_supported_by_data)
-        return max((min(row.width, ROWS[LAW_DEVIATION].largest) for row in found), default=0.0)
+        scores = self.with_physics(diagnosed.physics)._scores(diagnosed).rows
+        supported = (row for row in scores if row.name == LAW_DEVIATION and row.is_supported_by_data)
+        return max((min(row.width, ROWS[LAW_DEVIATION].largest) for row in supported), default=0.0)
 
-    def _field_error(self, now: DiagnosedFit) -> float:
+    def _field_error(self, diagnosed: DiagnosedFit) -> float:
         """Return the relative field error that the physical effects of a fit leave unexplained."""
-        model = self.with_physics(now.physics).model
-        likelihood, parameters = replace(now.likelihood, field_error=0.0), now.fit.parameters
+        model = self.with_physics(diagnosed.physics).model
+        likelihood, parameters = replace(diagnosed.likelihood, field_error=0.0), diagnosed.fit.parameters
         reading_ma = model.predict(parameters, likelihood.observations)
         drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
         return likelihood.discrepancy(reading_ma, drift_ma)
 
-    def _reweight(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
+    def _update_weights(self, likelihood: Likelihood, parameters: MeshParameters) -> Likelihood:
         return replace(likelihood, unmodelled_ma2=self.model.unmodelled_ma2(parameters, likelihood.observations))
 
-    def _estimate_widths(self, now: DiagnosedFit) -> Physics:
-        physics = now.physics
-        for name, width in now.physics.widths.items() if now.fit.certified else ():
-            physics = physics.having(name, fitted_prior_width(self.model.space, now.fit, name, width))
+    def _estimate_widths(self, diagnosed: DiagnosedFit) -> Physics:
+        physics = diagnosed.physics
+        for name, width in diagnosed.physics.widths.items() if diagnosed.fit.certified else ():
+            physics = physics.having(name, fitted_prior_width(self.model.space, diagnosed.fit, name, width))
         return physics
 
-    def _with_defects(self, now: DiagnosedFit) -> DiagnosedFit:
-        if now.exchanged:
-            return replace(now, defects=exchanged_channel_defects(now.exchanged, self.channels))
-        settings = len(now.likelihood.observations)
-        named = [heater_breakdown_defect(death.number, self.channels, death.first, settings) for death in now.deaths]
-        return replace(now, defects=tuple(named))
+    def _with_defects(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
+        if diagnosed.exchanged:
+            return replace(diagnosed, defects=exchanged_channel_defects(diagnosed.exchanged, self.channels))
+        settings = len(diagnosed.likelihood.observations)
+        named = [
+            heater_breakdown_defect(death.number, self.channels, death.first, settings) for death in diagnosed.deaths
+        ]
+        return replace(diagnosed, defects=tuple(named))
 
     @cached_property
-    def _readings_of_live_monitors(self) -> Likelihood:
+    def _live_readings(self) -> Likelihood:
         observations = self.likelihood.observations
-        alive = without_dead_monitors(observations, find_dead_monitors(observations, self.likelihood.noise))
-        return replace(self.likelihood, observations=alive)
+        live_observations = without_dead_monitors(observations, find_dead_monitors(observations, self.likelihood.noise))
+        return replace(self.likelihood, observations=live_observations)
 
-    def _correct_causes(self, now: DiagnosedFit) -> DiagnosedFit:
+    def _correct_causes(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         for _ in range(_MAX_ROUNDS):
-            if now.physics is not self.model.space.physics:
-                return self.with_physics(now.physics)._correct_causes(now)
-            other = None if self.model.work.is_used_up else self._correct_one_cause(now)
+            if diagnosed.physics is not self.model.space.physics:
+                return self.with_physics(diagnosed.physics)._correct_causes(diagnosed)
+            other = None if self.model.work.is_used_up else self._correct_one_cause(diagnosed)
             if other is None:
                 break
-            if other.physics is not now.physics or other.refused != now.refused:
-                now = other  # fitted already
+            if other.physics is not diagnosed.physics or other.refused != diagnosed.refused:
+                diagnosed = other  # fitted already
                 continue
-            again = self._refit(other, now.fit if other.deaths == now.deaths else None)
-            law = other is not now and other.trajectories is now.trajectories and other.deaths == now.deaths
+            refitted = self._refit(other, diagnosed.fit if other.deaths == diagnosed.deaths else None)
+            law = (
+                other is not diagnosed
+                and other.trajectories is diagnosed.trajectories
+                and other.deaths == diagnosed.deaths
+            )
             # If another law explains no more, the cause is elsewhere; continuing would try all heaters in turn.
-            if law and again.fit.discrepancy >= now.fit.discrepancy:  # the law is not the cause
+            if law and refitted.fit.discrepancy >= diagnosed.fit.discrepancy:  # the law is not the cause
                 break
-            now = again
-        return now
+            diagnosed = refitted
+        return diagnosed
 
-    def _try_other_branches(self, now: DiagnosedFit) -> DiagnosedFit:
+    def _try_other_branches(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Fit with the phase of one source moved by half a turn per PUC; return the best fit."""
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all():
-            return now
-        readings = int(now.likelihood.used.sum())
-        best, least = now, now.fit.chi2_per_reading * readings
-        for point, cost in equivalent_branches(now.fit.parameters, float(self.prior.sigma[group].mean())):
-            fitting = self._fitting(now.likelihood, now.dead)
-            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, known=now.fit, allow_near_information=True)
+            return diagnosed
+        readings = int(diagnosed.likelihood.used.sum())
+        best, lowest_cost = diagnosed, diagnosed.fit.chi2_per_reading * readings
+        for point, cost in equivalent_branches(diagnosed.fit.parameters, float(self.prior.sigma[group].mean())):
+            fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
+            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
             # The readings decide against the prior of the frequencies. The wrong branch shifts the slope of the arms,
             # and every passive phase by nearly a milliradian.
-            if fit.chi2_per_reading * readings + cost < least:
-                best, least = replace(now, fit=fit), fit.chi2_per_reading * readings + cost
-        if best is now:
-            return now
+            if fit.chi2_per_reading * readings + cost < lowest_cost:
+                best, lowest_cost = replace(diagnosed, fit=fit), fit.chi2_per_reading * readings + cost
+        if best is diagnosed:
+            return diagnosed
         # On the other branch readings depend on the frequencies differently, so the shifted point is good enough for a
         # comparison only.
-        return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
+        return replace(diagnosed, fit=self._fit(best.fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True))
 
-    def _try_coupler_signs(self, now: DiagnosedFit) -> DiagnosedFit:
+    def _try_coupler_signs(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Fit with the sign of the coupler difference of single PUCs reversed; return the best fit."""
         group, model = self.model.space.group("coupler_difference_rad"), self.model
-        wanted = now.fit.free & model.space.mask(("coupler_difference_rad",))
+        wanted = diagnosed.fit.free & model.space.mask(("coupler_difference_rad",))
         numbers = np.flatnonzero(wanted)
-        level = replace(now.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
-        at_zero, here = (
-            np.diag(normal_equations(model, point, now.likelihood, wanted, now.fit.discrepancy).information)
-            for point in (level, now.fit.parameters)
+        level = replace(diagnosed.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
+        at_zero, at_fit = (
+            np.diag(normal_equations(model, point, diagnosed.likelihood, wanted, diagnosed.fit.discrepancy).information)
+            for point in (level, diagnosed.fit.parameters)
         )
-        readings = int(now.likelihood.used.sum())
-        for number in numbers[at_zero < _MAX_SIGN_SHARE * here].tolist():
-            reversed_rad = now.fit.parameters.coupler_difference_rad.copy()
+        readings = int(diagnosed.likelihood.used.sum())
+        for number in numbers[at_zero < _MAX_SIGN_SHARE * at_fit].tolist():
+            reversed_rad = diagnosed.fit.parameters.coupler_difference_rad.copy()
             reversed_rad[number - group.start] *= -1.0
-            point = replace(now.fit.parameters, coupler_difference_rad=reversed_rad)
-            fitting = self._fitting(now.likelihood, now.dead)
-            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, known=now.fit, allow_near_information=True)
-            if (now.fit.chi2_per_reading - fit.chi2_per_reading) * readings > _MIN_SIGN_GAIN:
+            point = replace(diagnosed.fit.parameters, coupler_difference_rad=reversed_rad)
+            fitting = self._fitting(diagnosed.likelihood, diagnosed.dead)
+            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
+            if (diagnosed.fit.chi2_per_reading - fit.chi2_per_reading) * readings > _MIN_SIGN_GAIN:
                 _log.info("reversing the coupler difference of PUC %d", number - group.start)
-                now = replace(now, fit=self._fit(fit.parameters, now.likelihood, now.dead, near=True))
-        return now
+                diagnosed = replace(
+                    diagnosed, fit=self._fit(fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True)
+                )
+        return diagnosed
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
         """Correct the drift of all settings of the run, if the previous fit includes drift."""
-        now = replace(before, followed=0)
-        if now.trajectories is None:
-            return now
-        trajectories = self._measure_trajectories(now)
+        diagnosed = replace(before, followed=0)
+        if diagnosed.trajectories is None:
+            return diagnosed
+        trajectories = self._measure_trajectories(diagnosed)
         return (
-            replace(self._follow_trajectories(now, trajectories), followed=0)
-            if trajectories.differs(now.trajectories)
-            else now
+            replace(self._follow_trajectories(diagnosed, trajectories), followed=0)
+            if trajectories.differs(diagnosed.trajectories)
+            else diagnosed
         )
 
-    def _correct_one_cause(self, now: DiagnosedFit) -> DiagnosedFit | None:
+    def _correct_one_cause(self, diagnosed: DiagnosedFit) -> DiagnosedFit | None:
         # Drift is corrected at most twice for the same settings, because the same readings show no more. The same holds
         # if the fit has hardly moved since.
-        still = now.followed > 0 and now.fit.path_length_sigma < _ON_THE_WAY_SIGMA
-        is_tested = self.follows_drift and now.followed < _MAX_DRIFT_CORRECTIONS and not still
-        trajectories = self._measure_trajectories(now) if is_tested else None
-        if now.fit.discrepancy > 0.0 and not now.rough:
+        is_unmoved = diagnosed.followed > 0 and diagnosed.fit.path_length_sigma < _ON_THE_WAY_SIGMA
+        tests_drift = self.follows_drift and diagnosed.followed < _MAX_DRIFT_CORRECTIONS and not is_unmoved
+        trajectories = self._measure_trajectories(diagnosed) if tests_drift else None
+        if diagnosed.fit.discrepancy > 0.0 and not diagnosed.rough:
             # The cause that explains more is corrected first, then everything is fitted again: a failure looks like
             # drift in the settings after it, and vice versa.
             self.trying("a failed element")
-            death = find_dead_heater(self.model, now.fit.parameters, now.likelihood, now.dead)
-            rows = self._rows(now) if now.fit.discrepancy < _NEARLY else ()
-            others = [0.0 if death is None else death.gain]
-            others.append(0.0 if trajectories is None else self._drift_gain(now, trajectories))
-            if rows and sum(row.gain for row in rows) > max(others):
-                return self._add_rows(now, rows)
-            if death is not None and (trajectories is None or death.gain > self._drift_gain(now, trajectories)):
-                _log.info("assuming for the next fit: %s; field error so far %.3g", death, now.fit.discrepancy)
-                return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
+            death = find_dead_heater(self.model, diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead)
+            rows = self._rows(diagnosed) if diagnosed.fit.discrepancy < _NEARLY else ()
+            other_gains = [0.0 if death is None else death.gain]
+            other_gains.append(0.0 if trajectories is None else self._drift_gain(diagnosed, trajectories))
+            if rows and sum(row.gain for row in rows) > max(other_gains):
+                return self._add_rows(diagnosed, rows)
+            if death is not None and (trajectories is None or death.gain > self._drift_gain(diagnosed, trajectories)):
+                _log.info("assuming for the next fit: %s; field error so far %.3g", death, diagnosed.fit.discrepancy)
+                return replace(diagnosed, dead=diagnosed.dead | {death.number}, deaths=(*diagnosed.deaths, death))
         if trajectories is not None and (
-            trajectories.moved if now.trajectories is None else trajectories.differs(now.trajectories)
+            trajectories.moved if diagnosed.trajectories is None else trajectories.differs(diagnosed.trajectories)
         ):
-            _log.info("correcting drift for the next fit; relative field error so far %.3g", now.fit.discrepancy)
-            return self._follow_trajectories(now, trajectories)
-        if now.rough:  # the start may not have been near enough: fit with damping from the start
-            return now
-        if now.fit.discrepancy > 0.0:
-            law = find_better_law(self.model, now.fit.parameters, now.likelihood, self.heaters, now.dead)
-            return None if law is None else replace(now, fit=replace(now.fit, parameters=law))
+            _log.info("correcting drift for the next fit; relative field error so far %.3g", diagnosed.fit.discrepancy)
+            return self._follow_trajectories(diagnosed, trajectories)
+        if diagnosed.rough:  # the start may not have been near enough: fit with damping from the start
+            return diagnosed
+        if diagnosed.fit.discrepancy > 0.0:
+            law = find_better_law(
+                self.model, diagnosed.fit.parameters, diagnosed.likelihood, self.heaters, diagnosed.dead
+            )
+            return None if law is None else replace(diagnosed, fit=replace(diagnosed.fit, parameters=law))
         return None
 
-    def _measure_trajectories(self, now: DiagnosedFit) -> DriftTrajectories:
-        whole, noise = self.whole, self._readings_of_live_monitors.noise
+    def _measure_trajectories(self, diagnosed: DiagnosedFit) -> DriftTrajectories:
+        all_readings, noise = self.all_readings, self._live_readings.noise
         # Drift is determined from readings that are corrected for failures and exchanges, but not for earlier drift;
         # otherwise drift that is corrected already would no longer be found.
-        joined = _replace_end(whole.observations, self._corrected_observations(replace(now, trajectories=None)))
+        joined = _replace_end(
+            all_readings.observations, self._corrected_observations(replace(diagnosed, trajectories=None))
+        )
         return fit_drift_trajectories(
-            measure_drift(self.model, now.fit.parameters, joined, whole.taken_s, noise, self.reach_ma)
+            measure_drift(self.model, diagnosed.fit.parameters, joined, all_readings.time_s, noise, self.reach_ma)
         )
 
-    def _drift_gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
-        other = self._corrected_observations(replace(now, trajectories=trajectories))
-        return cost_reduction(self.model, now.fit.parameters, now.likelihood, other)
+    def _drift_gain(self, diagnosed: DiagnosedFit, trajectories: DriftTrajectories) -> float:
+        other = self._corrected_observations(replace(diagnosed, trajectories=trajectories))
+        return cost_reduction(self.model, diagnosed.fit.parameters, diagnosed.likelihood, other)
 
-    def _corrected_observations(self, now: DiagnosedFit) -> Observations:
-        observations = self._readings_of_live_monitors.observations
-        for death in now.deaths:
+    def _corrected_observations(self, diagnosed: DiagnosedFit) -> Observations:
+        observations = self._live_readings.observations
+        for death in diagnosed.deaths:
             observations = without_dead_heater(observations, death)
-        for one, other in now.exchanged:
+        for one, other in diagnosed.exchanged:
             observations = _try_exchanged_channels(observations, one, other)
-        if now.trajectories is not None:
-            taken_s = self.whole.taken_s[_positions_in_run(self.whole.observations, observations)]
-            observations = now.trajectories.corrected(observations, taken_s, now.fit.parameters.delay_s)
+        if diagnosed.trajectories is not None:
+            time_s = self.all_readings.time_s[_positions_in_run(self.all_readings.observations, observations)]
+            observations = diagnosed.trajectories.corrected(observations, time_s, diagnosed.fit.parameters.delay_s)
         return observations
 
-    def _follow_trajectories(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
+    def _follow_trajectories(self, diagnosed: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
         """Return the fit with new drift, with its parameters converted to the new end of the drift."""
-        following = replace(now, trajectories=trajectories, followed=now.followed + 1)
-        before, parameters = now.likelihood.observations, now.fit.parameters
+        following = replace(diagnosed, trajectories=trajectories, followed=diagnosed.followed + 1)
+        before, parameters = diagnosed.likelihood.observations, diagnosed.fit.parameters
         after = self._corrected_observations(following)[np.arange(len(before))]
         # The correction of every setting changes by a different amount; the median is their common part.
         turn_hz = float(np.median(before.detunings_hz - after.detunings_hz))
         source_db = np.array(parameters.source_db, dtype=np.float64)
         for number, port in enumerate(self.model.space.sources):
-            mine = before.source == port
-            was, now_is = before.reading_ma[mine], after.reading_ma[mine]
-            bright = (was > 0.0) & (now_is > 0.0)
+            of_source = before.source == port
+            previous, corrected = before.reading_ma[of_source], after.reading_ma[of_source]
+            bright = (previous > 0.0) & (corrected > 0.0)
             if bright.any():
-                source_db[number] += 10.0 * float(np.log10(np.median(now_is[bright] / was[bright])))
+                source_db[number] += 10.0 * float(np.log10(np.median(corrected[bright] / previous[bright])))
         joints = parameters.joint_phase_rad + 2.0 * np.pi * parameters.delay_s * turn_hz
         moved = replace(parameters, joint_phase_rad=joints, source_db=source_db)
-        return replace(following, fit=replace(now.fit, parameters=moved))
+        return replace(following, fit=replace(diagnosed.fit, parameters=moved))
 
-    def _refit(self, now: DiagnosedFit, known: FitResult | None = None) -> DiagnosedFit:
-        """Fit the corrected readings again, starting at ``now``.
+    def _refit(self, diagnosed: DiagnosedFit, earlier_fit: FitResult | None = None) -> DiagnosedFit:
+        """Fit the corrected readings again, starting at ``diagnosed``.
 
-        ``known`` is an earlier fit with almost the same settings and parameters, to save time.
+        ``earlier_fit`` is an earlier fit with almost the same settings and parameters, to save time.
         """
-        likelihood = self._reweight(
-            replace(self._readings_of_live_monitors, observations=self._corrected_observations(now)), now.fit.parameters
+        likelihood = self._update_weights(
+            replace(self._live_readings, observations=self._corrected_observations(diagnosed)), diagnosed.fit.parameters
         )
-        passive = now.fit.parameters.passive_phase_rad.copy()
-        laws = now.fit.parameters.heater_law.copy()
-        for death in now.deaths:
+        passive = diagnosed.fit.parameters.passive_phase_rad.copy()
+        laws = diagnosed.fit.parameters.heater_law.copy()
+        for death in diagnosed.deaths:
             if death.first == 0 and laws[death.number].any():
                 laws[death.number] = 0.0
                 passive[death.number // 2] += death.turn_rad
-        start = replace(now.fit.parameters, passive_phase_rad=passive, heater_law=laws)
+        start = replace(diagnosed.fit.parameters, passive_phase_rad=passive, heater_law=laws)
         # A heater that failed during the run keeps its law, because it worked before.
         never = frozenset(np.flatnonzero(laws[:, 0] == 0.0).tolist())
-        near = now.fit.certified
+        near = diagnosed.fit.certified
         # The information of the last fit contains readings that are no longer used.
-        if not np.array_equal(now.likelihood.used, likelihood.used[: len(now.likelihood.used)]):
-            known = None
-        fit = self._fit(start, likelihood, never, near=near, known=known)
-        return replace(now, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
+        if not np.array_equal(diagnosed.likelihood.used, likelihood.used[: len(diagnosed.likelihood.used)]):
+            earlier_fit = None
+        fit = self._fit(start, likelihood, never, near=near, earlier_fit=earlier_fit)
+        return replace(diagnosed, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
 
-    def _try_exchanged_channels(self, now: DiagnosedFit) -> DiagnosedFit:
+    def _try_exchanged_channels(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return the fit with two heater channels exchanged, if this fits better than two dead heaters."""
         # If two heaters look dead although their sweeps showed clear effects, their channels are probably exchanged.
-        odd = [d.number for d in now.deaths if self.swept_sigma[d.number] > _SWEPT_ALIVE_SIGMA]
-        for one, other in itertools.combinations(sorted(odd), 2):
-            rest = tuple(death for death in now.deaths if death.number not in (one, other))
-            case = replace(now, dead=now.dead - {one, other}, exchanged=((one, other),), deaths=rest, trajectories=None)
-            given = replace(self._readings_of_live_monitors, observations=self._corrected_observations(case))
-            start, _ = exchange(self.model, now.fit.parameters, given, one, other, self.prior)
-            again = self._refit(replace(case, fit=replace(now.fit, parameters=start), trajectories=now.trajectories))
-            if again.fit.discrepancy < now.fit.discrepancy or again.fit.chi2_per_dof < now.fit.chi2_per_dof:
-                return again
-        return now
+        suspects = [d.number for d in diagnosed.deaths if self.swept_sigma[d.number] > _SWEPT_WORKING_SIGMA]
+        for one, other in itertools.combinations(sorted(suspects), 2):
+            remaining_deaths = tuple(death for death in diagnosed.deaths if death.number not in (one, other))
+            case = replace(
+                diagnosed,
+                dead=diagnosed.dead - {one, other},
+                exchanged=((one, other),),
+                deaths=remaining_deaths,
+                trajectories=None,
+            )
+            given = replace(self._live_readings, observations=self._corrected_observations(case))
+            start, _ = exchange(self.model, diagnosed.fit.parameters, given, one, other, self.prior)
+            refitted = self._refit(
+                replace(case, fit=replace(diagnosed.fit, parameters=start), trajectories=diagnosed.trajectories)
+            )
+            if (
+                refitted.fit.discrepancy < diagnosed.fit.discrepancy
+                or refitted.fit.chi2_per_dof < diagnosed.fit.chi2_per_dof
+            ):
+                return refitted
+        return diagnosed
 
-    def exchanged_from(self, start: MeshParameters, now: DiagnosedFit) -> DiagnosedFit:
+    def exchanged_from(self, start: MeshParameters, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Return the fit with the channels of two heaters exchanged, if this explains all readings.
 
         Args:
             start: Start point of the fit.
-            now: The fit that does not explain all readings.
+            diagnosed: The fit that does not explain all readings.
         """
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        misfit = mean_squared_residual(self.model, start, self._readings_of_live_monitors)[
+        misfit = mean_squared_residual(self.model, start, self._live_readings)[
             self.model.space.group("passive_phase_rad")
         ]
         suspects = np.argsort(-misfit)[:_SUSPECTS].tolist()
         live = sorted(heater for puc in suspects for heater in (2 * puc, 2 * puc + 1) if heater not in dead)
         # Among ten heaters some pair always fits a little better; the right pair lowers the cost by at least two
         # fifths.
-        least, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._readings_of_live_monitors), None
+        lowest_cost, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._live_readings), None
         for one, other in itertools.combinations(live, 2):
             if one // 2 == other // 2:  # exchanging both arms of one PUC does not change the light
                 continue
             given = replace(
-                self._readings_of_live_monitors,
-                observations=_try_exchanged_channels(self._readings_of_live_monitors.observations, one, other),
+                self._live_readings,
+                observations=_try_exchanged_channels(self._live_readings.observations, one, other),
             )
-            found, cost = exchange(self.model, start, given, one, other, self.prior)
-            if cost < least:
-                least, best = cost, (found, ((one, other),))
+            exchanged_start, cost = exchange(self.model, start, given, one, other, self.prior)
+            if cost < lowest_cost:
+                lowest_cost, best = cost, (exchanged_start, ((one, other),))
         if best is None:
-            return now
-        _log.info("exchanging channels of heaters %s; field error so far %.3g", best[1][0], now.fit.discrepancy)
-        fit = replace(now.fit, parameters=best[0])
-        case = DiagnosedFit(fit, self._readings_of_live_monitors, dead, exchanged=best[1])
-        again = self._correct_causes(self._refit(case))
-        return self._with_defects(again) if again.fit.certified else now
+            return diagnosed
+        _log.info("exchanging channels of heaters %s; field error so far %.3g", best[1][0], diagnosed.fit.discrepancy)
+        fit = replace(diagnosed.fit, parameters=best[0])
+        case = DiagnosedFit(fit, self._live_readings, dead, exchanged=best[1])
+        refitted = self._correct_causes(self._refit(case))
+        return self._with_defects(refitted) if refitted.fit.certified else diagnosed
 
     def _fit(
         self,
@@ -606,12 +648,12 @@ class FaultDiagnosis:
         dead: frozenset[int],
         *,
         near: bool = False,
-        known: FitResult | None = None,
+        earlier_fit: FitResult | None = None,
         convergence_sigma: float = _ON_THE_WAY_SIGMA,
     ) -> FitResult:
         fitting = self._fitting(likelihood, dead)
         return fitting.run(
-            start, near=near, known=known, allow_near_information=True, convergence_sigma=convergence_sigma
+            start, near=near, earlier_fit=earlier_fit, allow_near_information=True, convergence_sigma=convergence_sigma
         )
 
     def _fitting(self, likelihood: Likelihood, dead: frozenset[int]) -> GlobalFit:
@@ -627,21 +669,21 @@ class FaultDiagnosis:
         # them is only a few rounds from its end and may finish.
         work = self.model.work
 
-        def give_up(discrepancy: float) -> bool:
+        def should_stop(discrepancy: float) -> bool:
             return discrepancy > 0.0 and work.is_used_up
 
-        return GlobalFit(self.model, likelihood, self.prior, free, self.done, give_up)
+        return GlobalFit(self.model, likelihood, self.prior, free, self.on_round, should_stop)
 
 
-def _positions_in_run(whole: Observations, part: Observations) -> NDArray[np.int64]:
-    return np.flatnonzero(whole.currents_ma.any(axis=1))[-len(part) :]
+def _positions_in_run(all_readings: Observations, part: Observations) -> NDArray[np.int64]:
+    return np.flatnonzero(all_readings.currents_ma.any(axis=1))[-len(part) :]
 
 
-def _replace_end(whole: Observations, part: Observations) -> Observations:
-    places = _positions_in_run(whole, part)
-    currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
+def _replace_end(all_readings: Observations, part: Observations) -> Observations:
+    places = _positions_in_run(all_readings, part)
+    currents, reading = all_readings.currents_ma.copy(), all_readings.reading_ma.copy()
     currents[places], reading[places] = part.currents_ma, part.reading_ma
-    return replace(whole, currents_ma=currents, reading_ma=reading)
+    return replace(all_readings, currents_ma=currents, reading_ma=reading)
 
 
 def _try_exchanged_channels(observations: Observations, one: int, other: int) -> Observations:

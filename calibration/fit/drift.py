@@ -128,19 +128,19 @@ class Health:
     Attributes:
         readings: Number of compared readings.
         chi2_per_reading: Mean squared residual, relative to noise and errors of the record.
-        but_temperature: The same after a fit of the chip temperature, which does not affect switching.
+        chi2_without_temperature: The same after a fit of the chip temperature, which does not affect switching.
         worst_sigma: Largest residual, in standard errors.
         worst_at: Monitor and source port of the largest residual.
     """
 
     readings: int
     chi2_per_reading: float
-    but_temperature: float
+    chi2_without_temperature: float
     worst_sigma: float
     worst_at: str
 
     @property
-    def holds(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the record predicts the readings within its errors."""
         return self.chi2_per_reading < MAX_CHI2
 
@@ -155,19 +155,21 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
     """
     space = model.space
     spread = posterior.covariance() + replace(drift, temperature_k=0.0).covariance(space, posterior.vector, 0.0)
-    found = _compared(model, likelihood, posterior.parameters)
-    if not len(found.residual):
+    compared = _compared(model, likelihood, posterior.parameters)
+    if not len(compared.residual):
         raise CalibrationError(
             "no monitor receives enough light to check the record", hint="Check the light sources and the monitors."
         )
-    covariance = found.covariance(spread) + np.diag(_quadratic_errors(model, likelihood, found, posterior) ** 2)
-    off = np.abs(found.residual) / np.sqrt(np.diag(covariance))
+    covariance = compared.covariance(spread) + np.diag(
+        _second_order_errors(model, likelihood, compared, posterior) ** 2
+    )
+    off = np.abs(compared.residual) / np.sqrt(np.diag(covariance))
     worst = int(off.argmax())
-    setting, monitor = found.places[worst]
+    setting, monitor = compared.places[worst]
     where = f"monitor at port {space.monitors[monitor]}, light at port {likelihood.observations.source[setting]}"
-    still = _chi2(found.residual, covariance)
+    chi2 = _chi2(compared.residual, covariance)
     warm = _chi2_at_best_temperature(model, likelihood, posterior.vector, spread, drift.warmed(space))
-    return Health(len(found.residual), still, min(warm, still), float(off[worst]), where)
+    return Health(len(compared.residual), chi2, min(warm, chi2), float(off[worst]), where)
 
 
 @dataclass(frozen=True)
@@ -209,15 +211,17 @@ def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParamete
     )
 
 
-def _quadratic_errors(model: MeshModel, likelihood: Likelihood, found: _ComparedReadings, posterior: Posterior) -> Real:
+def _second_order_errors(
+    model: MeshModel, likelihood: Likelihood, compared: _ComparedReadings, posterior: Posterior
+) -> Real:
     """Return the part of the prediction errors that is quadratic in the parameter errors, in standard errors.
 
     An error e of the field E changes a reading by 2·E·e + e²; at a dark port the second part is larger.
     """
     light = model.space.mask(("source_db", "monitor_db", *(("second_db",) if model.space.seconds else ())))
     of_mesh = np.where(light[:, None] | light, 0.0, posterior.covariance())
-    linear = np.einsum("ij,jk,ik->i", found.slope, of_mesh, found.slope)
-    at = found.places[:, 0], found.places[:, 1]
+    linear = np.einsum("ij,jk,ik->i", compared.slope, of_mesh, compared.slope)
+    at = compared.places[:, 0], compared.places[:, 1]
     level = np.maximum(likelihood.target_ma[at], likelihood.noise.floor_ma) / likelihood.sigma_ma(0.0)[at]
     # Two: e has two components, and the errors of several PUCs add up.
     errors: Real = 2.0 * np.maximum(linear, 0.0) / (4.0 * level)
@@ -235,13 +239,13 @@ def _chi2_at_best_temperature(
 
     def at(rise: float) -> tuple[float, float]:
         """Return χ² per reading at a given temperature change, and the next Newton step of the temperature."""
-        found = _compared(model, likelihood, model.space.unpack(vector + rise * warmed))
-        along = found.slope @ warmed
-        turned = np.linalg.solve(found.covariance(spread), np.column_stack([found.residual, along]))
-        chi2 = float(found.residual @ turned[:, 0] + rise**2) / max(len(found.residual), 1)
+        compared = _compared(model, likelihood, model.space.unpack(vector + rise * warmed))
+        by_temperature = compared.slope @ warmed
+        turned = np.linalg.solve(compared.covariance(spread), np.column_stack([compared.residual, by_temperature]))
+        chi2 = float(compared.residual @ turned[:, 0] + rise**2) / max(len(compared.residual), 1)
         # Newton iteration for one number with its prior. The step is limited because the slope is valid for a fraction
         # of a loop only.
-        step = float(along @ turned[:, 0] - rise) / (float(along @ turned[:, 1]) + 1.0)
+        step = float(by_temperature @ turned[:, 0] - rise) / (float(by_temperature @ turned[:, 1]) + 1.0)
         return chi2, min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
 
     tried = {float(rise): at(float(rise)) for rise in _TRIED}

@@ -41,12 +41,12 @@ def find_detunings(
         settings = np.flatnonzero(likelihood.observations.source == port)[:_SETTINGS]
         if not len(settings):
             continue
-        few = likelihood[settings]
+        thinned = likelihood[settings]
         costs = []
         for step in steps:
             tried = detuning.copy()
             tried[number] += step
-            costs.append(_cost(model, replace(parameters, source_detuning_hz=tried), few, discrepancy))
+            costs.append(_cost(model, replace(parameters, source_detuning_hz=tried), thinned, discrepancy))
         detuning[number] += steps[int(np.argmin(costs))]
     return replace(parameters, source_detuning_hz=detuning)
 
@@ -76,7 +76,7 @@ def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tup
     """
     detuning_hz = np.array(parameters.source_detuning_hz, dtype=np.float64)
     turn_hz = 0.5 / parameters.delay_s
-    found = []
+    detunings = []
     for source in range(detuning_hz.size):
         other = detuning_hz.copy()
         # Towards zero: the opposite half turn is farther from the stated frequency.
@@ -89,5 +89,5 @@ def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tup
             moved = replace(
                 parameters, source_detuning_hz=other - middle_hz, joint_phase_rad=joints, passive_phase_rad=passive
             )
-            found.append((moved, cost))
-    return sorted(found, key=lambda each: each[1])
+            detunings.append((moved, cost))
+    return sorted(detunings, key=lambda each: each[1])

@@ -44,22 +44,22 @@ _EARLY_STEP = 0.3
 # the only path (15, 34, 53), so a fit could not leave 0. Its sign stays unknown.
 _UNLIKE_RAD = 3e-3
 # A fit stops if its discrepancy has not fallen by this factor over so many rounds.
-_PATIENCE, _PROGRESS = 8, 0.93
+_STALL_ROUNDS, _PROGRESS = 8, 0.93
 # The same number if the discrepancy has not fallen at all.
-_STILL = 5
+_UNCHANGED_ROUNDS = 5
 # Largest rms distance, in standard errors, at which the information matrix is kept.
-_KEPT_SIGMA = 1.5
+_MAX_REUSE_SIGMA = 1.5
 # A smaller relative change of the slope is too inexact to correct the curvature.
 _MIN_CURVED = 1e-3
 _DAMPING_START, _DAMPING_NEAR = 1e-3, 1e-7
-_DAMPING_LEAST = 1e-9
+_DAMPING_MIN = 1e-9
 # Smaller damping has no effect: hardly any direction has so little curvature.
-_DAMPING_FELT = 1e-5
-_DAMPING_MOST = 1e6
+_DAMPING_EFFECTIVE = 1e-5
+_DAMPING_MAX = 1e6
 # An information matrix calculated within this distance of the end is valid at the end.
 _NEAR_SIGMA = 0.05
 # Number of failed steps after which a kept information matrix is recalculated.
-_MAX_IN_VAIN = 3
+_MAX_FAILED_STEPS = 3
 # Largest change of a phase in one step.
 _LARGEST_TURN_RAD = 0.4
 _LARGEST_DB = 3.0
@@ -95,8 +95,8 @@ class FitResult:
         readings: Number of readings used.
         rounds: All steps of the fit.
         settings: Number of fitted settings.
-        gathered_sigma: Rms distance from the result to the point where ``information`` was calculated, in standard
-            errors.
+        information_distance_sigma: Rms distance from the result to the point where ``information`` was calculated, in
+            standard errors.
         stated: Shape ``(P, P)``; covariance that includes effects missing in the model
             (:mod:`calibration.fit.stated_errors`); ``None`` if not calculated.
     """
@@ -155,7 +155,7 @@ class _FitState:
         discrepancy: Assumed relative error of the predicted field.
         curvature: Shape ``(P, P)``; information and prior, corrected by changes of the slope.
         gathered: Shape ``(size,)``; point at which the information was calculated.
-        taken_over_sigma: Distance from ``point`` to ``gathered`` at the start of the fit, in standard errors.
+        information_distance_sigma: Distance from ``point`` to ``gathered`` at the start of the fit, in standard errors.
     """
 
     point: Real
@@ -163,12 +163,12 @@ class _FitState:
     discrepancy: float
     curvature: Real
     gathered: Real
-    taken_over_sigma: float = 0.0
+    information_distance_sigma: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class _FitStep:
-    here: _FitState
+    state: _FitState
     point: Real
     reading_ma: Real
     size_sigma: float
@@ -181,9 +181,9 @@ class GlobalFit:
     Args:
         likelihood: Readings with their noise.
         free: Names of the parameter groups to fit, or a mask of shape ``(size,)``; others keep their start values.
-        done: Function called with every finished :class:`Round`.
-        give_up: Called with the model discrepancy (relative field error) after every round; the fit ends if it returns
-            true.
+        on_round: Function called with every finished :class:`Round`.
+        should_stop: Called with the model discrepancy (relative field error) after every round; the fit ends if it
+            returns true.
     """
 
     def __init__(
@@ -192,13 +192,13 @@ class GlobalFit:
         likelihood: Likelihood,
         prior: Prior,
         free: Sequence[str] | NDArray[np.bool_] = FREE_GROUPS,
-        done: Callable[[Round], None] = lambda _: None,
-        give_up: Callable[[float], bool] = lambda _: False,
+        on_round: Callable[[Round], None] = lambda _: None,
+        should_stop: Callable[[float], bool] = lambda _: False,
     ) -> None:
         self._model, self._likelihood, self._prior = model, likelihood, prior
         self._wanted = free if isinstance(free, np.ndarray) else model.space.free(free)
         self._free_first(early=True)
-        self._done, self._give_up = done, give_up
+        self._on_round, self._should_stop = on_round, should_stop
 
     def _free_first(self, *, early: bool) -> None:
         late = (*_LATE_GROUPS, *self._model.space.physics.names)
@@ -211,7 +211,7 @@ class GlobalFit:
         rounds: int = MAX_ROUNDS,
         *,
         near: bool = False,
-        known: FitResult | None = None,
+        earlier_fit: FitResult | None = None,
         allow_near_information: bool = False,
         convergence_sigma: float = CONVERGED_SIGMA,
     ) -> FitResult:
@@ -221,7 +221,7 @@ class GlobalFit:
             start: Start point.
             rounds: Maximum number of rounds.
             near: Whether the start is near the end of another fit, so that steps need no damping.
-            known: A fit of the first settings, if its information is still valid at the start point.
+            earlier_fit: A fit of the first settings, if its information is still valid at the start point.
             allow_near_information: Whether the returned information may be from a point near the end. For final errors
                 call :meth:`stated`.
             convergence_sigma: Rms step, in standard errors, at which the fit ends.
@@ -233,30 +233,30 @@ class GlobalFit:
         # Coarse before fine: otherwise curvatures and crosstalk would compensate phases that are still wrong
         # (docs/decisions/0006).
         self._free_first(early=not near)
-        here = self._near(point, known) if near else self._first(point)
+        state = self._near(point, earlier_fit) if near else self._first(point)
         damping, converged, early = _DAMPING_NEAR if near else _DAMPING_START, False, not near
         history: list[Round] = []
         coarse = 0  # rounds with coarse parameters only
         while not converged and len(history) < rounds and (early or not _stalled(history[coarse:])):
-            step = self._step(here, damping)
-            near_enough = here.discrepancy < _EARLY_DISCREPANCY or step.size_sigma < _EARLY_STEP
+            step = self._step(state, damping)
+            near_enough = state.discrepancy < _EARLY_DISCREPANCY or step.size_sigma < _EARLY_STEP
             # In a large mesh light passes so many couplers that a fit of coarse parameters alone never gets near.
             freed = early and (near_enough or _stalled(history))
             if freed:
                 early, coarse = False, len(history)
                 self._free_first(early=False)
-            before, here, damping = here, self._after(step.here, step, recalculate=freed), step.damping
-            history.append(Round(here.discrepancy, self._chi2(here.equations), step.size_sigma))
+            before, state, damping = state, self._after(step.state, step, recalculate=freed), step.damping
+            history.append(Round(state.discrepancy, self._chi2(state.equations), step.size_sigma))
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
-            self._done(history[-1])
+            self._on_round(history[-1])
             # The fit does not end while the model discrepancy still falls: the next round changes the weights of the
             # readings.
             # A fit that has just freed the fine parameters has not yet moved them.
-            is_still = step.size_sigma < convergence_sigma and here.discrepancy == before.discrepancy
-            converged = is_still and not early and not freed
-            if self._give_up(here.discrepancy):
+            is_unmoved = step.size_sigma < convergence_sigma and state.discrepancy == before.discrepancy
+            converged = is_unmoved and not early and not freed
+            if self._should_stop(state.discrepancy):
                 break
-        result = self._result(here, converged, history)
+        result = self._result(state, converged, history)
         return result if allow_near_information else self.stated(result)
 
     def stated(self, fit: FitResult) -> FitResult:
@@ -271,76 +271,84 @@ class GlobalFit:
         discrepancy = self._likelihood.discrepancy(reading_ma, np.zeros((*reading_ma.shape, 2)))
         return self._gathered(point, discrepancy)
 
-    def _near(self, point: Real, known: FitResult | None) -> _FitState:
+    def _near(self, point: Real, earlier_fit: FitResult | None) -> _FitState:
         parameters, likelihood = self._model.space.unpack(point), self._likelihood
         reading_ma, settings = self._reading_ma(point), likelihood.observations
         drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
         discrepancy = likelihood.discrepancy(reading_ma, drift_ma)
         # The other fit's information is valid only if that fit explained its readings with the same free parameters.
-        if known is None or discrepancy > 0.0 or not known.certified or not np.array_equal(known.free, self._free):
+        if (
+            earlier_fit is None
+            or discrepancy > 0.0
+            or not earlier_fit.certified
+            or not np.array_equal(earlier_fit.free, self._free)
+        ):
             return self._gathered(point, discrepancy)
-        information = known.information
-        if len(settings) > known.settings:
+        information = earlier_fit.information
+        if len(settings) > earlier_fit.settings:
             # Only the information of the new settings is calculated, which takes four fifths of the time of a round.
-            later = likelihood[np.arange(known.settings, len(settings))]
-            information = information + normal_equations(self._model, parameters, later, self._free).information
+            new_readings = likelihood[np.arange(earlier_fit.settings, len(settings))]
+            information = information + normal_equations(self._model, parameters, new_readings, self._free).information
         equations = equations_with(self._model, parameters, likelihood, information, reading_ma, self._free)
-        return replace(self._here(point, equations, discrepancy), taken_over_sigma=known.information_distance_sigma)
+        return replace(
+            self._state_at(point, equations, discrepancy),
+            information_distance_sigma=earlier_fit.information_distance_sigma,
+        )
 
     def _gathered(self, point: Real, discrepancy: float) -> _FitState:
         parameters = self._model.space.unpack(point)
-        return self._here(
+        return self._state_at(
             point, normal_equations(self._model, parameters, self._likelihood, self._free, discrepancy), discrepancy
         )
 
-    def _here(self, point: Real, equations: NormalEquations, discrepancy: float) -> _FitState:
+    def _state_at(self, point: Real, equations: NormalEquations, discrepancy: float) -> _FitState:
         return _FitState(point, equations, discrepancy, equations.information + self._prior_information, point)
 
-    def _after(self, here: _FitState, step: _FitStep, *, recalculate: bool) -> _FitState:
+    def _after(self, state: _FitState, step: _FitStep, *, recalculate: bool) -> _FitState:
         # The discrepancy never rises (docs/decisions/0006); otherwise the fit could run in circles.
-        discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
-        off = (step.point - here.gathered)[self._free]
+        discrepancy = min(state.discrepancy, self._likelihood.discrepancy(step.reading_ma, state.equations.drift_ma))
+        off = (step.point - state.gathered)[self._free]
         # Kept information is valid within a standard error or two; farther away the curvature differs.
-        if recalculate or discrepancy != here.discrepancy or _rms(off, here.curvature) > _KEPT_SIGMA:
+        if recalculate or discrepancy != state.discrepancy or _rms(off, state.curvature) > _MAX_REUSE_SIGMA:
             return self._gathered(step.point, discrepancy)
         parameters = self._model.space.unpack(step.point)
-        information = here.equations.information
+        information = state.equations.information
         equations = equations_with(
             self._model, parameters, self._likelihood, information, step.reading_ma, self._free, discrepancy
         )
-        after = replace(here, point=step.point, equations=equations)
+        after = replace(state, point=step.point, equations=equations)
         # The exact change of the slope along the step corrects the kept curvature (BFGS).
-        turn, change = (step.point - here.point)[self._free], self._slope(here) - self._slope(after)
-        return replace(after, curvature=_bfgs_update(here.curvature, turn, change))
+        turn, change = (step.point - state.point)[self._free], self._slope(state) - self._slope(after)
+        return replace(after, curvature=_bfgs_update(state.curvature, turn, change))
 
     def _reading_ma(self, point: Real) -> Real:
         return self._model.predict(self._model.space.unpack(point), self._likelihood.observations)
 
-    def _slope(self, here: _FitState) -> Real:
-        away = (here.point - self._prior.mean)[self._free]
-        slope: Real = here.equations.gradient - self._prior_information @ away
+    def _slope(self, state: _FitState) -> Real:
+        away = (state.point - self._prior.mean)[self._free]
+        slope: Real = state.equations.gradient - self._prior_information @ away
         return slope
 
-    def _step(self, here: _FitState, damping: float) -> _FitStep:
-        slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
+    def _step(self, state: _FitState, damping: float) -> _FitStep:
+        slope, cost = self._slope(state), self._cost(state, state.point, state.equations.reading_ma)
         for tried in itertools.count(1):
             # Levenberg-Marquardt: ten times more damping until the cost falls, then a tenth of it.
-            turn = _solve(here.curvature, slope, damping)
+            turn = _solve(state.curvature, slope, damping)
             self._model.work.spent += solution_work(len(turn))
             turn *= self._shortening(turn)
-            ahead = here.point.copy()
-            ahead[self._free] += turn
-            reading_ma, size = self._reading_ma(ahead), _rms(turn, here.curvature)
-            if self._cost(here, ahead, reading_ma) <= cost:
-                return _FitStep(here, ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
+            trial = state.point.copy()
+            trial[self._free] += turn
+            reading_ma, size = self._reading_ma(trial), _rms(turn, state.curvature)
+            if self._cost(state, trial, reading_ma) <= cost:
+                return _FitStep(state, trial, reading_ma, size, max(damping / 10.0, _DAMPING_MIN))
             # No step lowers the cost: the point stays, and the fit converges or stops.
-            if size < CONVERGED_SIGMA or damping > _DAMPING_MOST:
-                return _FitStep(here, here.point, here.equations.reading_ma, 0.0, damping)
-            damping = max(10.0 * damping, _DAMPING_FELT)
+            if size < CONVERGED_SIGMA or damping > _DAMPING_MAX:
+                return _FitStep(state, state.point, state.equations.reading_ma, 0.0, damping)
+            damping = max(10.0 * damping, _DAMPING_EFFECTIVE)
             # The curvature of parameters that show only as their square, such as some coupler differences, may have
             # changed.
-            if tried == _MAX_IN_VAIN and here.gathered is not here.point:
-                return self._step(self._gathered(here.point, here.discrepancy), _DAMPING_NEAR)
+            if tried == _MAX_FAILED_STEPS and state.gathered is not state.point:
+                return self._step(self._gathered(state.point, state.discrepancy), _DAMPING_NEAR)
         raise AssertionError("no step lowered the cost, although the damping was increased without limit")
 
     def _shortening(self, step: Real) -> float:
@@ -352,9 +360,9 @@ class GlobalFit:
         level = float(full[space.mask(("source_db", "monitor_db"))].max())
         return min(1.0, _LARGEST_TURN_RAD / max(turn, 1e-300), _LARGEST_DB / max(level, 1e-300))
 
-    def _cost(self, here: _FitState, point: Real, reading_ma: Real) -> float:
+    def _cost(self, state: _FitState, point: Real, reading_ma: Real) -> float:
         away = (point - self._prior.mean)[self._free]
-        cost = surrogate_cost(self._likelihood, here.equations, reading_ma, here.discrepancy)
+        cost = surrogate_cost(self._likelihood, state.equations, reading_ma, state.discrepancy)
         return cost + 0.5 * float(away @ self._prior_information @ away)
 
     def _chi2(self, equations: NormalEquations) -> float:
@@ -366,23 +374,23 @@ class GlobalFit:
         squares: Real = without_drift(residual, equations.drift_ma / sigma[..., None])[self._likelihood.used] ** 2
         return squares
 
-    def _result(self, here: _FitState, converged: bool, history: list[Round]) -> FitResult:
-        equations = here.equations
+    def _result(self, state: _FitState, converged: bool, history: list[Round]) -> FitResult:
+        equations = state.equations
         total, used = float(self._squares(equations).sum()), int(self._likelihood.used.sum())
         return FitResult(
-            parameters=self._model.space.unpack(here.point),
-            vector=here.point,
+            parameters=self._model.space.unpack(state.point),
+            vector=state.point,
             free=self._free,
             information=equations.information,
             prior_information=modulo_a_turn(self._prior_information, self._model.space.mask(PHASE_GROUPS)[self._free]),
             converged=converged,
-            discrepancy=here.discrepancy,
+            discrepancy=state.discrepancy,
             chi2_per_reading=total / max(used, 1),
             readings=used,
             rounds=tuple(history),
             settings=len(self._likelihood.observations),
-            information_distance_sigma=here.taken_over_sigma
-            + _rms((here.point - here.gathered)[self._free], here.curvature),
+            information_distance_sigma=state.information_distance_sigma
+            + _rms((state.point - state.gathered)[self._free], state.curvature),
         )
 
 
@@ -390,8 +398,10 @@ def _stalled(history: list[Round]) -> bool:
     discrepancies = [one.discrepancy for one in history]
     if discrepancies[-1:] == [0.0]:
         return False
-    still = len(discrepancies) > _STILL and discrepancies[-1] == discrepancies[-1 - _STILL]
-    return still or (len(discrepancies) > _PATIENCE and discrepancies[-1] > _PROGRESS * discrepancies[-1 - _PATIENCE])
+    is_unchanged = len(discrepancies) > _UNCHANGED_ROUNDS and discrepancies[-1] == discrepancies[-1 - _UNCHANGED_ROUNDS]
+    return is_unchanged or (
+        len(discrepancies) > _STALL_ROUNDS and discrepancies[-1] > _PROGRESS * discrepancies[-1 - _STALL_ROUNDS]
+    )
 
 
 def _rms(step: Real, curvature: Real) -> float:
@@ -404,10 +414,10 @@ def _bfgs_update(curvature: Real, step: Real, change: Real) -> Real:
     # If the slope did not change along the step, the update would divide by zero.
     if not step @ change > _MIN_CURVED * (step @ expected):
         return curvature
-    bent: Real = (
+    updated: Real = (
         curvature + np.outer(change, change / (step @ change)) - np.outer(expected, expected / (step @ expected))
     )
-    return bent
+    return updated
 
 
 def _solve(matrix: Real, slope: Real, damping: float) -> Real:

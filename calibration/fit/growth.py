@@ -75,26 +75,32 @@ def score_rows(
 
     ``names`` lists the effects; those in ``excluded`` are never chosen.
     """
-    small, known = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
+    small, current_physics = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
     excluded = {*excluded, *(row.name for row in PHYSICS if not row.fitted)}
-    few = _thinned(likelihood, _MAX_READINGS, model, small)
-    share = len(few.observations) / len(likelihood.observations)
+    thinned = _thinned(likelihood, _MAX_READINGS, model, small)
+    share = len(thinned.observations) / len(likelihood.observations)
     away = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
-    ahead = fit.prior_information * share
-    pass_ = Pass(model, fit, few, small)
-    found = Selection(pass_.gram, ahead, away, pass_.places, share, {LAW_DEVIATION: _by_law(model.space, fit)})
-    rows, chosen, tail = found.rows(excluded), found.chosen(excluded), None
-    del found  # half a gigabyte on a large mesh, and pairs need as much
+    prior_information = fit.prior_information * share
+    pass_ = Pass(model, fit, thinned, small)
+    selection = Selection(
+        pass_.gram, prior_information, away, pass_.places, share, {LAW_DEVIATION: _by_law(model.space, fit)}
+    )
+    rows, chosen, tail = selection.rows(excluded), selection.chosen(excluded), None
+    del selection  # half a gigabyte on a large mesh, and pairs need as much
     if CROSSTALK_PAIRS in names:
-        score = Pairs(model, fit, pass_).score(ahead, [(pass_.places[row.name], row.width) for row in chosen], share)
+        score = Pairs(model, fit, pass_).score(
+            prior_information, [(pass_.places[row.name], row.width) for row in chosen], share
+        )
         rows = sorted([*rows, score], key=lambda row: -row.gain)
         chosen = [*chosen, *([score] if score.is_supported_by_data and score.name not in excluded else [])]
         # Deviations of single pairs may look like another effect that is too large for any chip. If they explain the
         # readings as well, the other effect waits for the scores of the next fit.
         plausible = [row for row in chosen if row.width <= ROWS[row.name].largest]
         chosen = plausible if any(row.name == CROSSTALK_PAIRS for row in plausible) else chosen
-    elif known.pairs is not None:
-        tail = Pairs(model, fit, pass_).unfitted_effect(known.pairs, known.widths[CROSSTALK_PAIRS], few, ahead, share)
+    elif current_physics.pairs is not None:
+        tail = Pairs(model, fit, pass_).unfitted_effect(
+            current_physics.pairs, current_physics.widths[CROSSTALK_PAIRS], thinned, prior_information, share
+        )
     return Scores(
         tuple(rows),
         tuple(chosen),
@@ -103,7 +109,7 @@ def score_rows(
         pass_.by_monitor,
         tail,
         pass_.misfit**2,
-        np.array([_mean_square(pass_.misfit[few.observations.source == port]) for port in model.space.sources]),
+        np.array([_mean_square(pass_.misfit[thinned.observations.source == port]) for port in model.space.sources]),
     )
 
 
@@ -118,21 +124,21 @@ def pair_directions(
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
     held = {CROSSTALK_PAIRS: fit.parameters.extra_physics[CROSSTALK_PAIRS]}
     other = model.with_physics(Physics(widths, held=held))
-    few, size = _thinned(likelihood, _MAX_READINGS_FOR_PAIRS, other), other.space.size
-    beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
-    share = len(few.observations) / len(likelihood.observations)
-    pairs = Pairs(model, fit, Pass(other, beside, few, ()))
-    phases = other.space.mask(PHASE_GROUPS)[beside.free]
-    ahead = modulo_a_turn(prior.with_physics(other.space).information(beside.free), phases) * share
-    return pairs.best(before, ahead, physics.widths[CROSSTALK_PAIRS], share)
+    thinned, size = _thinned(likelihood, _MAX_READINGS_FOR_PAIRS, other), other.space.size
+    small_fit = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
+    share = len(thinned.observations) / len(likelihood.observations)
+    pairs = Pairs(model, fit, Pass(other, small_fit, thinned, ()))
+    phases = other.space.mask(PHASE_GROUPS)[small_fit.free]
+    prior_information = modulo_a_turn(prior.with_physics(other.space).information(small_fit.free), phases) * share
+    return pairs.best(before, prior_information, physics.widths[CROSSTALK_PAIRS], share)
 
 
 def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
     settings, monitors = likelihood.target_ma.shape
     sizes = (size_of(ROWS[name], model.mesh, len(model.space.sources), monitors) for name in small)
     each = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
-    most = min(settings, max(min(max_readings, int(_MAX_NUMBERS / each)) // monitors, 1))
-    return likelihood[np.unique(np.linspace(0, settings - 1, most).astype(np.int64))]
+    max_settings = min(settings, max(min(max_readings, int(_MAX_NUMBERS / each)) // monitors, 1))
+    return likelihood[np.unique(np.linspace(0, settings - 1, max_settings).astype(np.int64))]
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:

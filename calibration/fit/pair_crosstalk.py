@@ -19,7 +19,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of
 from calibration.model.physics import MAX_PAIRS, PairDirections
 from calibration.model.symmetric import solved
-from calibration.model.work import BESIDE, DIRECTIONS, SCORED, pairs_work
+from calibration.model.work import DIRECTIONS, SCORED, UNFITTED, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
@@ -31,9 +31,9 @@ _PART = 128
 _OVERSAMPLED = 20
 # Number of random directions for traces over all pairs, which gives an accuracy of an eighth.
 _PROBES = 64
-_PROBES_BESIDE = 256
+_PROBES_UNFITTED = 256
 # Excess of the slopes over noise above which single directions of pairs are examined.
-_ASKED_SIGMA = 3.0
+_MIN_EFFECT_SIGMA = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Pairs:
         self._by_phase, self._heat, self._misfit = pass_.by_phase, pass_.heat_mw, pass_.misfit
         self._rows, self._n = pass_.rows.reshape(-1, pass_.rows.shape[-1]), pass_.main
 
-    def _spend(self, share: float) -> None:
+    def _count_work(self, share: float) -> None:
         waveguides, heaters = self._curve.shape
         each = pairs_work(heaters, waveguides, self._misfit.shape[1], self._n)
         self._work.spent += share * each * self._misfit.size
@@ -71,10 +71,10 @@ class Pairs:
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the change of all readings for c combinations of pair crosstalk, ``(readings, c)``."""
         heaters, waveguides, count = directions.shape
-        felt = (directions * self._single).reshape(heaters, -1)
+        weighted = (directions * self._single).reshape(heaters, -1)
         light = np.empty((*self._by_phase.shape[:2], count), np.float32)
         for part in self._parts():
-            light[part] = self._by_phase[part] @ (self._heat[part] @ felt).reshape(-1, waveguides, count)
+            light[part] = self._by_phase[part] @ (self._heat[part] @ weighted).reshape(-1, waveguides, count)
         return light.reshape(-1, count)
 
     def _transpose(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -89,92 +89,99 @@ class Pairs:
     def _parts(self) -> Iterator[slice]:
         return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
-    def score(self, ahead: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
+    def score(self, prior_information: Real, other_effects: Sequence[tuple[slice, float]], share: float) -> RowScore:
         """Score the best-determined combinations of pair crosstalk, together with other effects.
 
-        ``ahead`` is the prior information about the fitted parameters, times ``share``, the fraction of settings used.
-        ``other_effects`` has parameter positions and prior widths.
+        ``prior_information`` is the prior information about the fitted parameters, times ``share``, the fraction of
+        settings used. ``other_effects`` has parameter positions and prior widths.
         """
         extra_physics = np.concatenate(
             [np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in other_effects)]
         )
-        halves, slopes = self._pass.gram.among(extra_physics)
-        seen = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
-        n = seen.shape[1]
+        halves, slopes = self._pass.gram.for_subset(extra_physics)
+        derivatives = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
+        n = derivatives.shape[1]
         prior = np.zeros((n, n))
-        prior[: self._n, : self._n] = ahead
+        prior[: self._n, : self._n] = prior_information
         first = self._n
         for place, width in other_effects:
             size = place.stop - place.start
             prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
             first += size
-        whole = halves[0] + halves[1] + prior
-        known = _elimination_matrix(whole, seen)
+        information = halves[0] + halves[1] + prior
+        elimination = _elimination_matrix(information, derivatives)
         # If a fit does not explain its readings, the slopes cannot be compared with noise.
-        if self._explained and (unasked := self._score_without_directions(seen, whole, known, share)):
+        if self._explained and (
+            unasked := self._score_without_directions(derivatives, information, elimination, share)
+        ):
             return unasked
-        basis, columns = self._directions(known)
-        self._spend(SCORED)
+        basis, columns = self._directions(elimination)
+        self._count_work(SCORED)
 
         def scored(gram: HalvedEquations) -> RowScore:
             selection = Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: slice(0, columns.shape[1])}, share)
             return selection.rows((CROSSTALK_PAIRS,))[0]
 
-        found = scored(self._extended_equations(seen, halves, slopes, columns))
-        if found.gain > MIN_GAIN and not found.is_supported_by_data:
+        score = scored(self._extended_equations(derivatives, halves, slopes, columns))
+        if score.gain > MIN_GAIN and not score.is_supported_by_data:
             # Unfitted directions act as noise, so the readings get the weights of a fit with pairs.
-            found = scored(self._weighed_columns(seen, columns, found.width))
-        directions = self._told(basis, columns, found.width, share)
-        return replace(found, excluded_effect=found.excluded_effect[: self._n], pairs=directions)
+            score = scored(self._weighted_equations(derivatives, columns, score.width))
+        directions = self._observable_directions(basis, columns, score.width, share)
+        return replace(score, excluded_effect=score.excluded_effect[: self._n], pairs=directions)
 
     def _extended_equations(
-        self, seen: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
+        self, derivatives: Single, halves: tuple[Real, Real], slopes: tuple[Real, Real], columns: Real
     ) -> HalvedEquations:
         across: list[Real] = []
         inner: list[Real] = []
         all_slopes: list[Real] = []
-        for half, mine in enumerate(self._halves()):
-            own = columns[mine]
-            across.append(seen[mine].astype(np.float64).T @ own)
+        for half, in_half in enumerate(self._halves()):
+            own = columns[in_half]
+            across.append(derivatives[in_half].astype(np.float64).T @ own)
             inner.append(information_of(own))
-            all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[mine] @ own]))
+            all_slopes.append(np.concatenate([slopes[half], self._misfit.ravel()[in_half] @ own]))
         return _halved_equations(halves, across, inner, all_slopes)
 
-    def _weighed_columns(self, seen: Single, columns: Real, width: float) -> HalvedEquations:
+    def _weighted_equations(self, derivatives: Single, columns: Real, width: float) -> HalvedEquations:
         heat = self._heat - self._heat.mean(axis=0)
         every = (heat**2) @ (self._single[..., 0] ** 2)
         spread = (self._by_phase**2 @ every[..., None]).ravel() - (columns**2).sum(axis=1)
         weight = 1.0 / np.sqrt(1.0 + width**2 * np.maximum(spread, 0.0))
         rows, misfit, n = (
-            np.concatenate([seen, columns], axis=1) * weight[:, None],
+            np.concatenate([derivatives, columns], axis=1) * weight[:, None],
             self._misfit.ravel() * weight,
-            seen.shape[1],
+            derivatives.shape[1],
         )
-        whole = [information_of(rows[mine]) for mine in self._halves()]
-        slopes = [misfit[mine] @ rows[mine] for mine in self._halves()]
+        informations = [information_of(rows[in_half]) for in_half in self._halves()]
+        slopes = [misfit[in_half] @ rows[in_half] for in_half in self._halves()]
         return _halved_equations(
-            [each[:n, :n] for each in whole], [each[:n, n:] for each in whole], [each[n:, n:] for each in whole], slopes
+            [each[:n, :n] for each in informations],
+            [each[:n, n:] for each in informations],
+            [each[n:, n:] for each in informations],
+            slopes,
         )
 
     def _halves(self) -> list[NDArray[np.bool_]]:
         return [np.repeat(self._pass.half == half, self._misfit.shape[1]) for half in (0, 1)]
 
-    def best(self, before: PairDirections, ahead: Real, width: float, share: float) -> PairDirections:
+    def best(self, before: PairDirections, prior_information: Real, width: float, share: float) -> PairDirections:
         """Return the best-determined combinations of pair crosstalk.
 
-        ``before`` are the best combinations for fewer settings. ``ahead`` is the prior information about the fitted
-        parameters, times ``share``, the fraction of settings used. ``width`` is the prior width of the relative
-        deviation of a pair.
+        ``before`` are the best combinations for fewer settings. ``prior_information`` is the prior information about
+        the fitted parameters, times ``share``, the fraction of settings used. ``width`` is the prior width of the
+        relative deviation of a pair.
         """
-        known = _elimination_matrix(self._total_information(ahead), self._rows)
-        return self._told(*self._directions(known, before.vectors), width, share)
+        elimination = _elimination_matrix(self._total_information(prior_information), self._rows)
+        return self._observable_directions(*self._directions(elimination, before.vectors), width, share)
 
-    def _total_information(self, ahead: Real) -> Real:
+    def _total_information(self, prior_information: Real) -> Real:
         first, second = self._pass.gram.main
-        whole: Real = first + second + ahead
-        return whole
+        information: Real = first + second + prior_information
+        return information
 
-    def _told(self, basis: NDArray[np.float32], light: Real, width: float, share: float) -> PairDirections:
+    def _observable_directions(
+        self, basis: NDArray[np.float32], light: Real, width: float, share: float
+    ) -> PairDirections:
         # Badly determined directions are not fitted; they increase the errors instead.
         observable = np.flatnonzero((light**2).sum(axis=0) / share * width**2 > _OBSERVABLE)
         return PairDirections(self._curve, np.asarray(basis[:, :, observable]))
@@ -185,34 +192,34 @@ class Pairs:
         return directions
 
     def _score_without_directions(
-        self, seen: NDArray[np.float32], whole: Real, known: NDArray[np.float32], here: float
+        self, derivatives: NDArray[np.float32], information: Real, elimination: NDArray[np.float32], share: float
     ) -> RowScore | None:
         """Return a score without pair combinations if the pairs have no more effect than noise, otherwise ``None``.
 
         Score test of a variance (Rao 1948), with random directions (Hutchinson 1989).
         """
         misfit = self._misfit.reshape(-1, 1)
-        slope = float((self._transpose(_without(known, misfit.astype(np.float32))) ** 2).sum())
-        light = _without(known, self._light(self._random_directions(_PROBES)))
+        slope = float((self._transpose(_without(elimination, misfit.astype(np.float32))) ** 2).sum())
+        light = _without(elimination, self._light(self._random_directions(_PROBES)))
         expected = float((light**2).sum()) / _PROBES
         spread = 2.0 * float((self._transpose(light) ** 2).sum()) / _PROBES
         variance = (slope - expected) / (0.5 * spread)
         error = np.sqrt(spread) / (0.5 * spread)
-        if variance > _ASKED_SIGMA * error:
+        if variance > _MIN_EFFECT_SIGMA * error:
             return None
         # The largest width that noise may hide, and its effect on the fit. More settings would reveal it.
-        width = float(np.sqrt((max(variance, 0.0) + error) * here))
-        excluded_effect = (width * self._parameter_shift(seen, whole, self._random_directions(_PROBES))).astype(
-            np.float32
-        )
+        width = float(np.sqrt((max(variance, 0.0) + error) * share))
+        excluded_effect = (
+            width * self._parameter_shift(derivatives, information, self._random_directions(_PROBES))
+        ).astype(np.float32)
         return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, excluded_effect)
 
     def _directions(
-        self, known: NDArray[np.float32], begin: NDArray[np.float32] | None = None
+        self, elimination: NDArray[np.float32], begin: NDArray[np.float32] | None = None
     ) -> tuple[NDArray[np.float32], Real]:
         """Return the best-determined combinations of pair crosstalk and their effect on the readings.
 
-        ``known`` is the result of :func:`_elimination_matrix`; the iteration starts at ``begin``.
+        ``elimination`` is the result of :func:`_elimination_matrix`; the iteration starts at ``begin``.
         """
         # One step of subspace iteration (Halko, Martinsson, Tropp 2011): the readings determine far fewer directions
         # than there are pairs. Directions that are missed count as noise of the readings, and are chosen again later.
@@ -220,69 +227,71 @@ class Pairs:
         basis = self._random_directions(count)
         if begin is not None:
             basis[..., : begin.shape[2]] = begin
-        self._spend(DIRECTIONS)
-        basis = _orthonormal(self._transpose(_without(known, self._light(basis))))
-        whole = self._light(basis)
-        light = _without(known, whole).astype(np.float64)
+        self._count_work(DIRECTIONS)
+        basis = _orthonormal(self._transpose(_without(elimination, self._light(basis))))
+        all_light = self._light(basis)
+        light = _without(elimination, all_light).astype(np.float64)
         best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MAX_PAIRS, count)].astype(np.float32)
-        return np.asarray(basis @ best, np.float32), (whole @ best).astype(np.float64)
+        return np.asarray(basis @ best, np.float32), (all_light @ best).astype(np.float64)
 
     def unfitted_effect(
-        self, fitted: PairDirections, width: float, likelihood: Likelihood, ahead: Real, share: float
+        self, fitted: PairDirections, width: float, likelihood: Likelihood, prior_information: Real, share: float
     ) -> Tail:
         """Return the effect of pair crosstalk that is not fitted on the fitted parameters.
 
         The variances are estimated with random directions (Hutchinson 1989) to about 10 %.
         """
-        directions = self._random_directions(_PROBES_BESIDE)
-        self._spend(BESIDE)
+        directions = self._random_directions(_PROBES_UNFITTED)
+        self._count_work(UNFITTED)
         # The fitted directions are not part of the unfitted effect.
-        known = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
-        directions -= np.asarray(fitted.vectors @ known)
-        rows, whole = self._rows[:, : self._n], self._total_information(ahead)
-        following = self._parameter_shift(rows, whole, directions)
+        overlap = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
+        directions -= np.asarray(fitted.vectors @ overlap)
+        rows, information = self._rows[:, : self._n], self._total_information(prior_information)
+        following = self._parameter_shift(rows, information, directions)
         covariance = width**2 * (following @ following.T)
         as_noise = np.zeros(self._n)
         if likelihood.unmodelled_ma2 is not None:
             # Random signs with the size of the error that is assumed for each single reading.
             size = np.sqrt(likelihood.unmodelled_ma2).ravel() / likelihood.sigma_ma(0.0).ravel()
-            signs = np.random.default_rng(1).choice(np.array([-1.0, 1.0], np.float32), (len(size), _PROBES_BESIDE))
-            moved = solved(whole, np.asarray(rows.T @ (signs * size[:, None].astype(np.float32)), np.float64))
+            signs = np.random.default_rng(1).choice(np.array([-1.0, 1.0], np.float32), (len(size), _PROBES_UNFITTED))
+            moved = solved(information, np.asarray(rows.T @ (signs * size[:, None].astype(np.float32)), np.float64))
             # All settings leave a smaller effect than the part of them in this pass.
             as_noise = share * (moved**2).mean(axis=1)
         return Tail(covariance, as_noise)
 
-    def _parameter_shift(self, known: NDArray[np.float32], whole: Real, directions: NDArray[np.float32]) -> Real:
+    def _parameter_shift(
+        self, derivatives: NDArray[np.float32], information: Real, directions: NDArray[np.float32]
+    ) -> Real:
         """Return the shift of P parameters for c random pair combinations, ``(P, c)``, divided by √c."""
         count = directions.shape[2]
-        along = np.asarray(known.T @ self._light(directions), np.float64)
-        following: Real = solved(whole, along)[: self._n] / np.sqrt(count)
+        by_light = np.asarray(derivatives.T @ self._light(directions), np.float64)
+        following: Real = solved(information, by_light)[: self._n] / np.sqrt(count)
         return following
 
 
 def _halved_equations(
     main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
 ) -> HalvedEquations:
-    def among(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
+    def for_subset(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = (each[np.ix_(chosen, chosen)] for each in inner)
         return first, second
 
-    return HalvedEquations((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), among)
+    return HalvedEquations((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), for_subset)
 
 
-def _elimination_matrix(whole: Real, known: NDArray[np.float32]) -> NDArray[np.float32]:
+def _elimination_matrix(information: Real, derivatives: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the matrix L⁻¹·Kᵀ, ``(P, N·M)``, for the derivatives K of N·M readings by P known parameters.
 
-    L is the Cholesky factor of ``whole``, the information of these parameters with the prior.
+    L is the Cholesky factor of ``information``, the information of these parameters with the prior.
     """
     from scipy.linalg import solve_triangular
 
-    factor = np.linalg.cholesky(whole).astype(np.float32)
-    return np.asarray(solve_triangular(factor, known.T, lower=True, check_finite=False), np.float32)
+    factor = np.linalg.cholesky(information).astype(np.float32)
+    return np.asarray(solve_triangular(factor, derivatives.T, lower=True, check_finite=False), np.float32)
 
 
-def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.asarray(light - seen.T @ (seen @ light), np.float32)
+def _without(elimination: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(light - elimination.T @ (elimination @ light), np.float32)
 
 
 def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -281,7 +281,7 @@ class PhaseSearch:
             max_work: Number of predicted readings after which no further start begins.
         """
         if before is None:
-            point = self._drawn_point(guess.passive_rad)
+            point = self._random_point(guess.passive_rad)
         else:
             point, levels = _to_point(before), before.levels
         best = self._resolve_laser_valleys(self._from(point, levels, 1, on_step), on_step)
@@ -313,63 +313,74 @@ class PhaseSearch:
         """
         # Monitor levels are known from this result; source levels are relative to them.
         source = np.concatenate([corrected.levels.source, levels.source[1:]])
-        found = replace(
+        search_result = replace(
             corrected,
             source_phase_rad=np.zeros(self._n_sources),
             levels=replace(levels, source=source, monitor=corrected.levels.monitor),
         )
-        point = self._scanned(_to_point(found), (np.sqrt(source), np.sqrt(corrected.levels.monitor)))
+        point = self._scanned(_to_point(search_result), (np.sqrt(source), np.sqrt(corrected.levels.monitor)))
         turned = point[-self._n_sources :]
-        return replace(found, source_phase_rad=turned - turned[0])
+        return replace(search_result, source_phase_rad=turned - turned[0])
 
-    def _drawn_point(self, passive_rad: Real) -> Real:
-        drawn = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
-        return np.concatenate([passive_rad, drawn, np.zeros(self._n_sources)])
+    def _random_point(self, passive_rad: Real) -> Real:
+        joints_rad = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
+        return np.concatenate([passive_rad, joints_rad, np.zeros(self._n_sources)])
 
-    def _redrawn(self, found: SearchResult, guess: PassiveGuess, quantile: float) -> Real:
-        point, worst = _to_point(found), found.misfit >= np.quantile(found.misfit, 1.0 - quantile)
+    def _redrawn(self, search_result: SearchResult, guess: PassiveGuess, quantile: float) -> Real:
+        point, worst = (
+            _to_point(search_result),
+            search_result.misfit >= np.quantile(search_result.misfit, 1.0 - quantile),
+        )
         # Keep passive phases that were estimated with a strong signal.
         worst[: len(guess.strength)] &= (guess.strength < _TRUSTED_STRENGTH) & self._model.mesh.interferes
-        drawn = np.flatnonzero(worst)
-        point[drawn] = self._rng.uniform(0.0, 2.0 * np.pi, len(drawn))
+        redrawn = np.flatnonzero(worst)
+        point[redrawn] = self._rng.uniform(0.0, 2.0 * np.pi, len(redrawn))
         return point
 
-    def _resolve_laser_valleys(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
+    def _resolve_laser_valleys(
+        self, search_result: SearchResult, on_step: Callable[[int, float], None]
+    ) -> SearchResult:
         """Return the search result after moving lasers out of wrong minima."""
         if not self._plan.source_phase_rad or self._n_sources == 1:
-            return found
-        return self._with_lasers_moved(self._by_one_laser(found, on_step), on_step)
+            return search_result
+        return self._with_lasers_moved(self._by_one_laser(search_result, on_step), on_step)
 
-    def _by_one_laser(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
-        if not max(_MAX_ONE_LASER_UNEXPLAINED, self._plan.plausible) <= found.unexplained < _MAX_GROUPS_UNEXPLAINED:
-            return found
+    def _by_one_laser(self, search_result: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
+        if (
+            not max(_MAX_ONE_LASER_UNEXPLAINED, self._plan.plausible)
+            <= search_result.unexplained
+            < _MAX_GROUPS_UNEXPLAINED
+        ):
+            return search_result
         for source in self._rng.permutation(self._n_sources)[:_MAX_LASERS_TRIED].tolist():
-            corrected = self._from(_to_point(found), found.levels, found.starts, on_step, only_source=source)
+            corrected = self._from(
+                _to_point(search_result), search_result.levels, search_result.starts, on_step, only_source=source
+            )
             scanned = self._scanned(_to_point(corrected), self._scale(corrected.levels))
-            other = self._from(scanned, corrected.levels, found.starts, on_step, _VALLEY_STEPS)
-            if other.unexplained < _STALLED_RATIO * found.unexplained:
-                return self._from(_to_point(other), other.levels, found.starts, on_step)
-        return found
+            other = self._from(scanned, corrected.levels, search_result.starts, on_step, _VALLEY_STEPS)
+            if other.unexplained < _STALLED_RATIO * search_result.unexplained:
+                return self._from(_to_point(other), other.levels, search_result.starts, on_step)
+        return search_result
 
-    def _with_lasers_moved(self, found: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
+    def _with_lasers_moved(self, search_result: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
         mesh = self._model.mesh
         enough = min(self._plan.plausible, _MIN_UNEXPLAINED_PER_PUC * mesh.n_pucs)
-        if not mesh.faces or not enough < found.unexplained < _MAX_ONE_LASER_UNEXPLAINED:
-            return found
+        if not mesh.faces or not enough < search_result.unexplained < _MAX_ONE_LASER_UNEXPLAINED:
+            return search_result
         valley_rad = 2.0 * np.pi / min(len(face) for face in mesh.faces)
-        phases = len(found.passive_rad) + len(found.joint_rad)
+        phases = len(search_result.passive_rad) + len(search_result.joint_rad)
         for _ in range(2 * self._n_sources):
             tried = []
             for source in range(self._n_sources):
                 for turn in (valley_rad, -valley_rad):
-                    point = _to_point(found)
+                    point = _to_point(search_result)
                     point[phases + source] += turn
-                    tried.append(self._from(point, found.levels, found.starts, on_step, _VALLEY_STEPS))
+                    tried.append(self._from(point, search_result.levels, search_result.starts, on_step, _VALLEY_STEPS))
             best = min(tried, key=lambda result: result.unexplained)
-            if best.unexplained > _STALLED_RATIO * found.unexplained:
+            if best.unexplained > _STALLED_RATIO * search_result.unexplained:
                 break
-            found = self._from(_to_point(best), best.levels, found.starts, on_step)
-        return found
+            search_result = self._from(_to_point(best), best.levels, search_result.starts, on_step)
+        return search_result
 
     def _from(
         self,
@@ -397,10 +408,10 @@ class PhaseSearch:
             if scan and step % _STEPS_PER_SCAN == 0 and cost > self._plan.unexplained:
                 point = self._scanned(point, scale)
             if self._has_stalled(costs):
-                elsewhere = self._scanned(point, scale) if scan else point
-                if np.abs(elsewhere - point).max() < _MIN_SCAN_MOVE_RAD:
+                rescanned = self._scanned(point, scale) if scan else point
+                if np.abs(rescanned - point).max() < _MIN_SCAN_MOVE_RAD:
                     break
-                point, costs = elsewhere, []  # a source was in a wrong valley
+                point, costs = rescanned, []  # a source was in a wrong valley
         return SearchResult(
             passive_rad=point[:n_pucs],
             joint_rad=point[n_pucs : n_pucs + n_joints],
@@ -420,10 +431,10 @@ class PhaseSearch:
         return np.sqrt(levels.source), np.sqrt(levels.monitor), *second
 
     def _has_stalled(self, costs: list[float]) -> bool:
-        for patience, limit in ((_AVERAGED_STEPS, self._plan.unexplained), (self._plan.patience, np.inf)):
-            if len(costs) >= 2 * patience:
-                before, now = np.mean(costs[-2 * patience : -patience]), np.mean(costs[-patience:])
-                if now < limit and now > _STALLED_RATIO * before:
+        for rounds, limit in ((_AVERAGED_STEPS, self._plan.unexplained), (self._plan.patience, np.inf)):
+            if len(costs) >= 2 * rounds:
+                before, latest = np.mean(costs[-2 * rounds : -rounds]), np.mean(costs[-rounds:])
+                if latest < limit and latest > _STALLED_RATIO * before:
                     return True
         return False
 
@@ -438,13 +449,13 @@ class PhaseSearch:
         """
         size = len(point)
         matrix, slope = np.zeros((size, size)), np.zeros(size)
-        felt, off = np.zeros(size), np.zeros(size)
+        sensitivity, off = np.zeros(size), np.zeros(size)
         gain = [np.zeros((2, len(part))) for part in scale]
         total, count = 0.0, 0.0
         for first in range(0, len(chosen), _SETTINGS_PER_CHUNK):
             part = chosen[first : first + _SETTINGS_PER_CHUNK]
             source = self._source[part]
-            monitor = self._drawn_monitors(len(part))
+            monitor = self._random_monitors(len(part))
             self._work += searched_work(self._model.mesh.n_pucs) * monitor.size
             amplitude, derivative, by_second = self._linearise(point, part, monitor, *scale[2:])
             factor = scale[0][source][:, None] * scale[1][monitor]
@@ -458,21 +469,21 @@ class PhaseSearch:
             matrix += flat.T @ flat
             slope += flat.T @ (residual * root).astype(np.float32).ravel()
             power = flat**2
-            felt, off = felt + power.sum(axis=0), off + (residual**2).astype(np.float32).ravel() @ power
+            sensitivity, off = sensitivity + power.sum(axis=0), off + (residual**2).astype(np.float32).ravel() @ power
             only_source = source[:, None] + 0 * monitor
             levels: list[tuple[NDArray[np.int64], NDArray[np.floating]]]
             levels = [(only_source, amplitude), (monitor, amplitude), (only_source, by_second)]
             for (where, by_level), sums in zip(levels, gain, strict=False):
-                shown = factor * by_level * weight * root
-                np.add.at(sums[0], where, residual * root * shown)
-                np.add.at(sums[1], where, shown**2)
-        misfit: Real = np.divide(off, felt, out=np.zeros(size), where=felt > 0.0)
+                by_root = factor * by_level * weight * root
+                np.add.at(sums[0], where, residual * root * by_root)
+                np.add.at(sums[1], where, by_root**2)
+        misfit: Real = np.divide(off, sensitivity, out=np.zeros(size), where=sensitivity > 0.0)
         return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0), misfit
 
-    def _drawn_monitors(self, n: int) -> NDArray[np.int64]:
+    def _random_monitors(self, n: int) -> NDArray[np.int64]:
         """Draw the k monitors that a step uses for each of n settings, shape ``(n, k)``."""
-        drawn = self._rng.permutation(self._amplitude.shape[1])[: self._plan.monitors]
-        return np.tile(drawn, (n, 1))
+        monitors = self._rng.permutation(self._amplitude.shape[1])[: self._plan.monitors]
+        return np.tile(monitors, (n, 1))
 
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
@@ -542,8 +553,8 @@ class PhaseSearch:
         return moved[0] * common, moved[1] / common, *moved[2:]
 
 
-def _to_point(found: SearchResult) -> Real:
-    return np.concatenate([found.passive_rad, found.joint_rad, found.source_phase_rad])
+def _to_point(search_result: SearchResult) -> Real:
+    return np.concatenate([search_result.passive_rad, search_result.joint_rad, search_result.source_phase_rad])
 
 
 def is_same_valley(one: SearchResult, other: SearchResult, max_difference: float = _SAME_VALLEY_UNEXPLAINED) -> bool:

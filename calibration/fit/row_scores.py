@@ -85,7 +85,7 @@ class HalvedEquations:
     slope: tuple[Real, Real]
     inner: Callable[[NDArray[np.int64]], tuple[Real, Real]]
 
-    def among(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
+    def for_subset(self, chosen: NDArray[np.int64]) -> tuple[tuple[Real, Real], tuple[Real, Real]]:
         """Return, for each half of the settings, information and slope of the fitted and chosen parameters."""
         inner = self.inner(chosen)
         first, second = (
@@ -134,12 +134,12 @@ class Pass:
         stretches = _segment_numbers(likelihood.observations.source)
         self.by_segment = np.zeros((int(stretches.max()) + 1, self.main))
         for part in white_rows(wider, fit.parameters, likelihood, wanted):
-            mine = part.settings
-            self.misfit[mine], self.rows[mine] = part.misfit, part.rows
-            self.by_phase[mine], self.heat_mw[mine] = part.by_phase, part.heat_mw
+            settings = part.settings
+            self.misfit[settings], self.rows[settings] = part.misfit, part.rows
+            self.by_phase[settings], self.heat_mw[settings] = part.by_phase, part.heat_mw
             slopes = part.rows[..., : self.main] * part.misfit[..., None].astype(np.float32)
             self.by_monitor += slopes.sum(axis=0)
-            np.add.at(self.by_segment, stretches[mine], slopes.sum(axis=1))
+            np.add.at(self.by_segment, stretches[settings], slopes.sum(axis=1))
         self._halves = self._equations(0), self._equations(1)
 
     @property
@@ -169,9 +169,9 @@ class Pass:
         return halves[0], halves[1]
 
     def _settings(self, half: int) -> Iterator[NDArray[np.int64]]:
-        mine = np.flatnonzero(self.half == half)
+        in_half = np.flatnonzero(self.half == half)
         at_once = max(_AT_ONCE // self.misfit.shape[1], 1)
-        return (mine[first : first + at_once] for first in range(0, len(mine), at_once))
+        return (in_half[first : first + at_once] for first in range(0, len(in_half), at_once))
 
 
 class Selection:
@@ -179,7 +179,7 @@ class Selection:
 
     Args:
         gram: Normal equations of the fitted and all effect parameters.
-        ahead: Shape ``(P, P)``; prior information about the fitted parameters.
+        prior_information: Shape ``(P, P)``; prior information about the fitted parameters.
         away: Shape ``(P,)``; derivative of the cost of the prior by the fitted parameters.
         places: Position of the parameters, by effect.
         share: Fraction of the settings that are used.
@@ -189,26 +189,38 @@ class Selection:
     def __init__(
         self,
         gram: HalvedEquations,
-        ahead: Real,
+        prior_information: Real,
         away: Real,
         places: Mapping[str, slice],
         share: float,
         errors: Mapping[str, Real] = MappingProxyType({}),
     ) -> None:
-        self._gram, self._ahead, self._away, self._share, self._places = gram, ahead, away, share, places
+        self._gram, self._prior_information, self._away, self._share, self._places = (
+            gram,
+            prior_information,
+            away,
+            share,
+            places,
+        )
         self._errors = errors
-        n, slope = len(ahead), gram.slope[0] + gram.slope[1]
+        n, slope = len(prior_information), gram.slope[0] + gram.slope[1]
         self._across = gram.across[0] + gram.across[1]
-        following = solved(gram.main[0] + gram.main[1] + ahead, np.column_stack([self._across, slope[:n] - away]))
+        following = solved(
+            gram.main[0] + gram.main[1] + prior_information, np.column_stack([self._across, slope[:n] - away])
+        )
         self._by_row = np.asarray(following[:, :-1], np.float64)
         self._outer: Real = slope[n:] - self._across.T @ following[:, -1]
-        self._alone = {name: self._subset_information(parameter_numbers(place)) for name, place in places.items()}
-        self._scores = [self._score(name, *felt) for name, felt in self._alone.items()]
-        asked = [score.name for score in self._scores if score.gain >= MIN_GAIN]
+        self._information_by_name = {
+            name: self._subset_information(parameter_numbers(place)) for name, place in places.items()
+        }
+        self._scores = [self._score(name, *information) for name, information in self._information_by_name.items()]
+        candidates = [score.name for score in self._scores if score.gain >= MIN_GAIN]
         # Joint gains are calculated only for rows that may be required.
-        self._asked = np.concatenate([np.zeros(0, np.int64), *(parameter_numbers(places[name]) for name in asked)])
-        ends = np.cumsum([0, *(places[name].stop - places[name].start for name in asked)])
-        self._place_among_asked = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(asked)}
+        self._candidate_parameters = np.concatenate(
+            [np.zeros(0, np.int64), *(parameter_numbers(places[name]) for name in candidates)]
+        )
+        ends = np.cumsum([0, *(places[name].stop - places[name].start for name in candidates)])
+        self._candidate_places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(candidates)}
 
     def _subset_information(self, chosen: NDArray[np.int64]) -> tuple[Real, Real]:
         first, second = self._gram.inner(chosen)
@@ -216,17 +228,17 @@ class Selection:
 
     def rows(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the scores of all effects, the largest gain first."""
-        found = [self._with_excluded_effect(score, *self._alone[score.name]) for score in self._scores]
-        asked = [self._held_out(score, ()) if score.name in excluded else score for score in found]
-        return sorted(asked, key=lambda row: -row.gain)
+        scores = [self._with_excluded_effect(score, *self._information_by_name[score.name]) for score in self._scores]
+        rows = [self._held_out(score, ()) if score.name in excluded else score for score in scores]
+        return sorted(rows, key=lambda row: -row.gain)
 
     def chosen(self, excluded: Collection[str]) -> list[RowScore]:
         """Return the effects to add, chosen one by one by gain and computing time."""
-        (inner, outer), taken = self._subset_information(self._asked), list[RowScore]()
+        (inner, outer), chosen = self._subset_information(self._candidate_parameters), list[RowScore]()
         order = [row.name for row in PHYSICS]
-        places = {name: place for name, place in self._place_among_asked.items() if name not in excluded}
+        places = {name: place for name, place in self._candidate_places.items() if name not in excluded}
         while True:
-            left = [name for name in places if name not in {row.name for row in taken}]
+            left = [name for name in places if name not in {row.name for row in chosen}]
             scores = sorted(
                 (self._score(name, inner[places[name], places[name]], outer[places[name]]) for name in left),
                 key=lambda row: -row.gain,
@@ -236,13 +248,13 @@ class Selection:
                 # Rows with less gain than the best supported row need no further check.
                 if score.gain < MIN_GAIN or (able and score.gain < _NEAR_BEST_GAIN_FRACTION * able[0].gain):
                     break
-                if (held := self._held_out(score, taken)).is_supported_by_data:
+                if (held := self._held_out(score, chosen)).is_supported_by_data:
                     able.append(held)
             if not able:
-                return taken
+                return chosen
             row = min(able, key=lambda score: order.index(score.name))
             place = places[row.name]
-            taken.append(self._with_excluded_effect(row, inner[place, place], outer[place]))
+            chosen.append(self._with_excluded_effect(row, inner[place, place], outer[place]))
             # Eliminate the parameters of this row from the remaining rows.
             own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
             turned = solved(own, np.column_stack([inner[place], outer[place]]))
@@ -269,15 +281,20 @@ class Selection:
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
         if score.gain < MIN_GAIN:
             return score
-        others = [(self._place_among_asked[one.name], one.width) for one in added]
-        mine = (self._place_among_asked[score.name], score.width)
-        gain = sum(judged.gain([*others, mine]) - judged.gain(others) for judged in self._judged)
+        other_places = [(self._candidate_places[one.name], one.width) for one in added]
+        own_place = (self._candidate_places[score.name], score.width)
+        gain = sum(
+            validation.gain([*other_places, own_place]) - validation.gain(other_places)
+            for validation in self._cross_validations
+        )
         return replace(score, held_out=gain / self._share)
 
     @cached_property
-    def _judged(self) -> tuple[_CrossValidation, ...]:
-        informations, slopes = self._gram.among(self._asked)
-        return tuple(_CrossValidation.of(informations, slopes, half, self._ahead, self._away) for half in (0, 1))
+    def _cross_validations(self) -> tuple[_CrossValidation, ...]:
+        informations, slopes = self._gram.for_subset(self._candidate_parameters)
+        return tuple(
+            _CrossValidation.of(informations, slopes, half, self._prior_information, self._away) for half in (0, 1)
+        )
 
 
 def parameter_numbers(place: slice) -> NDArray[np.int64]:
@@ -292,9 +309,9 @@ def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
 
 
 def _excluded_effect(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Single:
-    known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
-    moved = by_row @ (known @ (slope / share))
-    return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (known + known.T)), moved]).astype(np.float32)
+    covariance = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
+    moved = by_row @ (covariance @ (slope / share))
+    return np.column_stack([by_row @ np.linalg.cholesky(0.5 * (covariance + covariance.T)), moved]).astype(np.float32)
 
 
 def _segment_numbers(source: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -316,10 +333,10 @@ def _half(settings: NDArray[np.int64]) -> NDArray[np.int64]:
 def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[Real, Real]:
     """Return trial prior widths and the log evidence of each."""
     values, vectors = np.linalg.eigh(0.5 * (information + information.T))
-    values, along = np.maximum(values, 0.0), (vectors.T @ slope) ** 2
+    values, projections = np.maximum(values, 0.0), (vectors.T @ slope) ** 2
     widths = largest * np.logspace(-_DECADES, 0.5, _WIDTHS)
-    known = 1.0 + np.outer(widths**2, values)
-    evidence = 0.5 * (widths[:, None] ** 2 * along / known - np.log(known)).sum(axis=1)
+    determinant_terms = 1.0 + np.outer(widths**2, values)
+    evidence = 0.5 * (widths[:, None] ** 2 * projections / determinant_terms - np.log(determinant_terms)).sum(axis=1)
     return widths, evidence
 
 
@@ -331,10 +348,10 @@ def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: 
     free = np.flatnonzero(fit.free)
     place = space.groups[name]
     chosen = (free >= place.start) & (free < place.stop)
-    known = np.linalg.inv(fit.inverse[np.ix_(chosen, chosen)])
+    information = np.linalg.inv(fit.inverse[np.ix_(chosen, chosen)])
     row = ROWS[name]
-    slope = known @ fit.vector[free[chosen]]
-    widths, evidence = evidence_by_width(known - np.eye(len(known)) * width**-2, slope, row.largest)
+    slope = information @ fit.vector[free[chosen]]
+    widths, evidence = evidence_by_width(information - np.eye(len(information)) * width**-2, slope, row.largest)
     return float(min(widths[int(evidence.argmax())], row.largest))
 
 
@@ -345,31 +362,31 @@ class _CrossValidation:
     Attributes:
         information: Shape ``(m, m)``; information of the first half.
         slope: Shape ``(m,)``; slope of the log likelihood of the first half.
-        judged_information: Shape ``(m, m)``; information of the testing half, at the values from the first half.
-        judged_slope: Shape ``(m,)``; slope of the log likelihood of the testing half.
+        test_information: Shape ``(m, m)``; information of the testing half, at the values from the first half.
+        test_slope: Shape ``(m,)``; slope of the log likelihood of the testing half.
     """
 
     information: Real
     slope: Real
-    judged_information: Real
-    judged_slope: Real
+    test_information: Real
+    test_slope: Real
 
     @classmethod
     def of(
-        cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, ahead: Real, away: Real
+        cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, prior_information: Real, away: Real
     ) -> _CrossValidation:
-        n, found, judge = len(ahead), informations[half], informations[1 - half]
-        slope, judge_slope = slopes[half], slopes[1 - half]
-        right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
-        following = solved(found[:n, :n] + 0.5 * ahead, right)
-        by_row, alone = following[:, :-1], following[:, -1]
-        felt = judge[:n, :n] @ following - np.column_stack([judge[:n, n:], np.zeros(n)])
-        across = by_row.T @ felt
+        n, information, test_information = len(prior_information), informations[half], informations[1 - half]
+        slope, test_slope = slopes[half], slopes[1 - half]
+        right = np.column_stack([information[:n, n:], slope[:n] - 0.5 * away])
+        following = solved(information[:n, :n] + 0.5 * prior_information, right)
+        by_row, slope_step = following[:, :-1], following[:, -1]
+        test_response = test_information[:n, :n] @ following - np.column_stack([test_information[:n, n:], np.zeros(n)])
+        across = by_row.T @ test_response
         return cls(
-            found[n:, n:] - found[n:, :n] @ by_row,
-            slope[n:] - found[n:, :n] @ alone,
-            across[:, :-1] + judge[n:, n:] - judge[n:, :n] @ by_row,
-            judge_slope[n:] - by_row.T @ judge_slope[:n] + across[:, -1] - judge[n:, :n] @ alone,
+            information[n:, n:] - information[n:, :n] @ by_row,
+            slope[n:] - information[n:, :n] @ slope_step,
+            across[:, :-1] + test_information[n:, n:] - test_information[n:, :n] @ by_row,
+            test_slope[n:] - by_row.T @ test_slope[:n] + across[:, -1] - test_information[n:, :n] @ slope_step,
         )
 
     def gain(self, rows: Placed) -> float:
@@ -378,5 +395,5 @@ class _CrossValidation:
         spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])
         inner[np.diag_indices_from(inner)] += spread**-2.0
         step = solved(inner, self.slope[chosen]) if len(chosen) else np.zeros(0)
-        judged = self.judged_information[np.ix_(chosen, chosen)]
-        return float(self.judged_slope[chosen] @ step - 0.5 * step @ judged @ step)
+        test_information = self.test_information[np.ix_(chosen, chosen)]
+        return float(self.test_slope[chosen] @ step - 0.5 * step @ test_information @ step)

@@ -23,7 +23,7 @@ MAX_ERROR_FACTOR = 2.0
 """Largest factor by which unknown effects may increase the errors of a group in a certified fit."""
 # A row is left out if that increases the errors of every group by less than this factor; fitting it costs more.
 _HARMLESS = 1.1
-_JUDGED = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
+_CHECKED_GROUPS = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
 _MAX_NAMED = 4
 # Largest plausible single value, as a multiple of the largest width.
 _FAR_OFF = 5.0
@@ -53,9 +53,9 @@ def needed_rows(
 
 def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:
     plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
-    grown = 1.0 + (row.excluded_effect**2).sum(axis=1) / np.maximum(plain, 1e-300)
-    groups = [mine for name in _JUDGED if (mine := _of(space, name, numbers)).any()]
-    return max(float(np.sqrt(np.mean(grown[mine]))) for mine in groups)
+    growth = 1.0 + (row.excluded_effect**2).sum(axis=1) / np.maximum(plain, 1e-300)
+    groups = [members for name in _CHECKED_GROUPS if (members := _of(space, name, numbers)).any()]
+    return max(float(np.sqrt(np.mean(growth[members]))) for members in groups)
 
 
 def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> StatedErrors:
@@ -64,26 +64,28 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     ``scores`` are the scores of these effects.
     """
     plain = fit.inverse
-    whole = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
+    total = plain + sum((row.excluded_effect @ row.excluded_effect.T for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
         # The part that the reading weights already include is not counted twice.
         noise = np.sqrt(np.maximum(1.0 - scores.tail.as_noise / np.maximum(np.diag(plain), 1e-300), 0.0))
-        whole = whole + plain * (np.outer(noise, noise) - 1.0) + scores.tail.covariance
+        total = total + plain * (np.outer(noise, noise) - 1.0) + scores.tail.covariance
     factors = sandwich_factors(space, fit, scores)
     factor, unexplained = np.ones(len(plain)), dict[str, float]()
     numbers = np.flatnonzero(fit.free)
-    known = np.diag(whole) / np.maximum(np.diag(plain), 1e-300)
+    growth_by_rows = np.diag(total) / np.maximum(np.diag(plain), 1e-300)
     for name, value in factors.items():
         # Rows that are left out explain part of the scatter; this part is not counted twice.
-        mine = _of(space, name, numbers)
-        unexplained[name] = float(value / np.sqrt(np.mean(known[mine])))
-        factor[mine] = max(unexplained[name], 1.0)
-    whole = whole * np.outer(factor, factor)
-    grown = np.sqrt(np.diag(whole) / np.maximum(np.diag(plain), 1e-300))
+        members = _of(space, name, numbers)
+        unexplained[name] = float(value / np.sqrt(np.mean(growth_by_rows[members])))
+        factor[members] = max(unexplained[name], 1.0)
+    total = total * np.outer(factor, factor)
+    growth = np.sqrt(np.diag(total) / np.maximum(np.diag(plain), 1e-300))
     widened = {
-        name: float(np.sqrt(np.mean(grown[mine] ** 2))) for name in _JUDGED if (mine := _of(space, name, numbers)).any()
+        name: float(np.sqrt(np.mean(growth[members] ** 2)))
+        for name in _CHECKED_GROUPS
+        if (members := _of(space, name, numbers)).any()
     }
-    return StatedErrors(replace(fit, stated=whole), widened, find_objections(space, fit, scores, unexplained))
+    return StatedErrors(replace(fit, stated=total), widened, find_objections(space, fit, scores, unexplained))
 
 
 def sandwich_factors(
@@ -96,58 +98,58 @@ def sandwich_factors(
     numbers, inverse = np.flatnonzero(fit.free), fit.inverse
     # For the settings in this pass: fewer settings scatter more, as expected.
     expected = ((inverse @ scores.information) * inverse).sum(axis=1)
-    found: dict[str, float] = {}
+    factors: dict[str, float] = {}
     for name in clusters:
         slopes: Real = getattr(scores, name)
         # The slopes of a fit add up to that of the prior, so their mean is not scatter.
-        seen = ((slopes - slopes.mean(axis=0)) @ inverse) ** 2
-        ratio = seen.sum(axis=0) * len(slopes) / max(len(slopes) - 1, 1) / np.maximum(expected, 1e-300)
+        squares = ((slopes - slopes.mean(axis=0)) @ inverse) ** 2
+        ratio = squares.sum(axis=0) * len(slopes) / max(len(slopes) - 1, 1) / np.maximum(expected, 1e-300)
         for group in space.groups:
-            if (mine := _of(space, group, numbers) & (expected > 0.0)).any():
-                found[group] = max(found.get(group, 0.0), float(np.sqrt(np.mean(ratio[mine]))))
-    return found
+            if (members := _of(space, group, numbers) & (expected > 0.0)).any():
+                factors[group] = max(factors.get(group, 0.0), float(np.sqrt(np.mean(ratio[members]))))
+    return factors
 
 
 def find_objections(
     space: ParameterSpace, fit: FitResult, scores: Scores, factors: dict[str, float]
 ) -> tuple[str, ...]:
     """Return the reasons why the errors of a fit are unreliable."""
-    found = []
+    objections = []
     for name, width in space.physics.widths.items():
         row, values = ROWS[name], fit.vector[space.group(name)]
         # Fitted values count as well, because a width chosen before the fit never exceeds the largest. Example: if the
         # losses of two arms differ strongly and light reaches the PUC from one side only, unbalanced couplers explain
         # the readings as well.
-        beyond = np.sqrt(np.mean(values**2)) > row.largest or np.abs(values).max() > _FAR_OFF * row.largest
-        if beyond or width >= row.largest * 0.999:
-            found.append(
+        is_too_large = np.sqrt(np.mean(values**2)) > row.largest or np.abs(values).max() > _FAR_OFF * row.largest
+        if is_too_large or width >= row.largest * 0.999:
+            objections.append(
                 f"{row.description}: the readings require more than {row.largest:g} ({name}), which is larger than "
                 "on any known chip"
             )
     # Omitted rows increase the errors. More than a factor of two makes the errors unreliable.
-    asked = {row.name: row for row in (*scores.chosen, *(row for row in scores.rows if row.is_supported_by_data))}
-    missing = [row for row in asked.values() if _error_growth(space, fit, row) > MAX_ERROR_FACTOR]
+    supported = {row.name: row for row in (*scores.chosen, *(row for row in scores.rows if row.is_supported_by_data))}
+    missing = [row for row in supported.values() if _error_growth(space, fit, row) > MAX_ERROR_FACTOR]
     # The errors of an effect that is never fitted are known, unless it is larger than on any known chip.
     missing = [row for row in missing if ROWS[row.name].fitted or row.width > ROWS[row.name].largest]
-    found += [
+    objections += [
         f"{ROWS[row.name].description} would explain the readings better (log evidence {row.gain:.0f}), "
         "but was not fitted"
         for row in missing
     ]
-    worst = max((factors[name] for name in _JUDGED if name in factors), default=0.0)
+    worst = max((factors[name] for name in _CHECKED_GROUPS if name in factors), default=0.0)
     if worst > MAX_ERROR_FACTOR or not fit.certified:
         suspect = max(scores.rows, key=lambda row: row.gain, default=None)
-        known = suspect is not None and suspect.gain > MIN_GAIN
+        is_likely = suspect is not None and suspect.gain > MIN_GAIN
         best = (
             f"{ROWS[suspect.name].description} would explain most of this"
-            if suspect and known
+            if suspect and is_likely
             else "no known effect explains this"
         )
-        found.append(
+        objections.append(
             f"residuals are correlated and increase the errors to {worst:.1f} times those from noise; {best}; "
             f"{_where(space, fit, scores)}"
         )
-    return tuple(found)
+    return tuple(objections)
 
 
 def _where(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
@@ -161,12 +163,12 @@ def _where(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
         worst.append(f"{kind} {', '.join(named)}")
     pucs = np.flatnonzero(fit.free)
     place = space.groups["passive_phase_rad"]
-    mine = np.flatnonzero((pucs >= place.start) & (pucs < place.stop))
-    if len(mine) and len(scores.by_segment):
-        felt = np.diag(scores.information)[mine]
-        square = (scores.by_segment[:, mine] ** 2).sum(axis=0) / np.maximum(felt, 1e-300)
+    free_phases = np.flatnonzero((pucs >= place.start) & (pucs < place.stop))
+    if len(free_phases) and len(scores.by_segment):
+        information = np.diag(scores.information)[free_phases]
+        square = (scores.by_segment[:, free_phases] ** 2).sum(axis=0) / np.maximum(information, 1e-300)
         order = np.argsort(-square)[:_MAX_NAMED]
-        worst.append("PUCs " + ", ".join(str(int(pucs[mine[index]]) - place.start) for index in order))
+        worst.append("PUCs " + ", ".join(str(int(pucs[free_phases[index]]) - place.start) for index in order))
     return "worst at " + ", at ".join(worst)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.light_sources import driven_switches, dual_input_ports, light_source
-from calibration.measure.operator import Fibre, OnPlug, PlugRequest
+from calibration.measure.plug_requests import Fibre, OnPlug, PlugRequest
 from calibration.measure.separated_light import SeparatedLight, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.measure.temperature_lock import TemperatureLock
@@ -51,7 +51,7 @@ class BenchProbe:
     def __init__(self, bench: Bench, aligner: Aligner | None = None, on_plug: OnPlug | None = None) -> None:
         self._bench, self._on_plug = bench, on_plug
         self._plugged: dict[Fibre, int] = {}
-        self._plugged_already: PlugRequest | None = None
+        self._connected_request: PlugRequest | None = None
         self._note_request: Callable[[PlugRequest], object] = lambda request: None
         self._temperature = TemperatureLock(bench)
         self._aligner = aligner or Aligner(bench.clock)
@@ -62,12 +62,12 @@ class BenchProbe:
         self._wiring = wiring_with_device_losses(bench, driven_switches(bench.wiring.inputs))
         self._inputs = {path.port: path for path in self._wiring.inputs if path.port not in second}
         self._sources = {port: light_source(bench, path) for port, path in self._inputs.items()}
-        self._lit: int | None = None
+        self._active_port: int | None = None
         self._only_sources: tuple[int, ...] | None = None
         self._columns: list[int] | None = None
         self._launched_dbm: dict[int, float] = {}
         self._meters_nm: float | None = None
-        self._dead: dict[int, str] = {}
+        self._dead_ports: dict[int, str] = {}
         self._timed_with: set[int] = set()
         if not self._inputs:
             raise CalibrationError("no light is wired to the mesh", hint="See 'wiring.inputs' in the bench file.")
@@ -87,7 +87,7 @@ class BenchProbe:
     def sources(self) -> tuple[int, ...]:
         """Ports that receive light from a module or laser; for a source with two ports, the first one."""
         used = self._inputs if self._only_sources is None else self._only_sources
-        return tuple(port for port in self._inputs if port in used and port not in self._dead)
+        return tuple(port for port in self._inputs if port in used and port not in self._dead_ports)
 
     @property
     def monitors(self) -> tuple[int, ...]:
@@ -138,8 +138,8 @@ class BenchProbe:
         request = PlugRequest(fibre, device, port, reason)
         self._plugged.pop(fibre, None)
         self.switch_everything_off()
-        already, self._plugged_already = self._plugged_already, None
-        if self._on_plug is None and already == replace(request, reason=""):
+        connected, self._connected_request = self._connected_request, None
+        if self._on_plug is None and connected == replace(request, reason=""):
             self.assume_plugged(fibre, port)
             return
         self._note_request(request)
@@ -161,7 +161,7 @@ class BenchProbe:
             keep: Stores a request.
             before: Request at which an interrupted run stopped; without ``on_plug`` it counts as done.
         """
-        self._note_request, self._plugged_already = keep, before
+        self._note_request, self._connected_request = keep, before
 
     def assume_plugged(self, fibre: Fibre, port: int) -> None:
         """Assume that a fibre that is moved by hand is connected to a port."""
@@ -176,12 +176,12 @@ class BenchProbe:
             ConfigError: A fibre was connected or disconnected since the calibration.
         """
         space = space_from_record(record)
-        made, now = _together(space.sources, space.seconds), _together(self._inputs, self._seconds)
-        for lit in sorted(map(sorted, now - made)):
-            if before := [sorted(ports) for ports in made if ports & set(lit)]:
+        recorded, connected = _joint_ports(space.sources, space.seconds), _joint_ports(self._inputs, self._seconds)
+        for group in sorted(map(sorted, connected - recorded)):
+            if before := [sorted(ports) for ports in recorded if ports & set(group)]:
                 raise ConfigError(
-                    f"one source of this bench feeds {_in_words([lit])}, but the calibration record was made with "
-                    f"light at {_in_words(before)}",
+                    f"one source of this bench feeds {_format_ports([group])}, but the calibration record was made "
+                    f"with light at {_format_ports(before)}",
                     hint=(
                         "Restore the wiring used for the calibration, or calibrate again. The record still describes "
                         "the mesh itself."
@@ -191,13 +191,13 @@ class BenchProbe:
     def device_under_test(self) -> DeviceUnderTest:
         """Return the description of the device under test."""
         mesh, info, typical = self._bench.mesh, self._bench.mesh.controller.info, self._bench.model.mesh_section.typical
-        alive = {port: self._sources[port] for port in self.sources}
-        devices = {self._inputs[port].source for port in alive}
-        tunable = {port: hz for port in alive if (hz := self.tunable_hz(port)) is not None}
+        live_sources = {port: self._sources[port] for port in self.sources}
+        devices = {self._inputs[port].source for port in live_sources}
+        tunable = {port: hz for port in live_sources if (hz := self.tunable_hz(port)) is not None}
         # Tunable sources are tuned to the fixed ones. The median is used so that one wrongly labelled source does not
         # move the reference.
-        fixed = [source.frequency_hz() for port, source in alive.items() if port not in tunable]
-        stated = fixed or [source.frequency_hz() for source in alive.values()]
+        fixed = [source.frequency_hz() for port, source in live_sources.items() if port not in tunable]
+        stated = fixed or [source.frequency_hz() for source in live_sources.values()]
         return DeviceUnderTest(
             serial=info.serial,
             model=info.model,
@@ -211,9 +211,9 @@ class BenchProbe:
             monitor_ma_per_mw=mesh.responsivity_a_per_w,
             puc_loss_db=typical.puc_loss_db,
             monitor_spread_db=_FACET_SPREAD_DB if mesh.meters else MONITOR_SPREAD_DB,
-            source_spread_hz=max(source.spread_hz for source in alive.values()) if len(devices) > 1 else 0.0,
+            source_spread_hz=max(source.spread_hz for source in live_sources.values()) if len(devices) > 1 else 0.0,
             tunable_hz=tunable,
-            seconds={port: second for port, second in self._seconds.items() if port in alive},
+            seconds={port: second for port, second in self._seconds.items() if port in live_sources},
             sources_by_hand=self.sources_by_hand,
             monitors_by_hand=self.monitors_by_hand,
             settle_s=None if mesh.settle_s == SETTLE_S else mesh.settle_s,
@@ -235,13 +235,13 @@ class BenchProbe:
             ConfigError: The source is not tunable.
         """
         # After a failure here the state of the light is unknown; the next call then switches all sources.
-        lit, self._lit = self._lit, None
+        active_port, self._active_port = self._active_port, None
         self._launched_dbm.pop(port, None)
         reached_hz = self._sources[port].tune(frequency_hz)
         self._set_meter_wavelengths(round(wavelength_m_from_frequency_hz(reached_hz) * 1e9, 3))
-        if lit == port:
+        if active_port == port:
             self._sources[port].on()
-        self._lit = lit
+        self._active_port = active_port
         return reached_hz
 
     def reported_frequencies_hz(self) -> dict[int, float]:
@@ -260,7 +260,7 @@ class BenchProbe:
     def align_all(
         self,
         dead: Mapping[int, str] | None = None,
-        done: Callable[[int, int], None] = lambda step, total: None,
+        on_step: Callable[[int, int], None] = lambda step, total: None,
     ) -> dict[int, str]:
         """Align the polarization of every source; return the ports that stay dark, with reasons.
 
@@ -269,7 +269,7 @@ class BenchProbe:
 
         Args:
             dead: Ports to skip because they are dark, with reasons.
-            done: Called after every source.
+            on_step: Called after every source.
 
         Raises:
             ConfigError: The wait in the bench file is too short for these heaters.
@@ -277,14 +277,14 @@ class BenchProbe:
             DeviceTimeoutError: The temperature is not stable in time.
         """
         self._temperature.wait()
-        self._dead |= dead or {}
+        self._dead_ports |= dead or {}
         # With cold heaters nothing drifts thermally during the polarization search.
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
         if self.sources_by_hand or self.monitors_by_hand:
             # The first fibre is plugged in later, when the journal of the run exists.
-            return dict(self._dead)
+            return dict(self._dead_ports)
         movable = [port for port in self.sources if self._inputs[port].polarization]
-        n_done = len(self._inputs) - len(movable)
+        n_finished = len(self._inputs) - len(movable)
         together = self._align_together(movable)
         for port in movable:
             if port not in together:
@@ -294,8 +294,8 @@ class BenchProbe:
                 # One dark port does not stop the calibration: its PUCs are measured from other ports.
                 except (CircuitError, DeviceError) as error:
                     self._is_dark(port, error)
-            n_done += 1
-            done(n_done, len(self._inputs))
+            n_finished += 1
+            on_step(n_finished, len(self._inputs))
         for port, alignment in together.items():
             self._bench.events.add(
                 "aligned",
@@ -303,10 +303,10 @@ class BenchProbe:
                 reads=alignment.reads,
                 swing_db=round(alignment.swing_db, 2),
             )
-        if self._lit not in self.sources and self.sources:
+        if self._active_port not in self.sources and self.sources:
             self.light_only_port(self.sources[-1])
         self.measure_heater_time_constant()
-        return dict(self._dead)
+        return dict(self._dead_ports)
 
     def _align_together(self, ports: Sequence[int]) -> dict[int, Alignment]:
         """Align several sources together; return the results by port.
@@ -328,7 +328,7 @@ class BenchProbe:
         separated = SeparatedLight(
             {port: patterns_ma[port] for port in chosen}, dark_ma, lambda: bench.mesh.monitors_ma(_ALIGN_SCANS)
         )
-        shared = SharedInstrument(bench.clock, separated.look)
+        shared = SharedInstrument(bench.clock, separated.read_patterns)
 
         def search(port: int) -> Alignment | None:
             try:
@@ -336,24 +336,24 @@ class BenchProbe:
             except (CircuitError, DeviceError):
                 return None
 
-        if self._lit not in chosen:
+        if self._active_port not in chosen:
             self.light_only_port(None)
-        self._lit = None  # several sources are on: the next light_only_port switches the others off
+        self._active_port = None  # several sources are on: the next light_only_port switches the others off
         try:
             bench.run_parallel([(self._inputs[port].source, self._sources[port].on) for port in chosen])
-            found = bench.run_parallel(
+            readings = bench.run_parallel(
                 [(self._inputs[port].polarization or "", functools.partial(search, port)) for port in chosen]
             )
         except DeviceError:
             return {}
-        return {port: alignment for port, alignment in zip(chosen, found, strict=True) if alignment is not None}
+        return {port: alignment for port, alignment in zip(chosen, readings, strict=True) if alignment is not None}
 
     def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
         name = self._inputs[port].polarization or ""
         return self._aligner.maximise(name, self._bench.polarizer(name), read)
 
     def _is_dark(self, port: int, error: LumionError) -> None:
-        self._dead[port] = str(error)
+        self._dead_ports[port] = str(error)
         self._bench.events.add("source dark", port=port, reason=str(error))
 
     def measure_heater_time_constant(self) -> None:
@@ -362,38 +362,38 @@ class BenchProbe:
         Raises:
             ConfigError: The wait in the bench file is too short for these heaters.
         """
-        mesh, typical, lit = self._bench.mesh, self._bench.model.mesh_section.typical, self._lit
-        if mesh.heater_tau_s is not None or lit is None or lit in {-1, *self._timed_with}:
+        mesh, typical, active_port = self._bench.mesh, self._bench.model.mesh_section.typical, self._active_port
+        if mesh.heater_tau_s is not None or active_port is None or active_port in {-1, *self._timed_with}:
             return
-        self._timed_with.add(lit)
+        self._timed_with.add(active_port)
         p_pi_mw = math.sqrt(typical.p_pi_min_mw * typical.p_pi_max_mw)
         steps_ma = step_currents_ma(2 * self.mesh.n_pucs, p_pi_mw, mesh.heater_ohm, mesh.heater_max_ma)
         steps_ma = np.where(np.array(mesh.heater_channels) == NO_CHANNEL, 0.0, steps_ma)
         tau_s = heater_time_constant_s(_TimedMeshReader(mesh), steps_ma)
-        self._bench.events.add("heaters timed", heater_tau_s=tau_s, by_light_at=lit)
+        self._bench.events.add("heaters timed", heater_tau_s=tau_s, by_light_at=active_port)
         if tau_s is not None:
             mesh.set_heater_time_constant(tau_s, "their light")
 
     def _total_ma(self) -> float:
-        seen = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
+        readings = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
         full = self._bench.mesh.monitor_full_scale_ma
-        return float(np.where(np.isnan(seen), full, seen).sum())
+        return float(np.where(np.isnan(readings), full, readings).sum())
 
     def light_only_port(self, port: int | None) -> None:
         """Switch on the source at one port and all others off. A laser may have to be moved there by hand."""
         if port in self.sources_by_hand and self._plugged.get("laser") != port:
             self.plug("laser", port)
-        lit, self._lit = self._lit, None
+        active_port, self._active_port = self._active_port, None
         device = None if port is None else self._inputs[port].source
         for other, source in self._sources.items():
             # A switch takes the light of a shared source from the other port.
-            if self._inputs[other].source != device and (lit is None or other == lit):
+            if self._inputs[other].source != device and (active_port is None or other == active_port):
                 source.off()
         if port is not None:
             self._sources[port].on()
             if port not in self._launched_dbm:
                 self._launched_dbm[port] = self._sources[port].launched_dbm()
-        self._lit = port if port is not None else -1
+        self._active_port = port if port is not None else -1
 
     def launched_dbm(self, port: int) -> float:
         """Return the power in the fibre at the facet in dBm: reported power plus gain minus fixed losses."""
@@ -413,7 +413,7 @@ class BenchProbe:
     def _used(self, readings_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         return readings_ma if self._columns is None else readings_ma[..., self._columns]
 
-    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure settings one after the other, as one sweep if the controller can."""
         self.measure_heater_time_constant()
         return self._temperature.held(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
@@ -472,7 +472,7 @@ class BenchProbe:
             except LumionError as error:
                 with contextlib.suppress(LumionError):
                     self._bench.events.add("could not be switched off", reason=str(error))
-        self._lit = None
+        self._active_port = None
 
 
 @dataclass(frozen=True)
@@ -480,20 +480,20 @@ class _TimedMeshReader:
     mesh: MeshAccess
 
     def read(self, currents_ma: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
-        seen: NDArray[np.float64] = self.mesh.sweep(currents_ma[None], wait_s)[0]
-        return seen
+        readings: NDArray[np.float64] = self.mesh.sweep(currents_ma[None], wait_s)[0]
+        return readings
 
-    def read_again(self, wait_s: float) -> NDArray[np.float64]:
+    def repeat_read(self, wait_s: float) -> NDArray[np.float64]:
         self.mesh.clock.sleep(wait_s)
         return self.mesh.monitors_ma()
 
 
-def _together(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:
+def _joint_ports(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:
     return {frozenset({port, seconds.get(port, port)}) for port in sources}
 
 
-def _in_words(lit: Sequence[Sequence[int]]) -> str:
+def _format_ports(port_groups: Sequence[Sequence[int]]) -> str:
     return ", ".join(
         f"ports {' and '.join(map(str, ports))} together" if len(ports) > 1 else f"port {ports[0]} alone"
-        for ports in lit
+        for ports in port_groups
     )

@@ -69,19 +69,19 @@ class IncrementalSettings:
         ``first`` is the number of the first setting, to continue a sequence.
         """
         currents = np.empty((count, len(self.max_ma)))
-        now = self._draw(rng, np.arange(len(self.max_ma)))
+        currents_ma = self._draw(rng, np.arange(len(self.max_ma)))
         for row in currents:
-            row[:] = now
-            now = self.step(now, rng)
+            row[:] = currents_ma
+            currents_ma = self.step(currents_ma, rng)
         turn = (first + np.arange(count)) // self.settings_per_source % len(self.sources)
         return self.with_light(currents, np.array(self.sources)[turn])
 
-    def step(self, now: Real, rng: np.random.Generator) -> Real:
+    def step(self, currents_ma: Real, rng: np.random.Generator) -> Real:
         """Return the heater currents of the next setting."""
         # Writing 18 of 144 channels takes a third of the time of a full write and gives nearly as much information,
         # because the light of a recirculating mesh already changes completely.
-        following = now.copy()
-        chosen = rng.choice(len(now), min(self.changed, len(now)), replace=False)
+        following = currents_ma.copy()
+        chosen = rng.choice(len(currents_ma), min(self.changed, len(currents_ma)), replace=False)
         following[chosen] = self._draw(rng, chosen)
         # A setting with all heaters off is a reference setting, which no fit uses; a chip with few heaters would get it
         # often.
@@ -92,14 +92,14 @@ class IncrementalSettings:
 
     def with_light(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:
         """Return settings without readings, from currents ``(settings, heaters)`` and source ports ``(settings,)``."""
-        nothing = np.zeros((len(currents_ma), len(self.monitors)))
-        return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
+        no_readings = np.zeros((len(currents_ma), len(self.monitors)))
+        return Observations(currents_ma, source, self.monitors, no_readings, no_readings > 0.0)
 
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
         # Uniform in I², hence in phase; uniform in I would concentrate the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
-        drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
-        return drawn
+        currents_ma: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.max_ma[heaters], 0.0)
+        return currents_ma
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,9 +155,9 @@ class Designer:
         self._wanted = np.concatenate(self._groups)
         # With several lasers only frequency differences are observable. The mean is fixed; otherwise every setting
         # would seem to measure a phase that no setting can.
-        known = at_mean_frequency(model.space, mask, prior.information(mask))
+        prior_information = at_mean_frequency(model.space, mask, prior.information(mask))
         # Single precision is enough to compare candidates and halves the memory traffic.
-        self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
+        self._root = _root(prior_information, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         place = self._model.space.group(name)
@@ -208,54 +208,58 @@ class Designer:
                 f"the number of candidate settings is {tries}, but a design needs at least 1",
                 hint="Choose a number of at least 1.",
             )
-        now, lit, used = np.zeros(len(walk.max_ma)), -1, 0.0
+        currents_ma, active_source, used = np.zeros(len(walk.max_ma)), -1, 0.0
         chosen: list[Real] = []
         sources: list[int] = []
-        sigmas, source = [self.sigma_rad()], lit
+        sigmas, source = [self.sigma_rad()], active_source
         while sigmas[-1] > wanted_rad and (max_settings is None or len(chosen) < max_settings):
             # The source is chosen once per segment, because a change takes longer than a setting.
             if len(chosen) % walk.settings_per_source == 0:
-                source = self._next_source(walk, now, lit, rng, tries)
-            step, rows, cost = self._best_step(walk, now, source, rng, tries)
-            cost += self._times.input_change_s if source != lit else 0.0
+                source = self._next_source(walk, currents_ma, active_source, rng, tries)
+            step, rows, cost = self._best_step(walk, currents_ma, source, rng, tries)
+            cost += self._times.input_change_s if source != active_source else 0.0
             if used + cost > seconds:
                 break
             self._add_information(rows)
-            now, lit, used = step, source, used + cost
-            chosen.append(now)
+            currents_ma, active_source, used = step, source, used + cost
+            chosen.append(currents_ma)
             sources.append(source)
             sigmas.append(self.sigma_rad())
             progress(len(chosen))
         reached = sigmas[-1] <= wanted_rad
         accuracy = f"{sigmas[-1]:.2g} rad after {len(chosen)} settings and {used:.3g} s"
         reason = accuracy if reached else f"{accuracy}: the time limit does not allow {wanted_rad:.2g} rad"
-        currents = np.stack(chosen) if chosen else np.zeros((0, len(now)))
+        currents = np.stack(chosen) if chosen else np.zeros((0, len(currents_ma)))
         return Design(
             walk.with_light(currents, np.array(sources, np.int64)), used, np.array(sigmas[1:]), reached, reason
         )
 
     def _best_step(
-        self, walk: IncrementalSettings, now: Real, source: int, rng: np.random.Generator, tries: int
+        self, walk: IncrementalSettings, currents_ma: Real, source: int, rng: np.random.Generator, tries: int
     ) -> tuple[Real, Single, float]:
-        steps = np.stack([walk.step(now, rng) for _ in range(tries)])
-        costs = self._times.setting_s((steps != now).sum(axis=1))
+        steps = np.stack([walk.step(currents_ma, rng) for _ in range(tries)])
+        costs = self._times.setting_s((steps != currents_ma).sum(axis=1))
         rows = self._rows(walk.with_light(steps, np.full(tries, source)))
         # Information per second: a step with few changed channels may be better although it gives less information.
         best = int(np.argmax(self._gains(rows) / costs)) if tries > 1 else 0
         return steps[best], rows[best], float(costs[best])
 
-    def _next_source(self, walk: IncrementalSettings, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
+    def _next_source(
+        self, walk: IncrementalSettings, currents_ma: Real, active_source: int, rng: np.random.Generator, tries: int
+    ) -> int:
         # No information to compare: take the sources in turn.
         if tries == 1 or len(walk.sources) == 1:
-            return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
-        steps = np.stack([walk.step(now, rng) for _ in range(tries)])
-        seconds = walk.settings_per_source * float(self._times.setting_s((steps != now).sum(axis=1)).mean())
+            return walk.sources[
+                (walk.sources.index(active_source) + 1) % len(walk.sources) if active_source in walk.sources else 0
+            ]
+        steps = np.stack([walk.step(currents_ma, rng) for _ in range(tries)])
+        seconds = walk.settings_per_source * float(self._times.setting_s((steps != currents_ma).sum(axis=1)).mean())
         values = []
         for source in walk.sources:
             gain = walk.settings_per_source * float(
                 self.gain_rad2(walk.with_light(steps, np.full(tries, source))).mean()
             )
-            values.append(gain / (seconds + (self._times.input_change_s if source != lit else 0.0)))
+            values.append(gain / (seconds + (self._times.input_change_s if source != active_source else 0.0)))
         return walk.sources[int(np.argmax(values))]
 
     def _rows(self, observations: Observations) -> list[Single]:
@@ -272,21 +276,23 @@ class Designer:
     def _gains(self, rows: list[Single]) -> Real:
         root = self._root
         every = (np.concatenate(rows) @ root).reshape(len(rows), -1, root.shape[1])
-        taken = (every @ root[self._wanted].T).astype(np.float64)
-        felt = every.astype(np.float64)
+        gained = (every @ root[self._wanted].T).astype(np.float64)
+        light_by_parameter = every.astype(np.float64)
         # Woodbury formula: the gain of a setting needs a matrix of the size of its readings (28 x 28) only.
-        lower = np.linalg.cholesky(np.eye(felt.shape[1]) + felt @ np.swapaxes(felt, 1, 2))
-        gains: Real = (np.linalg.solve(lower, taken) ** 2).sum(axis=(1, 2))
+        lower = np.linalg.cholesky(
+            np.eye(light_by_parameter.shape[1]) + light_by_parameter @ np.swapaxes(light_by_parameter, 1, 2)
+        )
+        gains: Real = (np.linalg.solve(lower, gained) ** 2).sum(axis=(1, 2))
         return gains
 
     def _add_information(self, rows: Single) -> None:
         """Update the covariance root R for one more setting with derivatives ``rows``: R·(1 + FᵀF)^-1/2, F = rows·R."""
-        felt = rows @ self._root
+        projected = rows @ self._root
         # The root is updated and never recalculated: a covariance that shrinks over many decades would lose digits.
-        squares, u = np.linalg.eigh(felt.astype(np.float64) @ felt.T)
+        squares, u = np.linalg.eigh(projected.astype(np.float64) @ projected.T)
         one = np.sqrt(1.0 + np.maximum(squares, 0.0))
         shrunk = ((u / (one * (1.0 + one))) @ u.T).astype(np.float32)  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
-        self._root -= (self._root @ felt.T) @ (shrunk @ felt)
+        self._root -= (self._root @ projected.T) @ (shrunk @ projected)
 
 
 def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
@@ -295,8 +301,8 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
     With several lasers, only frequency differences are observable.
     """
     mean = np.where(space.mask(("source_detuning_hz",)), 1.0 / max(len(space.sources), 1), 0.0)[free]
-    known: Real = information + np.outer(mean, mean) / _MEAN_HZ**2
-    return known
+    centred: Real = information + np.outer(mean, mean) / _MEAN_HZ**2
+    return centred
 
 
 def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
@@ -305,8 +311,8 @@ def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
     Combinations that no setting determines keep a large but finite variance.
     """
     # An unobservable phase is still known modulo a turn; an infinite variance would hide everything else.
-    whole = modulo_a_turn(information, phases)
-    power = np.diag(whole)
-    whole = whole + np.diag(np.where(power > 0.0, _ROUNDING * power, 1.0))
-    scale = np.sqrt(np.diag(whole))
-    return np.ascontiguousarray((np.linalg.inv(np.linalg.cholesky(whole / np.outer(scale, scale))) / scale).T)
+    total = modulo_a_turn(information, phases)
+    power = np.diag(total)
+    total = total + np.diag(np.where(power > 0.0, _ROUNDING * power, 1.0))
+    scale = np.sqrt(np.diag(total))
+    return np.ascontiguousarray((np.linalg.inv(np.linalg.cholesky(total / np.outer(scale, scale))) / scale).T)

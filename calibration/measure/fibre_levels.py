@@ -37,52 +37,54 @@ def fibre_losses_db(
     model: MeshModel,
     parameters: MeshParameters,
     settings: Observations,
-    done: Callable[[int, int], None] = lambda step, total: None,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
 ) -> dict[int, tuple[float, float]]:
     """Return the loss into the fibre at every port with a meter, and the standard error, in dB.
 
-    A few of ``settings`` are measured for each source; ``done`` is called after each.
+    A few of ``settings`` are measured for each source; ``on_step`` is called after each.
     """
     chosen = np.concatenate([_spread(settings, source) for source in model.space.sources])
-    few = settings[chosen]
+    chosen_settings = settings[chosen]
     levels = []
-    for index in range(len(few)):
-        probe.light_only_port(int(few.source[index]))
-        probe.measure(few.currents_ma[index])
+    for index in range(len(chosen_settings)):
+        probe.light_only_port(int(chosen_settings.source[index]))
+        probe.measure(chosen_settings.currents_ma[index])
         levels.append(probe.fibre_dbm())
-        done(index + 1, len(few))
-    return losses_from_levels_db(model, parameters, few, levels)
+        on_step(index + 1, len(chosen_settings))
+    return losses_from_levels_db(model, parameters, chosen_settings, levels)
 
 
 def losses_from_levels_db(
-    model: MeshModel, parameters: MeshParameters, few: Observations, levels: Sequence[Mapping[int, float]]
+    model: MeshModel, parameters: MeshParameters, observations: Observations, levels: Sequence[Mapping[int, float]]
 ) -> dict[int, tuple[float, float]]:
     """Return the loss into the fibre at every port with a meter, and the standard error, in dB.
 
     Args:
         model: The model of the mesh.
         parameters: The fitted parameters.
-        few: Settings.
+        observations: Settings.
         levels: Power in dBm in the fibres at every setting, by port.
     """
-    seen: dict[int, list[tuple[int, float]]] = {}
+    levels_by_port: dict[int, list[tuple[int, float]]] = {}
     for index, level in enumerate(levels):
         for port, level_dbm in level.items():
-            seen.setdefault(port, []).append((index, level_dbm))
-    if not seen:
+            levels_by_port.setdefault(port, []).append((index, level_dbm))
+    if not levels_by_port:
         return {}
-    ports = tuple(sorted(seen))
+    ports = tuple(sorted(levels_by_port))
     # The same mesh with a responsivity of one at all ports predicts the power that leaves into each fibre.
-    shape = (len(few), len(ports))
-    there = replace(few, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_))
-    alone = replace(
+    shape = (len(observations), len(ports))
+    unread = replace(
+        observations, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_)
+    )
+    single_source = replace(
         parameters, monitor_ma_per_mw=np.ones(len(ports)), extra_physics=mesh_physics(parameters.extra_physics)
     )
-    leaving_mw = model.with_monitors(ports).predict(alone, there)
+    leaving_mw = model.with_monitors(ports).predict(single_source, unread)
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}
     for column, port in enumerate(ports):
-        off = [leaving_dbm[i, column] - read for i, read in seen[port] if leaving_dbm[i, column] > _MIN_DBM]
+        off = [leaving_dbm[i, column] - read for i, read in levels_by_port[port] if leaving_dbm[i, column] > _MIN_DBM]
         if off:
             # The median ignores settings in which the port is nearly dark: there a small model error is several
             # decibels.

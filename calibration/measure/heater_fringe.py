@@ -95,14 +95,14 @@ def fit_heater(
     modulation = max(t.modulation for t in traces)
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
-    found, per_freedom = _fit_model(_FORMS[0], traces, rho2_range)
+    fit, per_freedom = _fit_model(_FORMS[0], traces, rho2_range)
     # The simplest form comes first; more terms must improve the fit enough, because with eight levels each term uses an
     # eighth of the data.
     for form in _FORMS[1:]:
         other, other_per_freedom = _fit_model(form, traces, rho2_range)
         if other_per_freedom * form.bending.min_improvement < per_freedom:
-            found, per_freedom = other, other_per_freedom
-    best = found[0]
+            fit, per_freedom = other, other_per_freedom
+    best = fit[0]
     rho2, bending = best.point[:2]
     law = HeaterLaw(
         float(rho2 * per_ma2),
@@ -113,7 +113,7 @@ def fit_heater(
     # If another ρ2 fits nearly as well, the heater is swept again with another source instead of guessing.
     ambiguous = any(
         abs(other.point[0] - rho2) > _DISTINCT and other.cost - best.cost < _AMBIGUOUS_SIGMA * max(per_freedom, 1.0)
-        for other in found[1:]
+        for other in fit[1:]
     )
     sigma = np.inf if ambiguous else np.sqrt(max(per_freedom, 1.0)) * _turn_sigma(best)
     return HeaterFit(law, float(sigma), float(np.sqrt(per_freedom)), modulation)
@@ -139,7 +139,7 @@ class _BendingPrior:
 
 _AS_PUBLISHED = _BendingPrior(0.004, (_BENDING,), 1.3)
 # The resistance changes by -5 to 9 % per π (assumed: foundries rarely state it).
-_AT_ANY_FOUNDRY = _BendingPrior(0.02, (-0.02, _BENDING, 0.05), 3.0)
+_WIDE_BENDING_PRIOR = _BendingPrior(0.02, (-0.02, _BENDING, 0.05), 3.0)
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class _NumeratorForm:
 
 _FORMS = tuple(
     _NumeratorForm(orders, drift, bending)
-    for bending in (_AS_PUBLISHED, _AT_ANY_FOUNDRY)
+    for bending in (_AS_PUBLISHED, _WIDE_BENDING_PRIOR)
     for orders in ((1,), (1, 2))
     for drift in (False, True)
 )
@@ -195,32 +195,32 @@ def _fit_model(
 ) -> tuple[list[_Point], float]:
     """Fit a heater law with one form of numerators; return minima, lowest first, and χ² per degree of freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
-    found = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
-    found = [one for one in found if not _is_half_rate_alias(one, traces, form)] or found
+    fits = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
+    fits = [one for one in fits if not _is_half_rate_alias(one, traces, form)] or fits
     # A step may leave the expected range, towards a law of half the rate with a strong second harmonic.
     low, high = (1.0 - _OUTSIDE) * rho2_range[0], (1.0 + _OUTSIDE) * rho2_range[1]
-    found = [one for one in found if low <= one.point[0] <= high] or found
+    fits = [one for one in fits if low <= one.point[0] <= high] or fits
     columns = 1 + 2 * len(form.orders) + form.drift
     freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2 - 2 * len(traces)
-    return found, found[0].cost / max(freedom, 1)
+    return fits, fits[0].cost / max(freedom, 1)
 
 
-def _is_half_rate_alias(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
+def _is_half_rate_alias(point: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
     """Return whether a fitted law has half the true ρ2, so that its second harmonic fits the fringe."""
     if form.orders == (1,):
         return False
     # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
-    first, second = (_cost(found.point, traces, replace(form, orders=(order,))) for order in (2, 1))
-    both = _cost(found.point, traces, form)
+    first, second = (_cost(point.point, traces, replace(form, orders=(order,))) for order in (2, 1))
+    both = _cost(point.point, traces, form)
     return first - both < _HALF_RATE_SHARE * (second - both)
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
-    rest = (
+    residuals = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
         for index, trace in enumerate(traces)
     )
-    return sum(float((part**2).sum()) for part in rest)
+    return sum(float((part**2).sum()) for part in residuals)
 
 
 def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrace:
@@ -253,24 +253,24 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _
     # Variable projection: for given ρ2, κ, D and E the numerators are linear, and QR subtracts their best fit for all
     # detectors at once.
     basis, _ = np.linalg.qr(np.stack(columns, axis=-1) / lower[..., None])
-    rest: Real = trace.values - basis @ (np.swapaxes(basis, 1, 2) @ trace.values)
-    return rest
+    residual: Real = trace.values - basis @ (np.swapaxes(basis, 1, 2) @ trace.values)
+    return residual
 
 
 def _initial_guesses(
     traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm
 ) -> list[Real]:
-    most = max(float(t.squares.max()) for t in traces)
+    largest_ma2 = max(float(t.squares.max()) for t in traces)
     rho2, bending = (
         grid.ravel()
-        for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / most), form.bending.starts, indexing="ij")
+        for grid in np.meshgrid(np.arange(*rho2_range, _GRID_RAD / largest_ma2), form.bending.starts, indexing="ij")
     )
     laws, bends = np.repeat(rho2, len(_LOOP_GRID)), np.repeat(bending, len(_LOOP_GRID))
     loops = np.tile(_LOOP_GRID, (len(rho2), 1))
     total, chosen = np.zeros(len(rho2)), []
     for trace in traces:
-        rest = _residual(laws, bends, loops, trace, form)
-        cost = (rest**2).sum(axis=(1, 2)).reshape(len(rho2), -1)
+        residual = _residual(laws, bends, loops, trace, form)
+        cost = (residual**2).sum(axis=(1, 2)).reshape(len(rho2), -1)
         # Each sweep has its own background and hence its own D, E; the sweeps share the law.
         total += cost.min(axis=1)
         chosen.append(_LOOP_GRID[cost.argmin(axis=1)])
@@ -301,38 +301,38 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
         return np.concatenate([*parts, (points - mean) / sigma], axis=1)
 
     point = np.array(starts)
-    here, damping = off(point), np.full(len(point), 1e-2)
+    residual, damping = off(point), np.full(len(point), 1e-2)
     matrix, slope = np.zeros((len(point), size, size)), np.zeros((len(point), size))
     rounds, on_the_way = np.zeros(len(point), dtype=np.int64), np.arange(len(point))
-    anew = on_the_way
+    unchecked = on_the_way
     while len(on_the_way):
-        if len(anew):
+        if len(unchecked):
             # Derivatives change only for accepted steps.
-            turned = off((point[anew, None] + np.diag(steps)).reshape(-1, size)).reshape(len(anew), size, -1)
-            jacobian = (turned - here[anew, None]) / steps[:, None]
-            matrix[anew] = jacobian @ np.swapaxes(jacobian, 1, 2)
-            slope[anew] = (jacobian @ here[anew, :, None])[..., 0]
-            rounds[anew] += 1
-        mine = matrix[on_the_way]
-        damped = mine + damping[on_the_way, None, None] * (mine * np.eye(size))
-        ahead = point[on_the_way] - np.linalg.solve(damped, slope[on_the_way, :, None])[..., 0]
-        there = off(ahead)
-        before = (here[on_the_way] ** 2).sum(axis=1)
-        gain = before - (there**2).sum(axis=1)
+            turned = off((point[unchecked, None] + np.diag(steps)).reshape(-1, size)).reshape(len(unchecked), size, -1)
+            jacobian = (turned - residual[unchecked, None]) / steps[:, None]
+            matrix[unchecked] = jacobian @ np.swapaxes(jacobian, 1, 2)
+            slope[unchecked] = (jacobian @ residual[unchecked, :, None])[..., 0]
+            rounds[unchecked] += 1
+        matrices = matrix[on_the_way]
+        damped = matrices + damping[on_the_way, None, None] * (matrices * np.eye(size))
+        trial = point[on_the_way] - np.linalg.solve(damped, slope[on_the_way, :, None])[..., 0]
+        trial_residual = off(trial)
+        before = (residual[on_the_way] ** 2).sum(axis=1)
+        gain = before - (trial_residual**2).sum(axis=1)
         # A denominator near zero would fit any data.
-        good = (np.hypot(ahead[:, 2::2], ahead[:, 3::2]) < _STRONGEST_LOOP).all(axis=1) & (gain > 0.0)
-        anew, refused = on_the_way[good], on_the_way[~good]
-        point[anew], here[anew] = ahead[good], there[good]
-        damping[anew], damping[refused] = np.maximum(damping[anew] / 5.0, 1e-6), damping[refused] * 5.0
+        good = (np.hypot(trial[:, 2::2], trial[:, 3::2]) < _STRONGEST_LOOP).all(axis=1) & (gain > 0.0)
+        unchecked, refused = on_the_way[good], on_the_way[~good]
+        point[unchecked], residual[unchecked] = trial[good], trial_residual[good]
+        damping[unchecked], damping[refused] = np.maximum(damping[unchecked] / 5.0, 1e-6), damping[refused] * 5.0
         enough = gain[good] < 1e-5 * (1.0 + before[good] - gain[good])
-        anew = anew[~enough & (rounds[anew] < _ROUNDS)]
-        on_the_way = np.sort(np.concatenate([anew, refused[damping[refused] < 1e4]]))
-    return [_Point(point[each], float(here[each] @ here[each]), matrix[each]) for each in range(len(point))]
+        unchecked = unchecked[~enough & (rounds[unchecked] < _ROUNDS)]
+        on_the_way = np.sort(np.concatenate([unchecked, refused[damping[refused] < 1e4]]))
+    return [_Point(point[each], float(residual[each] @ residual[each]), matrix[each]) for each in range(len(point))]
 
 
-def _turn_sigma(found: _Point) -> float:
-    rho2, bending = found.point[:2]
+def _turn_sigma(point: _Point) -> float:
+    rho2, bending = point.point[:2]
     square = 2.0 * np.pi / rho2
-    slope = np.zeros(len(found.point))
+    slope = np.zeros(len(point.point))
     slope[:2] = square * (1.0 + bending * square), rho2 * square**2
-    return float(np.sqrt(slope @ np.linalg.solve(found.matrix, slope)))
+    return float(np.sqrt(slope @ np.linalg.solve(point.matrix, slope)))

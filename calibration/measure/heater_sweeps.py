@@ -93,7 +93,7 @@ class HeaterSweeps:
         self._views = plan.views if views is None else views
         self._dark_views = plan.dark_views if views is None else views
         self._last: Real | None = None
-        self._lit: int | None = None
+        self._active_port: int | None = None
 
     @property
     def currents_ma(self) -> Real:
@@ -104,15 +104,16 @@ class HeaterSweeps:
     def run(
         self,
         fits: dict[int, HeaterFit],
-        done: Callable[[int, int], None],
-        found: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
+        on_step: Callable[[int, int], None],
+        on_heater: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
     ) -> None:
         """Sweep all heaters and store their results in ``fits``.
 
-        ``done`` is called with the numbers of finished and planned sweeps, ``found`` with each heater and its fit.
+        ``on_step`` is called with the numbers of finished and planned sweeps, ``on_heater`` with each heater and its
+        fit.
         """
         pending = sorted(self._sweeps)
-        made, planned = 0, len(pending)
+        finished, planned = 0, len(pending)
         for view in range(self._dark_views):
             if view == self._views:
                 pending = [heater for heater in pending if fits[heater].law is None]
@@ -124,9 +125,9 @@ class HeaterSweeps:
             for heater in self._in_order(pending, view):
                 self._sweep(heater, view)
                 fits[heater] = fit_heater(self._sweeps[heater], self._noise, self._max_ma, self._heaters)
-                found(heater, fits[heater])
-                made += 1
-                done(made, planned)
+                on_heater(heater, fits[heater])
+                finished += 1
+                on_step(finished, planned)
             # Heaters known to 0.05 rad at one turn are good enough for the phase search and are not swept again.
             pending = [heater for heater in pending if not fits[heater].turn_sigma_rad < self._plan.turn_sigma_rad]
             planned += len(pending)
@@ -139,15 +140,15 @@ class HeaterSweeps:
 
     def _sweep(self, heater: int, view: int) -> None:
         source = self._source(heater, view)
-        if self._last is None or source != self._lit:
+        if self._last is None or source != self._active_port:
             self._logbook.light_only_port(source)
-            self._lit = source
+            self._active_port = source
             self._last = self._logbook.measure(self.currents_ma)
         # The present reading is the first of the sweep, which saves one setting per heater.
         levels = (self._level[heater] + np.arange(self._plan.levels)) % self._plan.levels
         currents = np.tile(self.currents_ma, (self._plan.levels - 1, 1))
         currents[:, heater] = np.sqrt(self._squares[levels[1:]])
-        readings = np.vstack([self._last, self._logbook.measure_many(currents)])
+        readings = np.vstack([self._last, self._logbook.measure_batch(currents)])
         self._level[heater] = levels[-1]
         self._last = readings[-1]
         self._sweeps[heater].append(HeaterSweep(self._squares[levels], readings))

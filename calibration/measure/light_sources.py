@@ -100,20 +100,20 @@ class ModuleSource:
         """Tune the module to the nearest channel of its grids; this ends the low-power mode."""
         if self._laser is None:
             raise ConfigError("this module cannot be tuned", device=self._name)
-        asked_thz, grids = frequency_hz * 1e-12, self._laser.capabilities().tuning
-        inside = [grid for grid in grids if grid.min_thz <= asked_thz <= grid.max_thz]
-        channels = [_nearest_thz(grid, asked_thz) for grid in inside]
+        wanted_thz, grids = frequency_hz * 1e-12, self._laser.capabilities().tuning
+        inside = [grid for grid in grids if grid.min_thz <= wanted_thz <= grid.max_thz]
+        channels = [_nearest_thz(grid, wanted_thz) for grid in inside]
         # A module in low-power mode rejects tuning.
         self._laser.power_up()
         # A frequency outside all grids is passed on unchanged; the driver rejects it with its range.
-        nearest_thz = min(channels, key=lambda thz: abs(thz - asked_thz), default=asked_thz)
+        nearest_thz = min(channels, key=lambda thz: abs(thz - wanted_thz), default=wanted_thz)
         self._tuned_hz = self._laser.tune(nearest_thz).frequency_thz * 1e12
         return self._tuned_hz
 
 
-def _nearest_thz(grid: TuningRange, asked_thz: float) -> float:
+def _nearest_thz(grid: TuningRange, wanted_thz: float) -> float:
     step_thz = grid.spacing_ghz * 1e-3
-    return grid.min_thz + round((asked_thz - grid.min_thz) / step_thz) * step_thz
+    return grid.min_thz + round((wanted_thz - grid.min_thz) / step_thz) * step_thz
 
 
 class LaserSource:
@@ -178,7 +178,7 @@ class SwitchedSource:
             BusyError: The switch output is connected to another switch input.
             VerifyError: The switch does not make the connection.
         """
-        for part in switch_passages(self._path):
+        for part in inline_devices(self._path):
             switch, exit_port = self._switches[part.device], part.exit_port
             present = switch.connections().get(part.channel)
             if present == exit_port or exit_port is None:
@@ -209,7 +209,7 @@ class SwitchedSource:
         return self._source.tune(frequency_hz)
 
 
-def switch_passages(path: InputPath) -> tuple[InlineDevice, ...]:
+def inline_devices(path: InputPath) -> tuple[InlineDevice, ...]:
     """Return the switches in an input, the one next to the source first."""
     return tuple(part for part in path.through if part.exit_port is not None)
 
@@ -218,9 +218,9 @@ def are_alternatives(path: InputPath, other: InputPath) -> bool:
     """Return whether one source can feed either of two inputs, by a switch or by hand, but not both at once."""
     if path.by_hand and other.by_hand:
         return True
-    exits = {(part.device, part.channel): part.exit_port for part in switch_passages(path)}
+    exits = {(part.device, part.channel): part.exit_port for part in inline_devices(path)}
     return any(
-        exits.get((part.device, part.channel), part.exit_port) != part.exit_port for part in switch_passages(other)
+        exits.get((part.device, part.channel), part.exit_port) != part.exit_port for part in inline_devices(other)
     )
 
 
@@ -231,7 +231,7 @@ def driven_switches(inputs: Iterable[InputPath]) -> frozenset[str]:
         part.device
         for path in paths
         if any(other.source == path.source and are_alternatives(path, other) for other in paths)
-        for part in switch_passages(path)
+        for part in inline_devices(path)
     )
 
 
@@ -244,7 +244,9 @@ def dual_input_ports(inputs: Iterable[InputPath]) -> dict[int, int]:
     for path in inputs:
         paths.setdefault(path.source, []).append(path)
     # A source has one port or, for a module with two tributaries, two; a switch or hand leads it to any number in turn.
-    pairs = (sorted(lit, key=lambda path: path.port) for lit in paths.values() if len(lit) == 2)
+    pairs = (
+        sorted(double_paths, key=lambda path: path.port) for double_paths in paths.values() if len(double_paths) == 2
+    )
     return dict(sorted((first.port, second.port) for first, second in pairs if not are_alternatives(first, second)))
 
 
@@ -255,8 +257,8 @@ def light_source(bench: Bench, path: InputPath) -> LightSource:
         ConfigError: The device of the source is not open.
     """
     name = path.source
-    passages = switch_passages(path)
-    closed = [part.device for part in passages if part.device not in bench.switches]
+    devices = inline_devices(path)
+    closed = [part.device for part in devices if part.device not in bench.switches]
     source: LightSource | None = None
     if path.laser is not None and name in bench.lasers:
         source = LaserSource(bench.lasers[name], bench.clock)
@@ -264,7 +266,7 @@ def light_source(bench: Bench, path: InputPath) -> LightSource:
         coherent = isinstance(bench.model.devices[name], CmisModel)
         source = ModuleSource(name, bench.transponders[name], coherent=coherent)
     if source is not None and not closed:
-        return SwitchedSource(source, path, bench.switches) if passages else source
+        return SwitchedSource(source, path, bench.switches) if devices else source
     raise ConfigError(
         "the device of this light source is not open",
         device=closed[0] if closed else name,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.measure.operator import Fibre
+from calibration.measure.plug_requests import Fibre
 from calibration.measure.probe import Probe
 from calibration.model.observations import Observations, late_powers
 from lumion_hw.errors import CalibrationError
@@ -41,7 +41,7 @@ class LogbookEntry:
         source: Port of the source, or :data:`DARK`; for a fibre moved by hand, the requested port.
         currents_ma: Heater currents of the settings, shape ``(settings, heaters)``; otherwise empty.
         at_s: Time of the answer since the start of the run, by the clock of the bench.
-        asked_hz: Requested frequency of a tuned source.
+        requested_hz: Requested frequency of a tuned source.
         spent_s: Duration of a batch without the source change; ``None`` if not recorded.
     """
 
@@ -50,7 +50,7 @@ class LogbookEntry:
     currents_ma: Real
     answer: Real
     at_s: float = 0.0
-    asked_hz: float = 0.0
+    requested_hz: float = 0.0
     spent_s: float | None = None
 
     def has_same_request(self, other: LogbookEntry) -> bool:
@@ -58,7 +58,7 @@ class LogbookEntry:
         return (
             self.kind == other.kind
             and self.source == other.source
-            and self.asked_hz == other.asked_hz
+            and self.requested_hz == other.requested_hz
             and self.currents_ma.shape == other.currents_ma.shape
             and bool(np.allclose(self.currents_ma, other.currents_ma, rtol=0.0, atol=_SAME_MA))
         )
@@ -69,7 +69,7 @@ class LogbookEntry:
             "kind": self.kind,
             "source": self.source,
             "at_s": self.at_s,
-            "asked_hz": self.asked_hz,
+            "asked_hz": self.requested_hz,
             "spent_s": self.spent_s,
             "currents_ma": _packed(self.currents_ma),
             "answer": _packed(self.answer),
@@ -85,11 +85,11 @@ class LogbookEntry:
         try:
             kind: Kind = document["kind"]
             currents_ma, answer = _unpacked(document["currents_ma"]), _unpacked(document["answer"])
-            at_s, asked_hz = float(document["at_s"]), float(document["asked_hz"])
+            at_s, requested_hz = float(document["at_s"]), float(document["asked_hz"])
             spent_s = document.get("spent_s")  # missing in journals of older versions
             spent_s = None if spent_s is None else float(spent_s)
             _check(kind, currents_ma, answer)
-            return cls(kind, int(document["source"]), currents_ma, answer, at_s, asked_hz, spent_s)
+            return cls(kind, int(document["source"]), currents_ma, answer, at_s, requested_hz, spent_s)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CalibrationError(f"this is not a valid journal entry: {error!r}") from error
 
@@ -248,9 +248,9 @@ class Logbook:
         # The bench time continues where the interrupted run stopped, because drift is fitted over it.
         self._before_s = (self._before[-1].at_s if self._before else 0.0) - probe.elapsed_s()
         self._wanted: int | None = None
-        self._lit: int | None = None
-        self._lit_known = False
-        self._there = False
+        self._active_port: int | None = None
+        self._is_active_port_known = False
+        self._is_setting_applied = False
         self._began_s = 0.0
         self._applied: tuple[int | None, NDArray[np.float64]] | None = None
         self._effort = MeasurementEffort()
@@ -258,7 +258,7 @@ class Logbook:
         self._launched_dbm: dict[int, float] = {}
         self._to_tune: dict[int, float] = {}
         self._plugged: dict[Fibre, int] = {}
-        self._fibres_known = False
+        self._fibres_reported = False
         self.entries: list[LogbookEntry] = []
         self._n_readings = 0
 
@@ -315,13 +315,13 @@ class Logbook:
         # Stored answers do not tune the bench; the tuning is made up for before the first new request.
         self._to_tune[port] = frequency_hz  # tune before the next request to the bench
 
-        def ask() -> NDArray[np.float64]:
+        def request() -> NDArray[np.float64]:
             del self._to_tune[port]
-            self._lit_known = False
+            self._is_active_port_known = False
             return np.array([[self.probe.tune(port, frequency_hz)]])
 
-        nothing = np.zeros((0, 2 * self.mesh.n_pucs))
-        return float(self._answered("tuned", port, nothing, ask, frequency_hz)[0, 0])
+        no_currents = np.zeros((0, 2 * self.mesh.n_pucs))
+        return float(self._answer("tuned", port, no_currents, request, frequency_hz)[0, 0])
 
     def plug(self, fibre: Fibre, port: int, reason: str = "") -> None:
         """Have a fibre that is moved by hand connected to a port.
@@ -330,13 +330,13 @@ class Logbook:
             CalibrationError: As for :meth:`measure`, or no operator can be asked.
         """
 
-        def ask() -> NDArray[np.float64]:
-            self._lit_known = self._there = False
+        def request() -> NDArray[np.float64]:
+            self._is_active_port_known = self._is_setting_applied = False
             self._keep_fibres()
             self.probe.plug(fibre, port, reason)
             return np.array([[float(port)]])
 
-        self._answered(fibre, port, np.zeros((0, 2 * self.mesh.n_pucs)), ask)
+        self._answer(fibre, port, np.zeros((0, 2 * self.mesh.n_pucs)), request)
         self._plugged[fibre] = port
 
     def assume_plugged(self, fibre: Fibre, port: int) -> None:
@@ -345,10 +345,10 @@ class Logbook:
         self.probe.assume_plugged(fibre, port)
 
     def _keep_fibres(self) -> None:
-        if not self._fibres_known:
+        if not self._fibres_reported:
             for fibre, port in self._plugged.items():
                 self.probe.assume_plugged(fibre, port)
-            self._fibres_known = True
+            self._fibres_reported = True
 
     def launched_dbm(self, port: int) -> float:
         """Return the launch power of a source in dBm, in the fibre at the facet, as first reported.
@@ -357,14 +357,14 @@ class Logbook:
             CalibrationError: As for :meth:`measure`.
         """
         if port not in self._launched_dbm:
-            nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+            no_currents = np.zeros((0, 2 * self.mesh.n_pucs))
 
-            def ask() -> NDArray[np.float64]:
-                if not self._lit_known or self._lit != port:
+            def request() -> NDArray[np.float64]:
+                if not self._is_active_port_known or self._active_port != port:
                     self._light(port)
                 return np.array([[self.probe.launched_dbm(port)]])
 
-            self._launched_dbm[port] = float(self._answered("launched", port, nothing, ask)[0, 0])
+            self._launched_dbm[port] = float(self._answer("launched", port, no_currents, request)[0, 0])
         return self._launched_dbm[port]
 
     def fibre_dbm(self) -> dict[int, float]:
@@ -373,14 +373,14 @@ class Logbook:
         Raises:
             CalibrationError: As for :meth:`measure`.
         """
-        nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+        no_currents = np.zeros((0, 2 * self.mesh.n_pucs))
 
-        def ask() -> NDArray[np.float64]:
+        def request() -> NDArray[np.float64]:
             self._return_to_setting()
-            seen = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
-            return seen - [0.0, self.light_db.get(self._source(), 0.0)]
+            levels = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
+            return levels - [0.0, self.light_db.get(self._source(), 0.0)]
 
-        return {int(port): float(dbm) for port, dbm in self._answered("fibre", self._source(), nothing, ask)}
+        return {int(port): float(dbm) for port, dbm in self._answer("fibre", self._source(), no_currents, request)}
 
     @property
     def measures_resistances(self) -> bool:
@@ -393,20 +393,20 @@ class Logbook:
         Raises:
             CalibrationError: As for :meth:`measure`.
         """
-        nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+        no_currents = np.zeros((0, 2 * self.mesh.n_pucs))
 
-        def ask() -> NDArray[np.float64]:
+        def request() -> NDArray[np.float64]:
             self._return_to_setting()
             return self.probe.heater_resistances_ohm()[None]
 
-        resistances: NDArray[np.float64] = self._answered("resistances", self._source(), nothing, ask)[0]
+        resistances: NDArray[np.float64] = self._answer("resistances", self._source(), no_currents, request)[0]
         return resistances
 
     def _return_to_setting(self) -> None:
-        if self._applied is not None and not self._there:
+        if self._applied is not None and not self._is_setting_applied:
             self._light_up()
             self.probe.measure(self._applied[1])
-            self._there = True
+            self._is_setting_applied = True
 
     def elapsed_s(self) -> float:
         """Return the time of the run, including the interrupted part, by the clock of the bench."""
@@ -414,7 +414,7 @@ class Logbook:
 
     def switch_everything_off(self) -> None:
         """Switch heaters and sources off."""
-        self._lit_known = self._there = False
+        self._is_active_port_known = self._is_setting_applied = False
         self.probe.switch_everything_off()
 
     def light_only_port(self, port: int | None) -> None:
@@ -427,8 +427,8 @@ class Logbook:
         if not step_ma:
             return currents_ma
         # The last step below the limit, with a tolerance for rounding: a current just above it would be rejected.
-        most = np.floor(self.probe.heater_max_ma / step_ma * (1.0 + 1e-12))
-        driven: NDArray[np.float64] = np.minimum(np.rint(currents_ma / step_ma), most) * step_ma
+        max_steps = np.floor(self.probe.heater_max_ma / step_ma * (1.0 + 1e-12))
+        driven: NDArray[np.float64] = np.minimum(np.rint(currents_ma / step_ma), max_steps) * step_ma
         return driven
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -440,48 +440,50 @@ class Logbook:
             CalibrationError: The stored answers belong to a run with another plan, seed or mesh.
         """
         driven_ma = self.driven_ma(currents_ma)
-        answer: NDArray[np.float64] = self._taken(driven_ma[None], lambda: self.probe.measure(driven_ma)[None])[0]
+        answer: NDArray[np.float64] = self._measured_batch(
+            driven_ma[None], lambda: self.probe.measure(driven_ma)[None]
+        )[0]
         return answer
 
-    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure a batch of settings, ``(settings, heaters)``, with the selected source.
 
         Raises:
             CalibrationError: As for :meth:`measure`.
         """
         driven_ma = self.driven_ma(currents_ma)
-        return self._taken(driven_ma, lambda: self.probe.measure_many(driven_ma))
+        return self._measured_batch(driven_ma, lambda: self.probe.measure_batch(driven_ma))
 
-    def _taken(
+    def _measured_batch(
         self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
-        def ask() -> NDArray[np.float64]:
+        def request() -> NDArray[np.float64]:
             self._light_up()
             self._began_s = self.elapsed_s()
-            self._there = False  # after a failure here the state of the heaters is unknown
+            self._is_setting_applied = False  # after a failure here the state of the heaters is unknown
             readings = measure()
-            self._there = True
+            self._is_setting_applied = True
             # A resumed run aligns the polarization again, with another result. Readings scaled to the old power belong
             # to one run.
-            brought: NDArray[np.float64] = readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0))
-            return brought
+            scaled: NDArray[np.float64] = readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0))
+            return scaled
 
-        answers = self._answered("settings", self._source(), currents_ma.copy(), ask)
+        answers = self._answer("settings", self._source(), currents_ma.copy(), request)
         for setting in currents_ma:
             self._count(setting)
         self._n_readings += len(currents_ma)
         return answers
 
-    def _answered(
+    def _answer(
         self,
         kind: Kind,
         source: int,
         currents_ma: NDArray[np.float64],
-        ask: Callable[[], NDArray[np.float64]],
-        asked_hz: float = 0.0,
+        request: Callable[[], NDArray[np.float64]],
+        requested_hz: float = 0.0,
     ) -> NDArray[np.float64]:
         number = len(self.entries)
-        entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
+        entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), requested_hz=requested_hz)
         if number < len(self._before):
             old = self._before[number]
             # All requests are a function of plan, seed and readings. A different request means that one of them has
@@ -493,7 +495,7 @@ class Logbook:
                 )
             entry = old
         else:
-            answer = ask()
+            answer = request()
             at_s = self.elapsed_s()
             entry = replace(
                 entry, answer=answer, at_s=at_s, spent_s=at_s - self._began_s if kind == "settings" else None
@@ -506,17 +508,17 @@ class Logbook:
         return DARK if self._wanted is None else self._wanted
 
     def _light_up(self) -> None:
-        if not self._lit_known or self._lit != self._wanted:
+        if not self._is_active_port_known or self._active_port != self._wanted:
             self._light(self._wanted)
 
     def _light(self, port: int | None) -> None:
-        self._lit_known = False
+        self._is_active_port_known = False
         self._keep_fibres()
         for other in sorted(self._to_tune):
             self.probe.tune(other, self._to_tune[other])
         self._to_tune.clear()
         self.probe.light_only_port(port)
-        self._lit, self._lit_known = port, True
+        self._active_port, self._is_active_port_known = port, True
 
     def _count(self, currents_ma: NDArray[np.float64]) -> None:
         # Reading the same setting again costs only the time of a read.
@@ -533,8 +535,8 @@ class Logbook:
         )
 
     def _seconds(self, changed: int, *, moved: bool) -> float:
-        still = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
-        return float(still) + moved * self.times.input_change_s
+        setting_s = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
+        return float(setting_s) + moved * self.times.input_change_s
 
     def observations(self, first: int = 0, last: int | None = None) -> Observations:
         """Return the settings and readings in order of time; settings without light have source -1.
@@ -550,40 +552,40 @@ class Logbook:
         detuning = np.repeat(self._detunings_hz(), lengths)
         late = late_powers(currents, times_s(self.entries), self.times.waited_s)
         saturated = np.isnan(reading) & ~np.repeat(self._without_meter(), lengths, axis=0)
-        taken = Observations(currents, source, monitors, reading, saturated, detuning, late)
-        return taken[slice(first, last)]
+        observations = Observations(currents, source, monitors, reading, saturated, detuning, late)
+        return observations[slice(first, last)]
 
     def _without_meter(self) -> NDArray[np.bool_]:
         monitors = self.probe.monitors
         batches = [entry for entry in self.entries if entry.kind == "settings"]
         moved = {entry.source for entry in self.entries if entry.kind == "meter"}
-        seen = [np.isfinite(batch.answer).any(axis=0) for batch in batches]
+        has_readings = [np.isfinite(batch.answer).any(axis=0) for batch in batches]
         missing = np.zeros((len(batches), len(monitors)), dtype=np.bool_)
         if not moved:
             return missing
         # A port that the meter has not reached yet has no reading at all.
-        never = ~np.any(seen, axis=0) if seen else np.ones(len(monitors), dtype=np.bool_)
-        column, now = np.isin(monitors, sorted(moved)) | never, -1
+        never = ~np.any(has_readings, axis=0) if has_readings else np.ones(len(monitors), dtype=np.bool_)
+        column, meter_port = np.isin(monitors, sorted(moved)) | never, -1
         rows = iter(missing)
         for entry in self.entries:
             if entry.kind == "meter":
-                now = entry.source
+                meter_port = entry.source
             elif entry.kind == "settings":
-                next(rows)[:] = column & (np.array(monitors) != now)
+                next(rows)[:] = column & (np.array(monitors) != meter_port)
         return missing
 
     def _detunings_hz(self) -> list[float]:
         first_hz: dict[int, float] = {}
-        now_hz: dict[int, float] = {}
+        last_hz: dict[int, float] = {}
         result = []
         for entry in self.entries:
             if entry.kind == "tuned":
-                now_hz[entry.source] = float(entry.answer[0, 0])
+                last_hz[entry.source] = float(entry.answer[0, 0])
                 # Absolute frequencies are known to a few GHz only; frequency differences of a source are known much
                 # better.
-                first_hz.setdefault(entry.source, now_hz[entry.source])
+                first_hz.setdefault(entry.source, last_hz[entry.source])
             elif entry.kind == "settings":
-                result.append(now_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))
+                result.append(last_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))
         return result
 
     @contextmanager
@@ -593,5 +595,5 @@ class Logbook:
         try:
             yield
         finally:
-            spent = self._effort.since(effort) + MeasurementEffort(cpu_s=time.process_time() - cpu_s)
-            self.stages[name] = self.stages.get(name, MeasurementEffort()) + spent
+            stage_effort = self._effort.since(effort) + MeasurementEffort(cpu_s=time.process_time() - cpu_s)
+            self.stages[name] = self.stages.get(name, MeasurementEffort()) + stage_effort

@@ -23,7 +23,7 @@ from lumion_hw.mesh.record.calibration_record import Defect
 _READINGS = 16
 _MIN_BACKGROUNDS = 3
 # Settings in which every monitor is read, because a monitor may be dark by interference in one of them.
-_MIN_LOOKS = 24
+_MIN_REPEATED_READINGS = 24
 # Extra settings for elements that are dark in all of these; on one chip of thirty, one of 28 monitors is dark by
 # interference.
 _FURTHER_BACKGROUNDS = 6
@@ -85,17 +85,19 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     dark = np.array([logbook.measure(np.zeros(heaters)) for _ in range(_READINGS)])
     floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
     level_ma = dark_level_ma(dark, floor_ma)
-    seen = np.zeros((len(ports), len(probe.monitors)))
+    strongest = np.zeros((len(ports), len(probe.monitors)))
     # In a mesh without reflections no source reaches the monitors of its own side; darkness there is not a fault.
-    within = np.array([any(probe.mesh.reaches(source, port) for source in ports) for port in probe.monitors])
+    is_reachable = np.array([any(probe.mesh.reaches(source, port) for source in ports) for port in probe.monitors])
 
-    def look(currents_ma: NDArray[np.float64]) -> None:
+    def read_monitors(currents_ma: NDArray[np.float64]) -> None:
         for index, source in enumerate(ports):
             logbook.light_only_port(source)
-            seen[index] = np.maximum(seen[index], np.nan_to_num(logbook.measure(currents_ma) - level_ma, nan=np.inf))
+            strongest[index] = np.maximum(
+                strongest[index], np.nan_to_num(logbook.measure(currents_ma) - level_ma, nan=np.inf)
+            )
 
     relative: list[float] = []
-    backgrounds = max(_MIN_BACKGROUNDS, -(-_MIN_LOOKS // max(len(ports), 1)))
+    backgrounds = max(_MIN_BACKGROUNDS, -(-_MIN_REPEATED_READINGS // max(len(ports), 1)))
     # Uniform in I², which is uniform in phase.
     squares = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, (backgrounds, heaters))
     # The first background is the reference setting.
@@ -103,47 +105,52 @@ def take_survey(logbook: Logbook, rng: np.random.Generator, driven: NDArray[np.b
     if driven is not None:
         squares *= driven
     for background, currents in enumerate(np.sqrt(squares)):
-        look(currents)
+        read_monitors(currents)
         if background < _MIN_BACKGROUNDS:
             if (
-                ports and seen[-1].max(initial=0.0) <= _LIVE_SIGMA * floor_ma
+                ports and strongest[-1].max(initial=0.0) <= _LIVE_SIGMA * floor_ma
             ):  # readings without light have no relative scatter
-                logbook.light_only_port(ports[int(np.argmax(seen.max(axis=1, initial=0.0)))])
+                logbook.light_only_port(ports[int(np.argmax(strongest.max(axis=1, initial=0.0)))])
                 logbook.measure(currents)
             relative += scatter(np.array([logbook.measure(currents) for _ in range(_READINGS)]), floor_ma)
-    least_ma = _LIVE_SIGMA * floor_ma
+    min_reading_ma = _LIVE_SIGMA * floor_ma
     # Extra check: of 50 chips one had a good monitor that interference made dark in three settings.
     for _ in range(_FURTHER_BACKGROUNDS):
-        if min(seen[:, within].max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1)) > least_ma:
+        if (
+            min(strongest[:, is_reachable].max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1))
+            > min_reading_ma
+        ):
             break
         further = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)
-        look(np.sqrt(further if driven is None else further * driven))
+        read_monitors(np.sqrt(further if driven is None else further * driven))
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _MIN_RELATIVE), floor_ma)
-    return _judged(probe, seen, within, noise, level_ma)
+    return _select_readings(probe, strongest, is_reachable, noise, level_ma)
 
 
-def _judged(
+def _select_readings(
     probe: Probe,
-    seen: NDArray[np.float64],
-    within: NDArray[np.bool_],
+    strongest: NDArray[np.float64],
+    is_reachable: NDArray[np.bool_],
     noise: NoiseModel,
     level_ma: NDArray[np.float64],
 ) -> Survey:
     """Decide which sources and monitors work.
 
-    ``seen`` is the largest reading above the dark level in mA, one row per source (ascending) and one column per
-    monitor. ``within`` are the monitors that the light of a source can reach.
+    ``strongest`` is the largest reading above the dark level in mA, one row per source (ascending) and one column per
+    monitor. ``is_reachable`` are the monitors that the light of a source can reach.
 
     Raises:
         CalibrationError: No source or no monitor works.
     """
     ports, floor_ma = sorted(probe.sources), noise.floor_ma
-    least_ma = _LIVE_SIGMA * floor_ma
+    min_reading_ma = _LIVE_SIGMA * floor_ma
     sources = tuple(
-        port for port, max_ma in zip(ports, seen.max(axis=1, initial=0.0), strict=True) if max_ma > least_ma
+        port for port, max_ma in zip(ports, strongest.max(axis=1, initial=0.0), strict=True) if max_ma > min_reading_ma
     )
     monitors = tuple(
-        port for port, max_ma in zip(probe.monitors, seen.max(axis=0, initial=0.0), strict=True) if max_ma > least_ma
+        port
+        for port, max_ma in zip(probe.monitors, strongest.max(axis=0, initial=0.0), strict=True)
+        if max_ma > min_reading_ma
     )
     if not sources or not monitors:
         raise CalibrationError(
@@ -152,20 +159,20 @@ def _judged(
             hint="Check that modules are enabled, fibres are connected and polarization is aligned.",
         )
     defects = (
-        *_dead("source", ports, sources, _DEAD_SOURCE),
-        *_dead("monitor", list(compress(probe.monitors, within)), monitors, _DEAD_MONITOR),
+        *_dead_elements("source", ports, sources, _DEAD_SOURCE),
+        *_dead_elements("monitor", list(compress(probe.monitors, is_reachable)), monitors, _DEAD_MONITOR),
     )
     dark_ma = {port: level for port, level in zip(probe.monitors, level_ma.tolist(), strict=True) if level}
     # The typical monitor decides; one bright port says nothing about the rest.
-    contrast = float(np.median(seen[:, within].max(axis=0, initial=0.0)) / floor_ma) if floor_ma else np.inf
+    contrast = float(np.median(strongest[:, is_reachable].max(axis=0, initial=0.0)) / floor_ma) if floor_ma else np.inf
     return Survey(noise, sources, monitors, defects, dark_ma, contrast)
 
 
-def _dead(
-    element: Literal["source", "monitor"], ports: Sequence[int], alive: Sequence[int], text: str
+def _dead_elements(
+    element: Literal["source", "monitor"], ports: Sequence[int], live_ports: Sequence[int], text: str
 ) -> tuple[Defect, ...]:
     return tuple(
-        Defect(f"dead {element}", element, port, text.format(port=port)) for port in ports if port not in alive
+        Defect(f"dead {element}", element, port, text.format(port=port)) for port in ports if port not in live_ports
     )
 
 
@@ -223,33 +230,33 @@ class ReferenceChange:
 
     def descriptions(self, max_power_db: float = MAX_POWER_DB) -> tuple[str, ...]:
         """Return one message for each limit that the change exceeds."""
-        said = []
+        descriptions = []
         if abs(self.power_db) > max_power_db:
-            said.append(
+            descriptions.append(
                 f"source at port {self.source}: its light changed by {self.power_db:+.2f} dB at all monitors, because "
                 "laser or polarization drifted. Align the polarization again, and check the laser"
             )
         if self.shape_sigma > MAX_SHAPE_SIGMA:
-            said.append(
+            descriptions.append(
                 f"source at port {self.source}: the distribution of its light over the monitors changed by "
                 f"{self.shape_sigma:.0f} standard errors, because the chip temperature or heaters drifted. Check the "
                 "temperature lock"
             )
-        return tuple(said)
+        return tuple(descriptions)
 
 
-def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseModel) -> ReferenceChange:
+def reference_change(source: int, before_ma: Real, after_ma: Real, noise: NoiseModel) -> ReferenceChange:
     """Return the change between two readings of the same setting, ``(monitors,)``."""
     # The usual changes of light and temperature are not a fault, even if a meter has less noise.
     noise = replace(noise, relative=max(noise.relative, _MIN_COMPARED))
-    seen = np.isfinite(before_ma) & np.isfinite(now_ma)
-    before, now = before_ma[seen], now_ma[seen]
+    is_valid = np.isfinite(before_ma) & np.isfinite(after_ma)
+    before, after = before_ma[is_valid], after_ma[is_valid]
     if not before.sum() > 0.0:
         return ReferenceChange(source, 0.0, 0.0)
     weight = noise.sigma_ma(before) ** -2.0  # noise is relative, so every bright monitor counts the same
-    factor = max(float((weight * before * now).sum() / (weight * before**2).sum()), 1e-9)
-    sigma = np.hypot(noise.sigma_ma(now), factor * noise.sigma_ma(before))
-    shape = np.sqrt((((now - factor * before) / sigma) ** 2).sum() / max(len(now) - 1, 1))
+    factor = max(float((weight * before * after).sum() / (weight * before**2).sum()), 1e-9)
+    sigma = np.hypot(noise.sigma_ma(after), factor * noise.sigma_ma(before))
+    shape = np.sqrt((((after - factor * before) / sigma) ** 2).sum() / max(len(after) - 1, 1))
     return ReferenceChange(source, 10.0 * float(np.log10(factor)), float(shape))
 
 
@@ -263,7 +270,7 @@ def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float
     tuned_hz: dict[int, float] = {}
     for entry in entries:
         if entry.kind == "tuned":
-            tuned_hz[entry.source] = entry.asked_hz
+            tuned_hz[entry.source] = entry.requested_hz
         if entry.kind in ("laser", "meter"):
             readings.clear()
         single = entry.kind == "settings" and entry.source != DARK and len(entry.currents_ma) == 1
@@ -284,11 +291,13 @@ def reference_changes(
     """
     changes = []
     for (source, _), (first, *later) in sorted(reference_readings(entries).items()):
-        begun = np.delete(first, ignored_columns)
-        found = [reference_change(source, begun, np.delete(reading, ignored_columns), noise) for reading in later]
-        if found and source in sources:
-            power = max(found, key=lambda each: abs(each.power_db))
-            changes.append(ReferenceChange(source, power.power_db, max(each.shape_sigma for each in found)))
+        reference = np.delete(first, ignored_columns)
+        source_changes = [
+            reference_change(source, reference, np.delete(reading, ignored_columns), noise) for reading in later
+        ]
+        if source_changes and source in sources:
+            power = max(source_changes, key=lambda each: abs(each.power_db))
+            changes.append(ReferenceChange(source, power.power_db, max(each.shape_sigma for each in source_changes)))
     return changes
 
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.measure.operator import Fibre
+from calibration.measure.plug_requests import Fibre
 from calibration.model.device_under_test import DeviceUnderTest
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.layout.topology import MeshTopology
@@ -88,7 +88,7 @@ class Probe(Protocol):
             Photocurrents in mA, shape ``(n_monitors,)``; NaN for saturated monitors.
         """
 
-    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure n settings one after the other with the same light, as :meth:`measure`; the last stays active.
 
         Args:
@@ -171,9 +171,9 @@ def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) 
         )
     for nm in wavelengths_nm:
         for port, (low_hz, high_hz) in device.tunable_hz.items():
-            asked_hz = frequency_hz_from_wavelength_m(nm * 1e-9)
-            if not low_hz <= asked_hz <= high_hz:
-                limit_hz = low_hz if asked_hz < low_hz else high_hz
+            requested_hz = frequency_hz_from_wavelength_m(nm * 1e-9)
+            if not low_hz <= requested_hz <= high_hz:
+                limit_hz = low_hz if requested_hz < low_hz else high_hz
                 limit_nm = wavelength_m_from_frequency_hz(limit_hz) * 1e9
                 raise LimitError(
                     f"the source at port {port} cannot be tuned to this wavelength",

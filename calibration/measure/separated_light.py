@@ -29,8 +29,8 @@ def separable(patterns_ma: Mapping[int, Real]) -> list[int]:
 
     ``patterns_ma`` are, by port, the readings with only this source on, minus dark current; NaN if saturated.
     """
-    brightest_ma = max((float(np.nansum(seen)) for seen in patterns_ma.values()), default=0.0)
-    ports = [port for port, seen in patterns_ma.items() if np.nansum(seen) > _DIM * brightest_ma]
+    brightest_ma = max((float(np.nansum(pattern)) for pattern in patterns_ma.values()), default=0.0)
+    ports = [port for port, pattern in patterns_ma.items() if np.nansum(pattern) > _DIM * brightest_ma]
     if len(ports) < 2:
         return []
     columns = np.stack([patterns_ma[port] for port in ports], axis=1)
@@ -56,7 +56,7 @@ class SeparatedLight:
         self._dark_ma = dark_ma
         self._scan = scan
 
-    def look(self, ports: Collection[int]) -> Mapping[int, float]:
+    def read_patterns(self, ports: Collection[int]) -> Mapping[int, float]:
         """Read all monitors; return the total photocurrent of each source in mA, by port.
 
         Raises:
@@ -64,14 +64,14 @@ class SeparatedLight:
         """
         del ports  # one scan measures all sources
         for _ in range(_SCANS):
-            seen_ma = self._scan() - self._dark_ma
-            good = np.isfinite(seen_ma) & np.isfinite(self._columns).all(axis=1)
-            columns, wanted_ma = self._columns[good], seen_ma[good]
+            pattern_ma = self._scan() - self._dark_ma
+            good = np.isfinite(pattern_ma) & np.isfinite(self._columns).all(axis=1)
+            columns, wanted_ma = self._columns[good], pattern_ma[good]
             sizes, _, rank, _ = np.linalg.lstsq(columns, wanted_ma, rcond=0.1 / _LARGEST_CONDITION)
             if rank < len(self._ports):
                 raise DeviceError(f"the {int(good.sum())} unsaturated monitors cannot separate the sources")
             left_ma = float(np.linalg.norm(wanted_ma - columns @ sizes))
             if left_ma <= _UNEXPLAINED * float(np.linalg.norm(wanted_ma)):
-                whole_ma = np.nansum(self._columns, axis=0) * np.maximum(sizes, 0.0)
-                return dict(zip(self._ports, whole_ma.tolist(), strict=True))
+                total_ma = np.nansum(self._columns, axis=0) * np.maximum(sizes, 0.0)
+                return dict(zip(self._ports, total_ma.tolist(), strict=True))
         raise DeviceError("the monitor readings are not the sum of the readings of the single sources")

@@ -27,11 +27,11 @@ _LONGEST_S = 16.0
 _READINGS = 6
 _PATTERNS = 4
 """Number of heater steps."""
-_SEEN_SIGMA = 6.0
-_AT_REST = 1.0 / 200.0
+_MIN_STEP_SIGMA = 6.0
+_MAX_REMAINING_CHANGE = 1.0 / 200.0
 """Largest remaining fraction of the change at which the light counts as settled: five time constants."""
 _LADDER = (0.0, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0)
-_REST = 3.0
+_REMAINING_NOISE_SIGMA = 3.0
 """Rest time before each step, as a multiple of the wait."""
 _TERMS = (2, 3)
 _AS_GOOD = 1.5
@@ -46,7 +46,7 @@ class StepResponse(Protocol):
     def read(self, currents_ma: Real, wait_s: float) -> Real:
         """Set the heaters and, after a wait, read all monitors, shape ``(n_monitors,)``; NaN if saturated."""
 
-    def read_again(self, wait_s: float) -> Real:
+    def repeat_read(self, wait_s: float) -> Real:
         """Wait and read all monitors again."""
 
 
@@ -80,31 +80,33 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
     for after_s in waits_s:
         row = []
         for step_ma in steps_ma:
-            mesh.read(off_ma, _REST * wait_s)
+            mesh.read(off_ma, _REMAINING_NOISE_SIGMA * wait_s)
             row.append(mesh.read(step_ma, after_s))
         readings.append(np.concatenate(row))
-    mesh.read(off_ma, _REST * wait_s)
+    mesh.read(off_ma, _REMAINING_NOISE_SIGMA * wait_s)
     return _fit_time_constant_s(np.array(waits_s), np.array(readings))
 
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
-    still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
-    good = np.isfinite(still).all(axis=0)
-    noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
+    steady_ma = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.repeat_read(0.0) for _ in range(_READINGS - 1))])
+    good = np.isfinite(steady_ma).all(axis=0)
+    noise_ma = _MIN_STEP_SIGMA * float(np.sqrt(steady_ma[:, good].var(axis=0, ddof=1).sum()))
 
     def apart_ma(one: Real, other: Real) -> float:
         return float(np.linalg.norm((one - other)[good & np.isfinite(one - other)]))
 
     wait_s, before = _FIRST_S, mesh.read(step_ma, _FIRST_S)
     while wait_s <= _LONGEST_S:
-        after = mesh.read_again((_LONGER - 1.0) * wait_s)
-        shifted_currents_ma = apart_ma(before, still.mean(axis=0))
+        after = mesh.repeat_read((_LONGER - 1.0) * wait_s)
+        shifted_currents_ma = apart_ma(before, steady_ma.mean(axis=0))
         # Constant light has either settled or not yet moved; in the second case it equals the light before the step.
-        if shifted_currents_ma > noise_ma and apart_ma(before, after) <= max(noise_ma, _AT_REST * shifted_currents_ma):
+        if shifted_currents_ma > noise_ma and apart_ma(before, after) <= max(
+            noise_ma, _MAX_REMAINING_CHANGE * shifted_currents_ma
+        ):
             return wait_s
         wait_s, before = _LONGER * wait_s, after
     mesh.read(off_ma, 0.0)
-    if apart_ma(before, still.mean(axis=0)) > noise_ma:
+    if apart_ma(before, steady_ma.mean(axis=0)) > noise_ma:
         raise CalibrationError(
             f"the light of the mesh still changes {wait_s:.0f} s after a step of the heaters",
             hint="Check light and polarization. Heaters with time constants above one second cannot be calibrated.",
@@ -113,17 +115,19 @@ def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
 
 
 def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
-    whole = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
-    level = np.abs(whole).mean(axis=0)
-    scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, except on dark monitors
+    complete_ma = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
+    level = np.abs(complete_ma).mean(axis=0)
+    scaled = complete_ma / np.hypot(
+        level, 0.01 * level.max(initial=1e-30)
+    )  # noise is relative, except on dark monitors
 
     # The last wait stands for "settled", so the time constant cannot exceed the wait before it.
     longest_s = waits_s[-2]
     grid = np.log(np.geomspace(longest_s / 128.0, longest_s, 64))
-    straight, bent = (_best_fit(waits_s, scaled, grid, n_terms) for n_terms in _TERMS)
+    one_term, two_term = (_best_fit(waits_s, scaled, grid, n_terms) for n_terms in _TERMS)
     # If light follows heat linearly, the second power contains only noise, and exp(-t/2τ) explains the readings as
     # well.
-    left, log_tau = straight if straight[0] <= _AS_GOOD * bent[0] else bent
+    left, log_tau = one_term if one_term[0] <= _AS_GOOD * two_term[0] else two_term
     mean_square = float(((scaled - scaled.mean(axis=0)) ** 2).sum()) / ((len(waits_s) - 1) * scaled.shape[1])
     # The minimum is at the short end of the grid: the heaters are faster than the shortest wait.
     if log_tau <= grid[0] or left > _EXPLAINED * mean_square:
@@ -139,12 +143,12 @@ def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[
         # Phases follow exp(-t/τ), and powers are nonlinear functions of phases: a power series whose term 0 is the
         # final level.
         series = np.exp(-waits_s / math.exp(log_tau))[:, None] ** np.arange(n_terms)
-        rest = readings - series @ np.linalg.lstsq(series, readings, rcond=None)[0]
-        return float((rest**2).sum() / ((len(waits_s) - n_terms) * readings.shape[1]))
+        residual = readings - series @ np.linalg.lstsq(series, readings, rcond=None)[0]
+        return float((residual**2).sum() / ((len(waits_s) - n_terms) * readings.shape[1]))
 
     values = [left(each) for each in grid]
     best = int(np.argmin(values))
     if best == 0:
         return values[0], float(grid[0])
-    found = minimize_scalar(left, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded")
-    return float(found.fun), float(found.x)
+    optimum = minimize_scalar(left, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded")
+    return float(optimum.fun), float(optimum.x)

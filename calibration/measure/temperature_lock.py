@@ -34,14 +34,14 @@ class TemperatureLock:
             )
         self._controller = bench.temperature_controllers[self._name] if self._name is not None else None
         self._counted: int | None = None
-        self._lost: list[str] = []
-        self._keep: Callable[[str], object] = lambda lost: None
+        self._losses: list[str] = []
+        self._keep: Callable[[str], object] = lambda loss: None
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
         """Continue the list of lock losses from earlier sessions; ``keep`` is called with every new one."""
-        for lost in self._lost:
-            keep(lost)
-        self._lost, self._keep = [*before, *self._lost], keep
+        for loss in self._losses:
+            keep(loss)
+        self._losses, self._keep = [*before, *self._losses], keep
 
     def wait(self) -> None:
         """Wait until the temperature of the chip is stable.
@@ -75,10 +75,10 @@ class TemperatureLock:
         if self._counted is None:
             self.wait()
         for _ in range(_MAX_TRIES):
-            found = read()
+            result = read()
             # Each check covers the time since the previous one, so no check is needed before the readings.
-            if not self._is_lost():
-                return found
+            if not self._has_lost_lock():
+                return result
             self.wait()
         raise CalibrationError(
             f"the chip temperature is not stable: the lock of {self._name} was lost in each of {_MAX_TRIES} attempts "
@@ -88,23 +88,23 @@ class TemperatureLock:
 
     def measurement_warnings(self) -> tuple[str, ...]:
         """Return a warning if the lock was lost, otherwise nothing."""
-        if not self._lost:
+        if not self._losses:
             return ()
-        often = "once" if len(self._lost) == 1 else f"{len(self._lost)} times"
+        often = "once" if len(self._losses) == 1 else f"{len(self._losses)} times"
         return (
-            f"chip temperature: the lock of {self._name} was lost {often}, first {self._lost[0]}; the affected "
+            f"chip temperature: the lock of {self._name} was lost {often}, first {self._losses[0]}; the affected "
             "readings were repeated",
         )
 
-    def _is_lost(self) -> bool:
+    def _has_lost_lock(self) -> bool:
         if self._controller is None or self._counted is None:
             return False
         state = self._controller.state()
-        lost = state.losses > self._counted or not state.locked
+        has_lost_lock = state.losses > self._counted or not state.locked
         if state.losses > self._counted:
-            now = "no temperature" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
-            why = f", {', '.join(state.faults)}" if state.faults else ""
-            self._lost.append(f"with {now} of {state.setpoint_c:g} °C{why}")
+            reading = "no temperature" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
+            causes = f", {', '.join(state.faults)}" if state.faults else ""
+            self._losses.append(f"with {reading} of {state.setpoint_c:g} °C{causes}")
             self._events.add(
                 "temperature lock lost",
                 controller=self._name,
@@ -113,5 +113,5 @@ class TemperatureLock:
                 faults=list(state.faults),
             )
             self._counted = state.losses
-            self._keep(self._lost[-1])
-        return lost
+            self._keep(self._losses[-1])
+        return has_lost_lock

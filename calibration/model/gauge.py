@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.lit_part import lit_part
+from calibration.model.illuminated_part import illuminated_part
 from lumion_hw.mesh.layout.topology import MeshTopology
 
 _MAX_ROUNDS = 50
@@ -62,34 +62,36 @@ def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
     return directions
 
 
-def lit_loop_basis(mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]) -> NDArray[np.int64]:
+def illuminated_loop_basis(
+    mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
+) -> NDArray[np.int64]:
     """Return the loops through waveguides with light, a basis as :func:`loop_basis`; shape ``(loops, joints)``."""
-    lit = lit_part(mesh, sources, monitors).joints
-    if lit.all():
+    joints = illuminated_part(mesh, sources, monitors).joints
+    if joints.all():
         return loop_basis(mesh)
-    loops = _left_null_lattice(signed_incidence(mesh)[lit])
-    basis = np.zeros((len(loops), len(lit)), dtype=np.int64)
-    basis[:, lit] = loops
+    loops = _left_null_lattice(signed_incidence(mesh)[joints])
+    basis = np.zeros((len(loops), len(joints)), dtype=np.int64)
+    basis[:, joints] = loops
     return basis
 
 
 @lru_cache(maxsize=16)
-def lit_joint_directions(
+def illuminated_joint_directions(
     mesh: MeshTopology, sources: tuple[int, ...], monitors: tuple[int, ...]
 ) -> tuple[NDArray[np.float64], int]:
     """Return directions as :func:`visible_joint_directions`, and the number of those that light can show.
 
     The first directions are loops with light on its way to a monitor.
     """
-    every, lit = visible_joint_directions(mesh), lit_part(mesh, sources, monitors).joints
-    if lit.all():
+    every, joints = visible_joint_directions(mesh), illuminated_part(mesh, sources, monitors).joints
+    if joints.all():
         return every, every.shape[1]
-    shown = lit_loop_basis(mesh, sources, monitors).T.astype(np.float64)
-    shown = np.linalg.qr(shown)[0] if shown.shape[1] else shown
-    hidden = np.linalg.svd(every - shown @ (shown.T @ every), full_matrices=False)[0]
-    directions = np.hstack([shown, hidden[:, : every.shape[1] - shown.shape[1]]])
+    loops = illuminated_loop_basis(mesh, sources, monitors).T.astype(np.float64)
+    loops = np.linalg.qr(loops)[0] if loops.shape[1] else loops
+    hidden = np.linalg.svd(every - loops @ (loops.T @ every), full_matrices=False)[0]
+    directions = np.hstack([loops, hidden[:, : every.shape[1] - loops.shape[1]]])
     directions.setflags(write=False)
-    return directions, shown.shape[1]
+    return directions, loops.shape[1]
 
 
 def has_visible_phase(
@@ -104,16 +106,16 @@ def has_visible_phase(
     """
     ports = range(mesh.n_ports)
     inputs, outputs = (tuple(ports if given is None else given) for given in (sources, monitors))
-    visible = np.repeat(mesh.interferes & lit_part(mesh, inputs, outputs).pucs, 2)
+    visible = np.repeat(mesh.interferes & illuminated_part(mesh, inputs, outputs).pucs, 2)
     if visible.all():
         return visible
     joint_at = np.full(4 * mesh.n_pucs, -1, dtype=np.int64)
     joint_at[mesh.joints] = np.arange(len(mesh.joints))[:, None]
-    directions, count = lit_joint_directions(mesh, inputs, outputs)
-    shows = np.linalg.norm(directions[:, :count], axis=1) > _INVISIBLE
+    directions, count = illuminated_joint_directions(mesh, inputs, outputs)
+    is_visible = np.linalg.norm(directions[:, :count], axis=1) > _INVISIBLE
     for arm in np.flatnonzero(np.repeat(~mesh.interferes, 2)):
         joint = joint_at[4 * (arm // 2) + 2 + arm % 2]
-        visible[arm] = joint >= 0 and shows[joint]
+        visible[arm] = joint >= 0 and is_visible[joint]
     return visible
 
 
@@ -123,9 +125,9 @@ def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float6
     The loop phases of the difference are wrapped to ±π. The result is the shortest vector with these loop phases.
     """
     basis = loop_basis(mesh)
-    around = wrapped(basis @ difference_rad)
+    loop_rad = wrapped(basis @ difference_rad)
     # Wrapping comes before projection; otherwise a harmless 2π on one joint would become an error of many loops.
-    residual: NDArray[np.float64] = basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), around)
+    residual: NDArray[np.float64] = basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), loop_rad)
     return residual
 
 
@@ -135,14 +137,14 @@ def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) ->
     Subtract it before wrapping loop phases.
     """
     basis = loop_basis(mesh)
-    around, turns = basis @ difference_rad, basis.sum(axis=1)
+    loop_rad, turns = basis @ difference_rad, basis.sum(axis=1)
     # If all loops have even numbers of PUCs, half a turn changes nothing. On this grid even the largest loop changes by
     # less than a radian per step.
     full = 2.0 * np.pi if np.any(turns % 2) else np.pi
     tried = np.linspace(0.0, full, round(16 / np.pi * full) * max(int(np.abs(turns).max()), 1), endpoint=False)
-    best = tried[int((wrapped(around - tried[:, None] * turns) ** 2).sum(axis=1).argmin())]
-    rest = wrapped(around - best * turns)
-    return float(wrapped(best + turns @ rest / max(float(turns @ turns), 1.0)))
+    best = tried[int((wrapped(loop_rad - tried[:, None] * turns) ** 2).sum(axis=1).argmin())]
+    residual = wrapped(loop_rad - best * turns)
+    return float(wrapped(best + turns @ residual / max(float(turns @ turns), 1.0)))
 
 
 def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
@@ -161,20 +163,20 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``."""
     rows, columns = matrix.shape
     work = np.hstack([matrix, np.eye(rows, dtype=np.int64)])
-    done = 0
+    rank = 0
     for column in range(columns):
         # Euclid's algorithm in the column: the smallest entry divides the others until only the divisor is left.
-        while len(candidates := done + np.flatnonzero(work[done:, column])) > 1:
+        while len(candidates := rank + np.flatnonzero(work[rank:, column])) > 1:
             # Among equal divisors the row with the smallest entries is used, which keeps integers small.
             size = np.abs(work[candidates, column])
             pivot = candidates[np.lexsort((np.abs(work[candidates]).sum(axis=1), size))[0]]
-            others = candidates[candidates != pivot]
-            times = np.rint(work[others, column] / work[pivot, column]).astype(np.int64)
-            work[others] -= times[:, None] * work[pivot]
+            other_candidates = candidates[candidates != pivot]
+            times = np.rint(work[other_candidates, column] / work[pivot, column]).astype(np.int64)
+            work[other_candidates] -= times[:, None] * work[pivot]
         if len(candidates):
-            work[[done, candidates[0]]] = work[[candidates[0], done]]
-            done += 1
-    return work[done:, columns:].copy()
+            work[[rank, candidates[0]]] = work[[candidates[0], rank]]
+            rank += 1
+    return work[rank:, columns:].copy()
 
 
 def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:

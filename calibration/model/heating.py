@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import LAW_POINTS, select_tested_heaters
+from calibration.model.physics import LAW_POINTS, select_test_heaters
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.waves.crosstalk import HeaterDistances, ThermalCrosstalk
@@ -68,17 +68,17 @@ class Heating:
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
         """Return the thermal crosstalk: a function of distance plus deviations of single pairs."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
-        near, _, everywhere = self._shapes(float(length_mm))
-        found = ThermalCrosstalk(
-            amplitude * near.arm_rad_per_mw + floor * everywhere.arm_rad_per_mw,
-            amplitude * near.joint_rad_per_mw + floor * everywhere.joint_rad_per_mw,
+        near, _, common = self._shapes(float(length_mm))
+        crosstalk = ThermalCrosstalk(
+            amplitude * near.arm_rad_per_mw + floor * common.arm_rad_per_mw,
+            amplitude * near.joint_rad_per_mw + floor * common.joint_rad_per_mw,
         )
         if (rise := parameters.extra_physics.get("crosstalk_directions")) is not None:
-            found = self._distances.directed(found, rise)
+            crosstalk = self._distances.directed(crosstalk, rise)
         if (pairs := parameters.extra_physics.get("crosstalk_pairs")) is None:
-            return found
-        arms = len(found.arm_rad_per_mw)
-        return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
+            return crosstalk
+        arms = len(crosstalk.arm_rad_per_mw)
+        return ThermalCrosstalk(crosstalk.arm_rad_per_mw + pairs[:arms], crosstalk.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real, late: NDArray[np.float32] | None = None) -> Heated:
         """Return the phases of arms and joints in N settings with currents ``(N, heaters)``.
@@ -91,11 +91,11 @@ class Heating:
             # The delayed quantity is heat, which follows the whole law; its curvature matters for large currents.
             powers += np.moveaxis(np.tensordot(late, shares, axes=(2, 0)), 2, 0)
         rho2, rho4, rho6 = parameters.heater_law.T
-        beyond = rho4 * powers[1] + rho6 * powers[2]
-        own = rho2 * powers[0] + beyond
+        higher_order = rho4 * powers[1] + rho6 * powers[2]
+        own = rho2 * powers[0] + higher_order
         # A dead heater has no law: it neither shifts its own arm nor heats the others.
         live = rho2 != 0.0
-        bend_ma2 = np.divide(beyond, rho2, out=np.zeros_like(beyond), where=live)
+        bend_ma2 = np.divide(higher_order, rho2, out=np.zeros_like(higher_order), where=live)
         # The resistance rises with heat, and the law bends accordingly, so the own phase is proportional to the heat.
         # With the nominal resistance crosstalk would be wrong by 3 % (docs/decisions/0006).
         heat = self._mw_per_ma2 * (np.where(live, powers[0], 0.0) + bend_ma2) * parameters.heat_factor
@@ -124,8 +124,8 @@ class Heating:
         for power, name in zip(heated.powers, LAW_TERMS, strict=True):
             # The bend is the law divided by ρ2, so a larger ρ2 at the same ρ4 bends less.
             heat = per_rho * (-heated.bend_ma2 if name == LAW_TERMS[0] else power)
-            own, others = (np.where(live, each, 0.0)[:, None].astype(arm.dtype) for each in (power, heat))
-            result[name] = by_own * own + by_heat * others
+            own, other_power = (np.where(live, each, 0.0)[:, None].astype(arm.dtype) for each in (power, heat))
+            result[name] = by_own * own + by_heat * other_power
         warmed = np.where(live, heated.powers[0], 0.0) + heated.bend_ma2
         result["heat_factor"] = by_heat * (self._mw_per_ma2 * warmed)[:, None].astype(arm.dtype)
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
@@ -143,31 +143,31 @@ class Heating:
             own["slow_heat_share"] = np.einsum("nhtk,hk->nht", heated.late, parameters.heater_law)
         if "shared_return_per_ma" in names:
             own["shared_return_per_ma"] = self._own_by_return(parameters, heated.driven_ma)
-        found: dict[str, Slopes] = {}
+        by_effect: dict[str, Slopes] = {}
         if own:
             # Heat is proportional to the law.
             rho2, scale = parameters.heater_law[:, 0], self._mw_per_ma2 * np.asarray(parameters.heat_factor)
             per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
             by_own = _by_own(arm, heated) + self._by_heat(parameters, arm, joint) * per_rho.astype(arm.dtype)
-            found = {name: by_own @ slopes.astype(arm.dtype) for name, slopes in own.items()}
+            by_effect = {name: by_own @ slopes.astype(arm.dtype) for name, slopes in own.items()}
         if "crosstalk_directions" in names:
-            found["crosstalk_directions"] = self._by_direction(parameters, heated.heat_mw, arm, joint)
+            by_effect["crosstalk_directions"] = self._by_direction(parameters, heated.heat_mw, arm, joint)
         if "law_deviation" in names:
-            asked = select_tested_heaters(arm.shape[-1])
-            own_rad = heated.own_rad[:, asked]
-            by_point = arm[..., asked, None] * (own_rad[..., None] * _law_point_weights(own_rad))[:, None].astype(
+            tested = select_test_heaters(arm.shape[-1])
+            own_rad = heated.own_rad[:, tested]
+            by_point = arm[..., tested, None] * (own_rad[..., None] * _law_point_weights(own_rad))[:, None].astype(
                 arm.dtype
             )
-            found["law_deviation"] = by_point.reshape(*by_point.shape[:2], -1)
-        return found
+            by_effect["law_deviation"] = by_point.reshape(*by_point.shape[:2], -1)
+        return by_effect
 
     def _own_by_return(self, parameters: MeshParameters, driven_ma: Real) -> Real:
         flowing = self._flowing_ma(parameters, driven_ma)
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
         by_ma = 2.0 * flowing * (rho2 + square * (2.0 * rho4 + 3.0 * square * rho6))
-        others = np.moveaxis(self._returns.others_ma(driven_ma), 0, -1)
-        slopes: Real = -by_ma[..., None] * np.concatenate([others * driven_ma[..., None], others], axis=-1)
+        other_ma = np.moveaxis(self._returns.others_ma(driven_ma), 0, -1)
+        slopes: Real = -by_ma[..., None] * np.concatenate([other_ma * driven_ma[..., None], other_ma], axis=-1)
         return slopes
 
     def _by_heat(self, parameters: MeshParameters, arm: Slopes, joint: Slopes) -> Slopes:
@@ -201,8 +201,8 @@ class Heating:
             lambda mm: mm / length_mm**2 * np.exp(-mm / length_mm),
             np.ones_like,
         )
-        near, slope, everywhere = (self._distances.crosstalk(shape) for shape in shapes)
-        return near, slope, everywhere
+        near, slope, common = (self._distances.crosstalk(shape) for shape in shapes)
+        return near, slope, common
 
 
 def _by_own(arm: Slopes, heated: Heated) -> Slopes:
@@ -218,15 +218,15 @@ def _with_law_deviation(own_rad: Real, deviation: Real | None) -> tuple[Real, Re
     """
     if deviation is None:
         return own_rad, 1.0
-    asked = select_tested_heaters(own_rad.shape[1])
-    own, at_points = own_rad[:, asked], deviation.reshape(len(asked), LAW_POINTS)
+    tested = select_test_heaters(own_rad.shape[1])
+    own, at_points = own_rad[:, tested], deviation.reshape(len(tested), LAW_POINTS)
     share = (_law_point_weights(own) * at_points).sum(axis=-1)
-    ends = np.concatenate([np.zeros((len(asked), 1)), at_points, at_points[:, -1:]], axis=1)
+    ends = np.concatenate([np.zeros((len(tested), 1)), at_points, at_points[:, -1:]], axis=1)
     between = np.clip(np.floor(own / _LAW_STEP_RAD), 0, LAW_POINTS).astype(np.int64)
-    rise = np.where(own > 0.0, np.diff(ends, axis=1)[np.arange(len(asked)), between], 0.0) / _LAW_STEP_RAD
+    rise = np.where(own > 0.0, np.diff(ends, axis=1)[np.arange(len(tested)), between], 0.0) / _LAW_STEP_RAD
     turned, by_own = own_rad.copy(), np.ones_like(own_rad)
-    turned[:, asked] += own * share
-    by_own[:, asked] += share + own * rise
+    turned[:, tested] += own * share
+    by_own[:, tested] += share + own * rise
     return turned, by_own
 
 
@@ -240,5 +240,5 @@ def _law_point_weights(own_rad: Real) -> Real:
 def _by_crosstalk_factor(crosstalk: ThermalCrosstalk, heat_mw: Real, arm: Slopes, joint: Slopes) -> Slopes:
     kernels = crosstalk.arm_rad_per_mw, crosstalk.joint_rad_per_mw
     warmed = [(heat_mw @ kernel.T)[:, :, None].astype(arm.dtype) for kernel in kernels]
-    found: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]
-    return found
+    slopes: Slopes = (arm @ warmed[0] + joint @ warmed[1])[..., 0]
+    return slopes

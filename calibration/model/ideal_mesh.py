@@ -98,10 +98,10 @@ class AmplitudeModel:
         self._solver = Solver(mesh)
         second = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
         self.has_second = np.array([port in second for port in sources], dtype=np.bool_)
-        lit = [*sources, *(second.get(port, port) for port in sources)] if second else list(sources)
+        entries = [*sources, *(second.get(port, port) for port in sources)] if second else list(sources)
         # Ports that are both source and monitor are solved once; `place` gives their position in the solution.
-        self._ports, place = np.unique(np.array([*lit, *monitors]), return_inverse=True)
-        self._lit, self._monitor = place[: len(lit)].reshape(-1, len(sources)), place[len(lit) :]
+        self._ports, place = np.unique(np.array([*entries, *monitors]), return_inverse=True)
+        self._source_entries, self._monitor = place[: len(entries)].reshape(-1, len(sources)), place[len(entries) :]
         self._out = np.array(monitors)
         self._loss_db = PUC_LOSS_DB * mesh.loss_share
         self._gain = 10.0 ** (-self._loss_db / 20.0)
@@ -122,7 +122,7 @@ class AmplitudeModel:
         # The couplers stay balanced: their angles deviate by 0.01 rad, far below the precision of a search.
         eta_in, eta_out = self.mesh.nominal_eta
         cells = UnitCells(self._loss_db, eta_in, eta_out, upper_rad, lower_rad, joint_rad)
-        field = self._solver.solve(cells, cells.reference_hz, self._ports[self._lit[:, source]].tolist())
+        field = self._solver.solve(cells, cells.reference_hz, self._ports[self._source_entries[:, source]].tolist())
         amplitude: Real = np.abs(field[np.arange(len(field))[:, None], self._out[monitor]])
         if second is None:
             return amplitude[..., 0]
@@ -159,16 +159,18 @@ class AmplitudeModel:
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         every = np.arange(4 * self.mesh.n_pucs)
         # Only the requested monitors are solved: few common monitors take a fraction of the time of all.
-        asked, place = np.unique(
-            np.concatenate([self._monitor[monitor].ravel(), *self._lit[:, source]]), return_inverse=True
+        entries, place = np.unique(
+            np.concatenate([self._monitor[monitor].ravel(), *self._source_entries[:, source]]), return_inverse=True
         )
-        looked, *lit = np.split(place, monitor.size + len(source) * np.arange(len(self._lit)))
-        waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[self._ports[asked]], every)
+        monitor_places, *source_places = np.split(
+            place, monitor.size + len(source) * np.arange(len(self._source_entries))
+        )
+        waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[self._ports[entries]], every)
         row = np.arange(len(source))
-        lights = [waves[row, :, each] for each in lit]
+        lights = [waves[row, :, each] for each in source_places]
         fields = [self._solver.leaving(elements, light[:, self._solver.port_feeds, None]) for light in lights]
         fields = [field[row[:, None], self._out[monitor], 0] for field in fields]
-        back = waves.astype(np.complex64)[row[:, None], :, looked.reshape(monitor.shape)]
+        back = waves.astype(np.complex64)[row[:, None], :, monitor_places.reshape(monitor.shape)]
         if second is None:
             amplitude = np.abs(fields[0])
             by_phase = self._derived(lights[0], fields[0], amplitude, back, upper_rad, factors.T)
@@ -191,8 +193,8 @@ class AmplitudeModel:
         factors: NDArray[np.complex128],
     ) -> Single:
         # d|S| is the component of dS along S. A dark field has no direction; the floor suppresses rounding errors.
-        towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
-        return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
+        direction = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
+        return self._derivatives(light.astype(np.complex64), back * direction[..., None], upper_rad, factors)
 
     def _derivatives(
         self,

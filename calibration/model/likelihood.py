@@ -174,6 +174,6 @@ def without_drift(values: NDArray[Precision], drift: Real) -> NDArray[Precision]
     columns = values if values.ndim == 3 else values[..., None]
     # V = 1 + D·Dᵀ differs from 1 in two directions per setting only, so its root needs no matrix over all readings.
     u, s, _ = np.linalg.svd(drift, full_matrices=False)
-    taken = (u * (1.0 - 1.0 / np.sqrt(1.0 + s**2))[:, None]).astype(values.dtype)
-    free: NDArray[Precision] = columns - taken @ (np.swapaxes(u, 1, 2).astype(values.dtype) @ columns)
+    removed = (u * (1.0 - 1.0 / np.sqrt(1.0 + s**2))[:, None]).astype(values.dtype)
+    free: NDArray[Precision] = columns - removed @ (np.swapaxes(u, 1, 2).astype(values.dtype) @ columns)
     return free.reshape(values.shape)

@@ -21,7 +21,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import LEFT_BY_LAW_TERMS, Physics
 from calibration.model.response import DETECTOR_ROWS, Response
 from calibration.model.space import ParameterSpace
-from calibration.model.work import SLOPES, WEIGHED, FitWork, derivatives_work, pairs_work
+from calibration.model.work import REWEIGHTED, SLOPES, FitWork, derivatives_work, pairs_work
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -147,8 +147,8 @@ class MeshModel:
         self._monitors = np.array(monitors, dtype=np.int64)
         self._source_number = np.full(mesh.n_ports, -1, dtype=np.int64)
         self._source_number[list(sources)] = np.arange(len(sources))
-        self._lit = np.array(sources, dtype=np.int64)
-        self._lit_second = np.array([self.space.seconds.get(port, port) for port in sources], dtype=np.int64)
+        self._source_ports = np.array(sources, dtype=np.int64)
+        self._second_ports = np.array([self.space.seconds.get(port, port) for port in sources], dtype=np.int64)
         numbers = {port: number for number, port in enumerate(self.space.seconds)}
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
@@ -203,7 +203,7 @@ class MeshModel:
             return None
         variance = np.empty((len(observations), len(self._monitors)))
         heaters, waveguides = 2 * self.mesh.n_pucs, 2 * self.mesh.n_pucs + len(self.mesh.joints)
-        self.work.spent += WEIGHED * pairs_work(heaters, waveguides, len(self._monitors), 0) * variance.size
+        self.work.spent += REWEIGHTED * pairs_work(heaters, waveguides, len(self._monitors), 0) * variance.size
         heated = self.heating.phases(parameters, observations.currents_ma)
         # The part common to all settings is absorbed by the passive phases.
         heat_mw = heated.heat_mw - heated.heat_mw.mean(axis=0)
@@ -265,11 +265,11 @@ class MeshModel:
         # A frequency change is a phase 2πτ·δf common to all PUCs. Two predictions take a fraction of the time of the
         # derivatives by all parameters.
         step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
-        ahead, behind = (
+        forward, behind = (
             self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
             for shift_hz in (step_hz, -step_hz)
         )
-        slope: Real = (ahead - behind) / (2.0 * _STEP_RAD)
+        slope: Real = (forward - behind) / (2.0 * _STEP_RAD)
         return slope
 
     def _sources_of(self, observations: Observations) -> NDArray[np.int64]:
@@ -350,22 +350,24 @@ class MeshModel:
             part = slice(first, first + BATCH)
             lights = self._lights(parameters, observations[part], number[part])
             response = self._response(parameters, lights)
-            felt = response.light_weights(weight[part])
+            light_weights = response.light_weights(weight[part])
             for nth, light in enumerate(lights):
-                adjoint = light.together(felt)
+                adjoint = light.together(light_weights)
                 by_phase = self._by_phase(light, adjoint)
                 total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
                 if pairs:
                     by_pair += self._by_pair(light, by_phase)
                 for name, sent in self._by_reflection(light, adjoint):
                     total[self.space.groups[name]] += sent.sum(axis=(0, 1))
-                per_db = _LN10_PER_10 * felt * light.linear
+                per_db = _LN10_PER_10 * light_weights * light.linear
                 for levels, rows in self._levels(light.number, nth):
                     np.add.at(total, levels, per_db[rows].sum(axis=1))
             before = response.light_ma / response.ripple
-            total[self.space.groups["monitor_db"]] += (_LN10_PER_10 * felt * before).sum(axis=0)
+            total[self.space.groups["monitor_db"]] += (_LN10_PER_10 * light_weights * before).sum(axis=0)
             past = before - sum(light.linear for light in lights)
-            np.add.at(total, self.space.groups["source_db"].start + number[part], (_LN10_PER_10 * felt * past).sum(1))
+            np.add.at(
+                total, self.space.groups["source_db"].start + number[part], (_LN10_PER_10 * light_weights * past).sum(1)
+            )
             for name, columns in self._by_detector(parameters, response, number[part]):
                 total[self.space.groups[name]] += np.einsum("nm,nmp->p", weight[part], columns)
         if pairs:
@@ -378,13 +380,13 @@ class MeshModel:
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         # Without second ports the second light is omitted, so that results of such benches are bit-identical.
-        lit = [self._lit[number], self._lit_second[number]][: 2 if self.space.seconds else 1]
-        ports, inverse = np.unique(np.concatenate([self._monitors, *lit]), return_inverse=True)
-        everywhere = np.arange(4 * self.mesh.n_pucs)
+        entries = [self._source_ports[number], self._second_ports[number]][: 2 if self.space.seconds else 1]
+        ports, inverse = np.unique(np.concatenate([self._monitors, *entries]), return_inverse=True)
+        all_entries = np.arange(4 * self.mesh.n_pucs)
         # The mesh is reciprocal: light sent in at a monitor is the adjoint of its reading. One solution for all ports
         # gives all derivatives, 28 readings by 1006 parameters in 0.7 ms (docs/decisions/0006).
-        waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
-        monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
+        waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], all_entries)
+        monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(entries)))
         scale, lights = self._scale(parameters, number), []
         joints = np.broadcast_to(factors[: len(self.mesh.joints)].T, (len(part), len(self.mesh.joints)))[:, None]
         for place, share in zip(places, self._shares(parameters, number), strict=True):
@@ -517,14 +519,14 @@ class MeshModel:
         """Yield derivatives, ``(settings, K, size)``, by real and imaginary parts of reflections."""
         names, entering = self.space.physics.names, light.entering.astype(adjoint.dtype)
         if "facet_reflection" in names:
-            lit, felt = (
+            incoming, outgoing = (
                 np.moveaxis(self._solver.leaving(light.elements, np.moveaxis(waves, 1, 2)), 2, 1)
                 for waves in (each[..., self._solver.port_feeds].astype(np.complex128) for each in (entering, adjoint))
             )
-            yield "facet_reflection", _parts(lit * felt)
+            yield "facet_reflection", _parts(incoming * outgoing)
         if "joint_reflection" in names:
             ends = zip(self._into_joints(light, entering), self._into_joints(light, adjoint), strict=True)
-            first, second = (lit * felt * light.joints.astype(adjoint.dtype) for lit, felt in ends)
+            first, second = (incoming * outgoing * light.joints.astype(adjoint.dtype) for incoming, outgoing in ends)
             yield "joint_reflection", _parts(np.concatenate([first, second], axis=-1))
 
     def _by_pair(self, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
@@ -539,16 +541,16 @@ class MeshModel:
         return by_waveguide
 
     def _by_physics(self, by_phase: dict[str, Slopes], heated: Heated) -> dict[str, Slopes]:
-        names, found = self.space.physics.names, dict[str, Slopes]()
+        names, slopes = self.space.physics.names, dict[str, Slopes]()
         if "arm_difference_db" in names:
-            found["arm_difference_db"] = by_phase["arm_difference_db"]
+            slopes["arm_difference_db"] = by_phase["arm_difference_db"]
         if "heat_loss_db_per_mw" in names:
             mean, difference = by_phase["loss_db"], by_phase["arm_difference_db"]
             by_upper, by_lower = 0.5 * mean + difference, 0.5 * mean - difference
             heat_mw = heated.heat_mw[:, None].astype(mean.dtype)
             upper, lower = heat_mw[..., 0::2], heat_mw[..., 1::2]
-            found["heat_loss_db_per_mw"] = (by_upper * upper + by_lower * lower).sum(axis=-1, keepdims=True)
-        return found
+            slopes["heat_loss_db_per_mw"] = (by_upper * upper + by_lower * lower).sum(axis=-1, keepdims=True)
+        return slopes
 
     def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Slopes]) -> Slopes:
         """Return derivatives of K numbers by all parameters, ``(settings, K, size)``; 0 for power levels."""

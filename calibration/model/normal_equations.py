@@ -55,10 +55,10 @@ def normal_equations(
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
     reading = np.empty(likelihood.target_ma.shape)
     drift_ma = np.zeros((*reading.shape, 2))
-    for settings, felt in portions(model, likelihood.observations, wanted):
-        part = _portion(model, parameters, likelihood[settings], wanted[felt], discrepancy)
-        information[np.ix_(felt, felt)] += part.information
-        gradient[felt] += part.gradient
+    for settings, variance in portions(model, likelihood.observations, wanted):
+        part = _portion(model, parameters, likelihood[settings], wanted[variance], discrepancy)
+        information[np.ix_(variance, variance)] += part.information
+        gradient[variance] += part.gradient
         reading[settings], drift_ma[settings] = part.reading_ma, part.drift_ma
     return NormalEquations(information, gradient, reading, drift_ma)
 
@@ -67,14 +67,14 @@ def portions(
     model: MeshModel, observations: Observations, wanted: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield, for each source, the indices of its settings and of the free parameters that affect its light."""
-    everything = np.arange(len(observations))
-    if all(model.space.depends_on_source(number).all() for number in range(len(model.space.sources))):
-        yield everything, np.arange(len(wanted))
+    all_settings = np.arange(len(observations))
+    if all(model.space.affected_by_source(number).all() for number in range(len(model.space.sources))):
+        yield all_settings, np.arange(len(wanted))
         return
     for number, port in enumerate(model.space.sources):
-        settings = everything[observations.source == port]
+        settings = all_settings[observations.source == port]
         if len(settings):
-            yield settings, np.flatnonzero(model.space.depends_on_source(number)[wanted])
+            yield settings, np.flatnonzero(model.space.affected_by_source(number)[wanted])
 
 
 def _portion(
@@ -93,7 +93,7 @@ def _portion(
     for part in model.linearise(parameters, likelihood.observations):
         reading[part.settings] = part.reading_ma
         drift_ma[part.settings] = drift_slopes_ma(model, parameters, part, likelihood.drift)
-        misfit, scale = _weighed(part.reading_ma, likelihood, discrepancy, part.settings)
+        misfit, scale = _weighted_slopes(part.reading_ma, likelihood, discrepancy, part.settings)
         drift = drift_ma[part.settings] * scale[..., None]
         # A block of fixed size, processed when full, so that memory does not grow with the number of settings.
         if filled + len(misfit) > _BLOCK:
@@ -139,7 +139,7 @@ def white_rows(
     ``wanted`` are the indices of the P parameters.
     """
     for part in model.linearise(parameters, likelihood.observations):
-        misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
+        misfit, scale = _weighted_slopes(part.reading_ma, likelihood, 0.0, part.settings)
         drift = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
         each = scale[..., None].astype(np.float32)
         rows = without_drift(part.jacobian[..., wanted] * each, drift)
@@ -169,7 +169,7 @@ def equations_with(
     """
     # D is recalculated at every point. With D of the other point, source frequencies were wrong by a standard error.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
-    misfit, scale = _weighed(reading_ma, likelihood, discrepancy)
+    misfit, scale = _weighted_slopes(reading_ma, likelihood, discrepancy)
     drift = drift_ma * scale[..., None]
     white = without_drift(without_drift(misfit, drift), drift)  # symmetric V^-1/2, applied to residuals and derivatives
     gradient = model.slope(parameters, likelihood.observations, white * scale)[free]
@@ -188,18 +188,18 @@ def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likeliho
 
     It is about 1 if the model is right, large at a faulty element, and 0 if no reading depends on the parameter.
     """
-    felt, find_worst_misfits = np.zeros(model.space.size), np.zeros(model.space.size)
+    sensitivity, find_worst_misfits = np.zeros(model.space.size), np.zeros(model.space.size)
     for part in model.linearise(parameters, likelihood.observations):
-        misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
+        misfit, scale = _weighted_slopes(part.reading_ma, likelihood, 0.0, part.settings)
         # A parameter is judged by the readings that depend on it, weighted by the size of their derivatives.
         power = (part.jacobian * scale[..., None]) ** 2
-        felt += power.sum(axis=(0, 1))
+        sensitivity += power.sum(axis=(0, 1))
         find_worst_misfits += np.tensordot(misfit**2, power, axes=2)
-    ratio: Real = np.divide(find_worst_misfits, felt, out=np.zeros_like(felt), where=felt > 0.0)
+    ratio: Real = np.divide(find_worst_misfits, sensitivity, out=np.zeros_like(sensitivity), where=sensitivity > 0.0)
     return ratio
 
 
-def _weighed(
+def _weighted_slopes(
     reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:
     residual = likelihood.residual(reading_ma, discrepancy, settings)

@@ -12,26 +12,26 @@ SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
 """Time constants in s of slow heat."""
 
 
-def late_powers(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
+def late_powers(currents_ma: NDArray[np.float64], time_s: NDArray[np.float64], wait_s: float) -> NDArray[np.float32]:
     """Return the slow heat left by earlier settings (``Observations.late``), shape ``(settings, heaters, T, 3)``.
 
     T is the number of time constants :data:`SLOW_TAUS_S`. ``currents_ma`` are the currents of all settings, starting
-    from heaters that were off; ``taken_s`` are the times of the readings. Heaters are set ``wait_s`` before the
+    from heaters that were off; ``time_s`` are the times of the readings. Heaters are set ``wait_s`` before the
     reading.
     """
     powers = (currents_ma**2)[:, :, None] ** np.arange(1, 4)
     before = followed = np.zeros((powers.shape[1], len(SLOW_TAUS_S), 3))
     # Single precision is enough for a correction of a per cent, and still half a gigabyte on a large mesh.
     late = np.zeros((len(powers), *followed.shape), np.float32)
-    since_s = np.diff(taken_s, prepend=taken_s[:1])
+    since_s = np.diff(time_s, prepend=time_s[:1])
     waited_s = np.minimum(since_s, wait_s)
-    still, moved = (
+    remaining, moved = (
         np.exp(-lasted_s[:, None] / np.array(SLOW_TAUS_S))[..., None] for lasted_s in (since_s - waited_s, waited_s)
     )
-    for number, now in enumerate(powers[:, :, None]):
-        followed = before + (followed - before) * still[number]
-        followed = now + (followed - now) * moved[number]
-        late[number], before = followed - now, now
+    for number, driven in enumerate(powers[:, :, None]):
+        followed = before + (followed - before) * remaining[number]
+        followed = driven + (followed - driven) * moved[number]
+        late[number], before = followed - driven, driven
     return late
 
 

@@ -118,13 +118,13 @@ LEFT_BY_LAW_TERMS = 0.6
 to the largest current (independent deviations at the points, linear between them)."""
 LAW_POINTS = 8
 """Number of phases, a sixth of a turn apart, at which a heater law is tested for deviations."""
-_MAX_HEATERS_TESTED = 40
+_MAX_TEST_HEATERS = 40
 
 
-def select_tested_heaters(heaters: int) -> NDArray[np.int64]:
+def select_test_heaters(heaters: int) -> NDArray[np.int64]:
     """Return the heaters whose laws are tested for deviations; a sample on a large mesh."""
-    asked: NDArray[np.int64] = np.linspace(0, heaters - 1, min(heaters, _MAX_HEATERS_TESTED)).astype(np.int64)
-    return asked
+    tested: NDArray[np.int64] = np.linspace(0, heaters - 1, min(heaters, _MAX_TEST_HEATERS)).astype(np.int64)
+    return tested
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,23 +145,23 @@ class PairDirections:
         """Number of combinations."""
         return int(self.vectors.shape[2])
 
-    def deviation_rad_per_mw(self, along: Real) -> Real:
+    def deviation_rad_per_mw(self, coefficients: Real) -> Real:
         """Return the crosstalk deviation, ``(waveguides, heaters)``, for amounts of the K combinations."""
-        deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32)).T
+        deviation: Real = self.curve_rad_per_mw * (self.vectors @ coefficients.astype(np.float32)).T
         return deviation
 
     def along(self, deviation_rad_per_mw: Real) -> Real:
         """Return the amounts of the K combinations in a crosstalk deviation, shape ``(K,)``."""
         curve = self.curve_rad_per_mw
         relative = np.divide(deviation_rad_per_mw, curve, out=np.zeros_like(curve), where=curve > 0.0)
-        along: Real = np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
-        return along
+        coefficients: Real = np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
+        return coefficients
 
     @cached_property
     def _by_heat(self) -> NDArray[np.float32]:
         """Shape ``(heaters, W·K)``; derivatives of W phases by K combinations, per mW of each heater."""
-        weighed: NDArray[np.float32] = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
-        return weighed.reshape(len(weighed), -1)
+        weighted: NDArray[np.float32] = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
+        return weighted.reshape(len(weighted), -1)
 
     def phases(self, heat_mw: Real) -> NDArray[np.float32]:
         """Return derivatives of waveguide phases by the K combinations, ``(settings, waveguides, K)``."""
@@ -174,15 +174,15 @@ class PairDirections:
         ``by_waveguide`` are the derivatives of readings by the phases of arms and joints.
         """
         every = heat_mw**2 @ self.curve_rad_per_mw.T**2
-        whole = (by_waveguide**2 @ every[..., None])[..., 0]
+        spread = (by_waveguide**2 @ every[..., None])[..., 0]
         fitted = by_waveguide.astype(np.float32) @ self.phases(heat_mw)
-        variance: Real = np.maximum(whole - np.einsum("nmk,nmk->nm", fitted, fitted), 0.0)
+        variance: Real = np.maximum(spread - np.einsum("nmk,nmk->nm", fitted, fitted), 0.0)
         return variance
 
     def summed(self, by_pair: Real) -> Real:
         """Convert derivatives by single pairs, ``(waveguides, heaters)``, to those by the K combinations."""
-        felt = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)
-        summed: Real = np.tensordot(felt, self.vectors, axes=2).astype(np.float64)
+        weighted = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)
+        summed: Real = np.tensordot(weighted, self.vectors, axes=2).astype(np.float64)
         return summed
 
 
@@ -236,7 +236,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
         "source and monitor": n_sources * n_monitors,
         "port": 2 * mesh.n_ports,
         "joint": 4 * len(mesh.joints),
-        "point of a law": LAW_POINTS * len(select_tested_heaters(2 * mesh.n_pucs)),
+        "point of a law": LAW_POINTS * len(select_test_heaters(2 * mesh.n_pucs)),
         "pair": waveguides * 2 * mesh.n_pucs,
     }
     return sizes[row.per]

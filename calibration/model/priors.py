@@ -46,8 +46,8 @@ class Prior:
 
     def with_physics(self, space: ParameterSpace) -> Prior:
         """Return the prior for a parameter space with additional effects of mean zero."""
-        rest = [name for name in space.groups if name not in space.physics.widths]
-        kept = space.groups[rest[-1]].stop  # additional physics comes last in the vector
+        plain_groups = [name for name in space.groups if name not in space.physics.widths]
+        kept = space.groups[plain_groups[-1]].stop  # additional physics comes last in the vector
         widths = [
             np.full(space.groups[name].stop - space.groups[name].start, s) for name, s in space.physics.widths.items()
         ]
@@ -106,7 +106,7 @@ FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad
 
 
 # A monitor so far from the median, and by so many of its spreads, is no sample of the nominal distribution.
-_ODD_DB, _ODD_SIGMA = 1.5, 4.0
+_MIN_OUTLIER_DB, _MIN_OUTLIER_SIGMA = 1.5, 4.0
 _ANY_DB = 30.0
 # How well the phases of a calibration with several modules are tied to the mean of their frequencies.
 _REFERENCE_HZ = 1e5
@@ -114,8 +114,8 @@ _REFERENCE_HZ = 1e5
 
 def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
     """Add to an information matrix, ``(P, P)``, that every phase lies within a turn (standard error π)."""
-    known: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
-    return known
+    total: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
+    return total
 
 
 def default_prior(
@@ -167,10 +167,12 @@ def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderT
     level_db = 10.0 * np.log10(start.monitor_ma_per_mw)
     # Levels of the start are accurate to a decibel. A monitor far from the others has another range or is broken, and a
     # tight prior would move its error into the losses of the path.
-    odd = np.abs(level_db - np.median(level_db)) > max(_ODD_DB, _ODD_SIGMA * device.monitor_spread_db)
+    is_outlier = np.abs(level_db - np.median(level_db)) > max(
+        _MIN_OUTLIER_DB, _MIN_OUTLIER_SIGMA * device.monitor_spread_db
+    )
     # A stuck PUC changes the light at its own port; this is not the responsivity of the monitor there.
     at = np.array(space.mesh.port_puc_port, dtype=np.int64)[list(space.monitors)] // 4
     stuck = (start.heater_law.reshape(space.mesh.n_pucs, -1) == 0.0).all(axis=1)
-    sigma[monitors] = np.where(odd & ~stuck[at], _ANY_DB, device.monitor_spread_db)
+    sigma[monitors] = np.where(is_outlier & ~stuck[at], _ANY_DB, device.monitor_spread_db)
     prior = Prior(mean, sigma)
     return prior.anchored("source_detuning_hz", space, _REFERENCE_HZ) if device.source_spread_hz else prior

@@ -93,8 +93,8 @@ class Response:
 
     def light_weights(self, weight: Real) -> Real:
         """Convert weights of readings to weights of the photocurrents L, ``(settings, monitors)``."""
-        felt: Real = weight * self.gain
-        return self.ripple * (felt if self.mixing is None else felt @ self.mixing)
+        weighted_gain: Real = weight * self.gain
+        return self.ripple * (weighted_gain if self.mixing is None else weighted_gain @ self.mixing)
 
     def columns(self, name: str, number: NDArray[np.int64], full_ma: Real, n_sources: int) -> Real:
         """Return derivatives of readings by the parameters of an additional effect, ``(settings, monitors, size)``."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.gauge import lit_joint_directions
-from calibration.model.lit_part import lit_part
+from calibration.model.gauge import illuminated_joint_directions
+from calibration.model.illuminated_part import illuminated_part
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import ROWS, Physics
 from lumion_hw.errors import ConfigError
@@ -54,8 +54,8 @@ class ParameterSpace:
         self.physics = physics or Physics()
         self.seconds = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
         self.entries = (*sources, *self.seconds.values())
-        self.lit = lit_part(mesh, self.entries, tuple(monitors))
-        self.directions, self.n_lit_loops = lit_joint_directions(mesh, self.entries, tuple(monitors))
+        self.illuminated = illuminated_part(mesh, self.entries, tuple(monitors))
+        self.directions, self.n_illuminated_loops = illuminated_joint_directions(mesh, self.entries, tuple(monitors))
         sizes = dict.fromkeys(_PER_PUC, mesh.n_pucs)
         sizes |= dict.fromkeys(LAW_TERMS, 2 * mesh.n_pucs)
         sizes |= {"loops": self.directions.shape[1], "source_db": len(sources)}
@@ -78,15 +78,15 @@ class ParameterSpace:
         first: list[int] = [self.groups[name].start for name in self.physics.names]
         return min(first, default=self.size)
 
-    def depends_on_source(self, number: int) -> NDArray[np.bool_]:
+    def affected_by_source(self, number: int) -> NDArray[np.bool_]:
         """Return the parameters on which the light of a source can depend, shape ``(size,)``."""
-        felt = np.ones(self.size, dtype=np.bool_)
+        is_affected = np.ones(self.size, dtype=np.bool_)
         for name in self.physics.names:
             if ROWS[name].per == "source and monitor":
                 place, each = self.groups[name], len(self.monitors)
-                felt[place] = False
-                felt[place.start + number * each : place.start + (number + 1) * each] = True
-        return felt
+                is_affected[place] = False
+                is_affected[place.start + number * each : place.start + (number + 1) * each] = True
+        return is_affected
 
     def pack(self, parameters: MeshParameters) -> Real:
         """Return mesh parameters as a vector, shape ``(size,)``. Unobservable parts of the joint phases are lost."""
@@ -132,13 +132,13 @@ class ParameterSpace:
         )
 
     def _further(self, vector: Real) -> dict[str, Real]:
-        found = dict(self.physics.held)
+        held = dict(self.physics.held)
         for name in self.physics.names:
             value = vector[self.groups[name]].copy()
             if name == "crosstalk_pairs" and self.physics.pairs:
                 value = self.physics.pairs.deviation_rad_per_mw(value)
-            found[name] = value
-        return found
+            held[name] = value
+        return held
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
         """Return a vector with a given value for each listed group, and ``otherwise`` for the others.
@@ -180,8 +180,8 @@ class ParameterSpace:
             **dict.fromkeys((*LAW_TERMS, "heat_factor"), mesh.has_heater),
         }
         for name, elements in exists.items():
-            chosen[self.groups[name]] &= elements & np.repeat(self.lit.pucs, len(elements) // self.mesh.n_pucs)
-        chosen[self.groups["loops"].start + self.n_lit_loops : self.groups["loops"].stop] = False
+            chosen[self.groups[name]] &= elements & np.repeat(self.illuminated.pucs, len(elements) // self.mesh.n_pucs)
+        chosen[self.groups["loops"].start + self.n_illuminated_loops : self.groups["loops"].stop] = False
         return chosen
 
     def group(self, name: str) -> slice:

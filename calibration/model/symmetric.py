@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Real = NDArray[np.float64]
 
-NOTHING = 1e-14
+MIN_EIGENVALUE_FRACTION = 1e-14
 """Largest eigenvalue of a scaled matrix that counts as zero."""
 
 
@@ -21,10 +21,10 @@ def scale_of(matrix: Real) -> Real:
     return scale
 
 
-def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
+def inverse_of(matrix: Real, min_fraction: float = MIN_EIGENVALUE_FRACTION) -> Real:
     """Return the inverse of a symmetric matrix, shape ``(P, P)``, with zeros for undetermined combinations.
 
-    These have an eigenvalue of at most ``nothing`` in the scaled matrix.
+    These have an eigenvalue of at most ``min_fraction`` in the scaled matrix.
     """
     from scipy.linalg.lapack import dpotrf, dpotri
 
@@ -35,13 +35,13 @@ def inverse_of(matrix: Real, nothing: float = NOTHING) -> Real:
     if not failed:
         lower, failed = dpotri(factor, lower=1, overwrite_c=1)
         # No eigenvalue of a positive matrix is smaller than the reciprocal trace of its inverse.
-        if not failed and np.trace(lower) * nothing < 1.0:
+        if not failed and np.trace(lower) * min_fraction < 1.0:
             inverse: Real = np.tril(lower)
             inverse += np.tril(lower, -1).T
             return np.asarray(inverse / unit)
     values, vectors = np.linalg.eigh(scaled)
-    seen = values > nothing
-    return np.asarray((vectors[:, seen] / values[seen]) @ vectors[:, seen].T / unit)
+    is_kept = values > min_fraction
+    return np.asarray((vectors[:, is_kept] / values[is_kept]) @ vectors[:, is_kept].T / unit)
 
 
 def solved(matrix: Real, right: Real) -> Real:
@@ -52,17 +52,17 @@ def solved(matrix: Real, right: Real) -> Real:
     return solution
 
 
-def root_of(matrix: Real, nothing: float = NOTHING) -> Real:
+def root_of(matrix: Real, min_fraction: float = MIN_EIGENVALUE_FRACTION) -> Real:
     """Return a root F of a symmetric matrix F·Fᵀ, shape ``(P, k)``, with as few columns as possible.
 
-    Columns with a relative variance below ``nothing`` are dropped.
+    Columns with a relative variance below ``min_fraction`` are dropped.
     """
     from scipy.linalg.lapack import dpstrf
 
     if not matrix.size:
         return np.zeros((0, 0))
     scale = scale_of(matrix)
-    factor, order, rank, _ = dpstrf(matrix / np.outer(scale, scale), tol=nothing, lower=1)
+    factor, order, rank, _ = dpstrf(matrix / np.outer(scale, scale), tol=min_fraction, lower=1)
     root: Real = np.zeros((len(matrix), int(rank)))
     # Pivots are sorted by size; the remainder after the last one is rounding error.
     root[order - 1] = np.tril(factor)[:, : int(rank)]

@@ -9,7 +9,7 @@ SLOPES = 8
 """Work per reading for the slope of the likelihood by all parameters."""
 SCANNED = 1
 """Work per reading and frequency of a frequency scan."""
-DIRECTIONS, SCORED, BESIDE, WEIGHED = 0.08, 0.13, 0.017, 0.013
+DIRECTIONS, SCORED, UNFITTED, REWEIGHTED = 0.08, 0.13, 0.017, 0.013
 """Factors of :func:`pairs_work`: choose pair combinations, score them, add the others to the errors, add them to the
 weights.
 """
@@ -24,13 +24,13 @@ OTHERWISE = 300
 """Work of a run outside its fits, per reading."""
 MAX_SEARCH_WORK = 1.25
 """Limit for phase searches before the first fit, as a multiple of a usual run."""
-MOST = 3
+MAX_RUN_WORK = 4
 """Work limit of a run, as a multiple of a usual run."""
 EXPLANATIONS = 0.6
 """Fraction of the work limit for the first fits."""
 ENDING = 0.15
 """Fraction of the work limit reserved for the end of a run."""
-TAKEN_IN, MEASURED_ON = 7.0, 7.5
+ADD_EFFECT_WORK, SCORE_EFFECTS_WORK = 7.0, 7.5
 """Work in units of one calculation of all derivatives.
 
 First: add physical effects to a fit, or measure a batch and fit again. Second: score the other effects and calculate
@@ -85,7 +85,7 @@ class FitWork:
     @classmethod
     def allowed_for(cls, readings: int, parameters: int) -> float:
         """Return the work limit of a run."""
-        return MOST * usual_work(readings, parameters) - OTHERWISE * float(readings)
+        return MAX_RUN_WORK * usual_work(readings, parameters) - OTHERWISE * float(readings)
 
     def reaches(self, work: float) -> bool:
         """Return whether the limit allows the given work, with enough left for the end of the run."""

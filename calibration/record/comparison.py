@@ -37,7 +37,7 @@ UNITS: dict[str, str] = {
 }
 """Parameter groups in the order of the report, with their units."""
 
-_EIGENVALUE_LEAST = 1e-9
+_MIN_EIGENVALUE_FRACTION = 1e-9
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
         notes.append("both files contain the same record")
     elif first.content_sha256 == second.parent_sha256:
         notes.append("the second record was derived from the first, so their errors are not independent")
-    for what, one in (("first", first), ("second", second)):
+    for which, one in (("first", first), ("second", second)):
         if not one.complete:
-            notes.append(f"the {what} record is incomplete")
+            notes.append(f"the {which} record is incomplete")
         if one.joints is None:
-            notes.append(f"the {what} record has no joint phases")
+            notes.append(f"the {which} record has no joint phases")
         if COVARIANCE_FACTOR not in one.arrays:
-            notes.append(f"the {what} record has no covariance, so differences cannot be compared with errors")
+            notes.append(f"the {which} record has no covariance, so differences cannot be compared with errors")
     only = [
         puc
         for puc, (a, b) in enumerate(zip(first.pucs, second.pucs, strict=True))
@@ -157,12 +157,12 @@ def _difference(space: ParameterSpace, first: CalibrationRecord, second: Calibra
     one, other = parameters_from_record(first), parameters_from_record(second)
     difference = space.pack(other) - space.pack(one)
     passive = space.groups["passive_phase_rad"]
-    known = [
+    compared = [
         a.passive_phase_rad is not None and b.passive_phase_rad is not None
         for a, b in zip(first.pucs, second.pucs, strict=True)
     ]
     # Whole turns do not count as a difference.
-    difference[passive] = np.where(known, wrapped(difference[passive]), np.nan)
+    difference[passive] = np.where(compared, wrapped(difference[passive]), np.nan)
     loops = space.directions.T @ gauge_fixed_difference(space.mesh, other.joint_phase_rad - one.joint_phase_rad)
     both = first.joints is not None and second.joints is not None
     difference[space.groups["loops"]] = loops if both else np.nan
@@ -182,19 +182,19 @@ def _group(
 ) -> GroupDifference | None:
     place = space.group(name)
     part = difference[place]
-    here = np.flatnonzero(np.isfinite(part))
-    if not len(here):
+    positions = np.flatnonzero(np.isfinite(part))
+    if not len(positions):
         return None
-    worst = int(here[np.argmax(np.abs(part[here]))])
+    worst = int(positions[np.argmax(np.abs(part[positions]))])
     in_sigma = np.zeros(0)
     if variance is not None:
-        seen = here[variance[place][here] > 0.0]
-        in_sigma = part[seen] / np.sqrt(variance[place][seen])
+        uncertain = positions[variance[place][positions] > 0.0]
+        in_sigma = part[uncertain] / np.sqrt(variance[place][uncertain])
     return GroupDifference(
         name,
         unit,
-        len(here),
-        float(np.sqrt(np.mean(part[here] ** 2))),
+        len(positions),
+        float(np.sqrt(np.mean(part[positions] ** 2))),
         float(part[worst]),
         space.describe(place.start + worst),
         float(np.sqrt(np.mean(in_sigma**2))) if len(in_sigma) else None,
@@ -209,6 +209,6 @@ def _chi2(difference: Real, variance: Real) -> float | None:
     sigma = np.sqrt(np.diag(variance)[free])
     values, vectors = np.linalg.eigh(variance[np.ix_(free, free)] / np.outer(sigma, sigma))
     # Combinations unknown to both records would divide rounding errors by zero.
-    kept = values > _EIGENVALUE_LEAST * values.max()
-    along = vectors[:, kept].T @ (difference[free] / sigma)
-    return float(np.mean(along**2 / values[kept]))
+    kept = values > _MIN_EIGENVALUE_FRACTION * values.max()
+    projections = vectors[:, kept].T @ (difference[free] / sigma)
+    return float(np.mean(projections**2 / values[kept]))

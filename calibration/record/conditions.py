@@ -83,21 +83,21 @@ class ConditionsWatch:
         """Return the conditions so far and the ranges of validity."""
         bench = self._bench
         with contextlib.suppress(LumionError):  # a failed reading here must not stop a calibration
-            now_c = bench.mesh.chip_temperature_c()
-            if now_c is not None:
-                self._temperatures_c.append(now_c)
+            temperature_c = bench.mesh.chip_temperature_c()
+            if temperature_c is not None:
+                self._temperatures_c.append(temperature_c)
         wavelengths = source_wavelengths_nm(bench)
         nominal_nm = float(np.median(wavelengths)) if wavelengths else 1550.0
         reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
         reach_nm = wavelength_reach_nm(reference_hz)
-        seen_c = (min(self._temperatures_c), max(self._temperatures_c)) if self._temperatures_c else None
+        range_c = (min(self._temperatures_c), max(self._temperatures_c)) if self._temperatures_c else None
         reach_k = temperature_reach_k()
         return Conditions(
             reference_hz=reference_hz,
             wavelengths_nm=wavelengths,
             wavelength_range_nm=(min(wavelengths) - reach_nm, max(wavelengths) + reach_nm) if wavelengths else None,
-            temperature_range_c=seen_c,
-            temperature_valid_c=(seen_c[0] - reach_k, seen_c[1] + reach_k) if seen_c else None,
+            temperature_range_c=range_c,
+            temperature_valid_c=(range_c[0] - reach_k, range_c[1] + reach_k) if range_c else None,
             laser_power_dbm=self._launched_dbm(),
             polarization={str(path.port): self._polarization(path) for path in bench.wiring.inputs},
             ambient=_loops_in_words(reference_hz),

@@ -199,8 +199,8 @@ def parameters_from_record(record: CalibrationRecord) -> MeshParameters:
 
 def dark_currents_ma(record: CalibrationRecord, ports: Sequence[int]) -> Real:
     """Return the monitor readings without light in a record, shape ``(n,)``; 0 for ports without an entry."""
-    known = {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
-    return np.array([known.get(port, 0.0) for port in ports])
+    dark_ma_by_port = {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
+    return np.array([dark_ma_by_port.get(port, 0.0) for port in ports])
 
 
 def covariance_from_record(record: CalibrationRecord) -> Real:
@@ -269,22 +269,22 @@ class _Writer:
         self._detuning = np.broadcast_to(np.asarray(parameters.source_detuning_hz, dtype=np.float64), n_sources)
 
     def puc(self, puc: int) -> PucEntry:
-        found = self._parameters
+        parameters = self._parameters
         note = self._origin.unknown_pucs.get(puc) or self._origin.puc_notes.get(puc, "")
-        known = puc not in self._origin.unknown_pucs
-        passive = float((found.passive_phase_rad[puc] + np.pi) % (2.0 * np.pi) - np.pi)
+        is_known = puc not in self._origin.unknown_pucs
+        passive = float((parameters.passive_phase_rad[puc] + np.pi) % (2.0 * np.pi) - np.pi)
         loss_sigma = self._sigma_of("loss_db", puc)
         return PucEntry(
-            passive_phase_rad=passive if known else None,
-            passive_phase_sigma_rad=self._sigma_of("passive_phase_rad", puc) if known else None,
-            loss_db=float(found.loss_db[puc]),
+            passive_phase_rad=passive if is_known else None,
+            passive_phase_sigma_rad=self._sigma_of("passive_phase_rad", puc) if is_known else None,
+            loss_db=float(parameters.loss_db[puc]),
             loss_sigma_db=_PRIOR_LOSS_SIGMA_DB if loss_sigma is None else loss_sigma,
             upper=self._heater(2 * puc),
             lower=self._heater(2 * puc + 1),
             note=note,
             coupler=CouplerEntry(
-                float(found.coupler_common_rad[puc]),
-                float(found.coupler_difference_rad[puc]),
+                float(parameters.coupler_common_rad[puc]),
+                float(parameters.coupler_difference_rad[puc]),
                 self._sigma_of("coupler_common_rad", puc),
                 self._sigma_of("coupler_difference_rad", puc),
             ),
@@ -305,15 +305,15 @@ class _Writer:
         )
 
     def port(self, port: int) -> PortEntry:
-        space, found, origin = self._space, self._parameters, self._origin
+        space, parameters, origin = self._space, self._parameters, self._origin
         source = space.sources.index(port) if port in space.sources else None
         first = next((one for one, second in space.seconds.items() if second == port), None)
         monitor = space.monitors.index(port) if port in space.monitors else None
-        source_dbm = None if source is None else float(found.source_db[source])
+        source_dbm = None if source is None else float(parameters.source_db[source])
         if first is not None:
-            over_first_db = found.second_db[tuple(space.seconds).index(first)]
+            over_first_db = parameters.second_db[tuple(space.seconds).index(first)]
             # The power at the second port of a source is given relative to the first.
-            source_dbm = float(found.source_db[space.sources.index(first)] + over_first_db)
+            source_dbm = float(parameters.source_db[space.sources.index(first)] + over_first_db)
         launched = origin.launched_dbm.get(port)
         is_known = source_dbm is not None and launched is not None
         output = origin.output_loss_db.get(port)
@@ -323,7 +323,7 @@ class _Writer:
             input_loss_sigma_db=self._sigma_of("source_db", source) if is_known and source is not None else None,
             output_loss_db=output[0] if output else None,
             output_loss_sigma_db=output[1] if output else None,
-            monitor_ma_per_mw=None if monitor is None else float(found.monitor_ma_per_mw[monitor]),
+            monitor_ma_per_mw=None if monitor is None else float(parameters.monitor_ma_per_mw[monitor]),
             monitor_dark_ma=None if monitor is None else origin.monitor_dark_ma.get(port, 0.0),
             monitor_floor_ma=None if monitor is None else origin.monitor_floor_ma,
             source_dbm=source_dbm,
@@ -333,7 +333,7 @@ class _Writer:
 
     def joints(self) -> JointsEntry:
         # Loops without light have no error and no meaning.
-        sigma = self._sigma[self._space.groups["loops"]][: self._space.n_lit_loops]
+        sigma = self._sigma[self._space.groups["loops"]][: self._space.n_illuminated_loops]
         rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
         return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)
 
@@ -345,8 +345,8 @@ class _Writer:
 def rising_to_ma(rho2: float, rho4: float, rho6: float, max_ma: float) -> float:
     """Return the largest current, at most ``max_ma``, up to which the phase increases."""
     square = np.linspace(0.0, max_ma**2, _GRID)
-    falling = np.flatnonzero(rho2 + square * (2.0 * rho4 + 3.0 * square * rho6) <= 0.0)
-    return float(np.sqrt(square[max(falling[0] - 1, 0)])) if len(falling) else max_ma
+    decreasing = np.flatnonzero(rho2 + square * (2.0 * rho4 + 3.0 * square * rho6) <= 0.0)
+    return float(np.sqrt(square[max(decreasing[0] - 1, 0)])) if len(decreasing) else max_ma
 
 
 def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
@@ -361,10 +361,10 @@ def _physics_entries(
     for row in PHYSICS:
         if (values := parameters.extra_physics.get(row.name)) is None:
             continue
-        few = () if row.name == CROSSTALK_PAIRS else tuple(values.tolist())
+        listed = () if row.name == CROSSTALK_PAIRS else tuple(values.tolist())
         count = pairs.count if row.name == CROSSTALK_PAIRS and pairs else values.size
         width, gain = space.physics.widths.get(row.name, 0.0), gains.get(row.name, 0.0)
-        entries.append(ExtraPhysics(row.name, row.description, count, width, gain, few))
+        entries.append(ExtraPhysics(row.name, row.description, count, width, gain, listed))
     return tuple(entries)
 
 

@@ -52,7 +52,7 @@ _HEATER = (
 
 def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
     """Return the parameters of a record as lists by name, with ports and standard errors."""
-    found = parameters_from_record(record)
+    parameters = parameters_from_record(record)
     space = space_from_record(record)
     document: dict[str, Any] = {
         "format": "lumion-parameters",
@@ -62,7 +62,7 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
         "reference_hz": record.reference_hz,
         "source_ports": list(space.sources),
         "monitor_ports": list(space.monitors),
-        "parameters": {name: _plain(value) for name, value in _named(found).items()},
+        "parameters": {name: _plain(value) for name, value in _named(parameters).items()},
     }
     if COVARIANCE_FACTOR in record.arrays:
         sigma = np.sqrt(np.diag(covariance_from_record(record)))
@@ -70,10 +70,10 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
     return document
 
 
-def _named(found: MeshParameters) -> dict[str, Any]:
-    values = {each.name: getattr(found, each.name) for each in fields(MeshParameters)}
+def _named(parameters: MeshParameters) -> dict[str, Any]:
+    values = {each.name: getattr(parameters, each.name) for each in fields(MeshParameters)}
     del values["extra_physics"]
-    return values | dict(found.extra_physics)
+    return values | dict(parameters.extra_physics)
 
 
 def _plain(value: object) -> object:
@@ -110,14 +110,14 @@ def _pucs(record: CalibrationRecord) -> Rows:
 
 
 def _heaters(record: CalibrationRecord) -> Rows:
-    known = CalibratedMesh.from_record(record)
+    calibrated = CalibratedMesh.from_record(record)
     rows: Rows = []
     for puc, entry in enumerate(record.pucs):
         for arm, heater in enumerate((entry.upper, entry.lower)):
             law = heater.law
             numbers: list[float | None] = [None] * 6
             if law is not None:
-                p_pi_mw = np.pi * float(known.heat_mw_per_rad[2 * puc + arm])
+                p_pi_mw = np.pi * float(calibrated.heat_mw_per_rad[2 * puc + arm])
                 terms = law.rho2_rad_per_ma2, law.rho4_rad_per_ma4, law.rho6_rad_per_ma6
                 numbers = [*terms, law.max_ma, law.max_phase_rad, p_pi_mw]
             rows.append([puc, ("upper", "lower")[arm], heater.channel, *numbers, heater.note])
@@ -152,8 +152,8 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
     """Write parameters, ports and covariance of a record to an ``.npz`` file."""
-    found, space = parameters_from_record(record), space_from_record(record)
-    arrays = {name: np.atleast_1d(value) for name, value in _named(found).items()}
+    parameters, space = parameters_from_record(record), space_from_record(record)
+    arrays = {name: np.atleast_1d(value) for name, value in _named(parameters).items()}
     arrays |= {"source_ports": np.array(space.sources, dtype=np.int64)}
     arrays |= {"monitor_ports": np.array(space.monitors, dtype=np.int64)}
     if COVARIANCE_FACTOR in record.arrays:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.gauge import lit_loop_basis, wrapped
+from calibration.model.gauge import illuminated_loop_basis, wrapped
 from calibration.model.physics import ROWS
 from calibration.model.space import ParameterSpace, space_from_record
 from calibration.model.symmetric import root_of
@@ -33,48 +33,48 @@ _OF_HEATERS = ("rho2", "rho4", "rho6", "heat_factor")
 _OF_PUCS = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_difference_rad", "arm_difference_db")
 
 
-def join_records(whole: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
-    """Return a record with the PUCs of ``part``, and everything else from ``whole``.
+def join_records(base: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
+    """Return a record with the PUCs of ``part``, and everything else from ``base``.
 
-    Effects of the whole chip, such as crosstalk, keep the values of ``whole``.
+    Effects of the whole chip, such as crosstalk, keep the values of ``base``.
 
     Args:
-        whole: Record of the whole mesh or of another part.
+        base: Record of the whole mesh or of another part.
         part: Record of a part of the same mesh.
         pucs: PUCs of that part.
 
     Raises:
         CalibrationError: The records belong to different devices, or lack a covariance.
     """
-    whole.check_device(part.device_serial, part.mesh, part.heater_channels)
-    if whole.joints is None or part.joints is None:
+    base.check_device(part.device_serial, part.mesh, part.heater_channels)
+    if base.joints is None or part.joints is None:
         raise CalibrationError("a record without joint phases cannot be joined", hint="Calibrate the whole mesh.")
-    old_ports, new_ports = ({entry.port: entry for entry in record.ports} for record in (whole, part))
+    old_ports, new_ports = ({entry.port: entry for entry in record.ports} for record in (base, part))
     used = {*part.monitor_ports, *(entry.port for entry in part.ports if entry.source_dbm is not None)}
     ports = {port: old_ports.get(port) or new_ports[port] for port in sorted({*old_ports, *new_ports})}
     ports |= {port: _joined_port(old_ports.get(port), new_ports[port]) for port in used}
-    monitors = {*whole.monitor_ports, *part.monitor_ports}
-    order = sorted(monitors, key=lambda port: _position(port, whole.monitor_ports, part.monitor_ports))
-    named = {defect.evidence for defect in whole.defects if _concerns(defect.element, defect.number, pucs)}
+    monitors = {*base.monitor_ports, *part.monitor_ports}
+    order = sorted(monitors, key=lambda port: _position(port, base.monitor_ports, part.monitor_ports))
+    named = {defect.evidence for defect in base.defects if _concerns(defect.element, defect.number, pucs)}
     joined = replace(
         part,
         monitor_ports=tuple(order),
-        pucs=tuple(part.pucs[puc] if puc in pucs else old for puc, old in enumerate(whole.pucs)),
+        pucs=tuple(part.pucs[puc] if puc in pucs else old for puc, old in enumerate(base.pucs)),
         ports=tuple(ports[port] for port in sorted(ports)),
-        crosstalk=whole.crosstalk,
-        dispersion=whole.dispersion,
-        complete=whole.complete and part.complete,
-        faults=tuple(dict.fromkeys((*(words for words in whole.faults if words not in named), *part.faults))),
-        defects=tuple(dict.fromkeys((*(each for each in whole.defects if each.evidence not in named), *part.defects))),
-        joints=_joined_phases(part, whole.joints, part.joints),
-        parent_sha256=whole.content_sha256,
-        provenance=part.provenance | {JOINED_TO: whole.record_id},
+        crosstalk=base.crosstalk,
+        dispersion=base.dispersion,
+        complete=base.complete and part.complete,
+        faults=tuple(dict.fromkeys((*(fault for fault in base.faults if fault not in named), *part.faults))),
+        defects=tuple(dict.fromkeys((*(each for each in base.defects if each.evidence not in named), *part.defects))),
+        joints=_joined_phases(part, base.joints, part.joints),
+        parent_sha256=base.content_sha256,
+        provenance=part.provenance | {JOINED_TO: base.record_id},
         arrays={},
         covariance=None,
         physics=(),
     )
-    joined = replace(joined, physics=_joined_physics(whole, part, joined, pucs))
-    return _with_arrays(joined, whole, part, pucs)
+    joined = replace(joined, physics=_joined_physics(base, part, joined, pucs))
+    return _with_arrays(joined, base, part, pucs)
 
 
 def _position(port: int, *orders: Sequence[int]) -> tuple[int, int]:
@@ -95,23 +95,23 @@ def _joined_port(old: PortEntry | None, new: PortEntry) -> PortEntry:
     return replace(old, **measured)
 
 
-def _joined_phases(part: CalibrationRecord, whole: JointsEntry, measured: JointsEntry) -> JointsEntry:
-    """Return the joint phases of ``whole``, changed where the part has measured loop phases."""
+def _joined_phases(part: CalibrationRecord, base: JointsEntry, measured: JointsEntry) -> JointsEntry:
+    """Return the joint phases of ``base``, changed where the part has measured loop phases."""
     space = space_from_record(part)
-    old, new = np.array(whole.phase_rad), np.array(measured.phase_rad)
-    basis = lit_loop_basis(space.mesh, space.entries, space.monitors).astype(np.float64)
+    old, new = np.array(base.phase_rad), np.array(measured.phase_rad)
+    basis = illuminated_loop_basis(space.mesh, space.entries, space.monitors).astype(np.float64)
     if len(basis):
         old = old + basis.T @ np.linalg.solve(basis @ basis.T, wrapped(basis @ (new - old)))
-    return JointsEntry(tuple(old.tolist()), loop_sigma_rad=whole.loop_sigma_rad)
+    return JointsEntry(tuple(old.tolist()), loop_sigma_rad=base.loop_sigma_rad)
 
 
 def _joined_physics(
-    whole: CalibrationRecord, part: CalibrationRecord, joined: CalibrationRecord, pucs: Collection[int]
+    base: CalibrationRecord, part: CalibrationRecord, joined: CalibrationRecord, pucs: Collection[int]
 ) -> tuple[ExtraPhysics, ...]:
     """Return the additional effects, those of single PUCs and monitors from the record that measured them."""
     space = space_from_record(joined)
-    old, new = ({entry.name: entry for entry in record.physics} for record in (whole, part))
-    spaces = space_from_record(whole), space_from_record(part)
+    old, new = ({entry.name: entry for entry in record.physics} for record in (base, part))
+    spaces = space_from_record(base), space_from_record(part)
     entries = []
     for name, row in ROWS.items():
         single = row.per in ("puc", "monitor", "source and monitor")
@@ -120,12 +120,12 @@ def _joined_physics(
             entries += [entry] if entry else []
             continue
         values = np.zeros(space.physics.size(name, space.mesh, len(space.sources), len(space.monitors)))
-        for record, own, known in ((old, spaces[0], True), (new, spaces[1], False)):
+        for record, own, is_base in ((old, spaces[0], True), (new, spaces[1], False)):
             if name in record:
                 places = [(key, value) for key, value in zip(_elements(own, row.per), record[name].values, strict=True)]
                 where = {key: place for place, key in enumerate(_elements(space, row.per))}
                 for key, value in places:
-                    if known or row.per != "puc" or key in pucs:
+                    if is_base or row.per != "puc" or key in pucs:
                         values[where[key]] = value
         entries.append(replace(entry, parameters=values.size, values=tuple(values.tolist())))
     return tuple(entries)
@@ -140,16 +140,16 @@ def _elements(space: ParameterSpace, per: str) -> list[Any]:
 
 
 def _with_arrays(
-    joined: CalibrationRecord, whole: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]
+    joined: CalibrationRecord, base: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int]
 ) -> CalibrationRecord:
-    arrays = {name: array for name, array in whole.arrays.items() if name not in (COVARIANCE_FACTOR, LOOP_DIRECTIONS)}
-    resistances = [record.arrays.get(HEATER_RESISTANCES, np.zeros((0, 3))) for record in (whole, part)]
+    arrays = {name: array for name, array in base.arrays.items() if name not in (COVARIANCE_FACTOR, LOOP_DIRECTIONS)}
+    resistances = [record.arrays.get(HEATER_RESISTANCES, np.zeros((0, 3))) for record in (base, part)]
     if any(len(rows) for rows in resistances):
         of_part = np.isin(resistances[0][:, 0] // 2, list(pucs))
         arrays[HEATER_RESISTANCES] = np.concatenate([resistances[0][~of_part], resistances[1]])
     space = space_from_record(joined)
     covariance = np.zeros((space.size, space.size))
-    for record, is_part in ((whole, False), (part, True)):
+    for record, is_part in ((base, False), (part, True)):
         into = _into(space, record, part, pucs, is_part=is_part)
         covariance += into @ covariance_from_record(record) @ into.T
     groups = tuple((name, place.stop - place.start) for name, place in space.groups.items())
@@ -168,9 +168,9 @@ def _into(
     for name in own.groups:
         if name == "loops" or name not in space.groups:
             continue
-        here, there = _names(own, name), _names(space, name)
-        places = {key: place for place, key in enumerate(there)}
-        for place, key in enumerate(here):
+        own_names, other_names = _names(own, name), _names(space, name)
+        places = {key: place for place, key in enumerate(other_names)}
+        for place, key in enumerate(own_names):
             if key not in places:
                 continue
             if name in _OF_PUCS:
@@ -183,10 +183,10 @@ def _into(
                 belongs = False
             if belongs == is_part:
                 into[space.groups[name].start + places[key], own.groups[name].start + place] = 1.0
-    shown = of_part.directions[:, : of_part.n_lit_loops]
+    illuminated = of_part.directions[:, : of_part.n_illuminated_loops]
     directions = record.arrays.get(LOOP_DIRECTIONS)
     by_joint = np.asarray(own.directions if directions is None else directions, dtype=np.float64)
-    inside = shown @ (shown.T @ by_joint)
+    inside = illuminated @ (illuminated.T @ by_joint)
     into[space.groups["loops"], own.groups["loops"]] = space.directions.T @ (inside if is_part else by_joint - inside)
     return into
 

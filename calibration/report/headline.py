@@ -38,14 +38,14 @@ class Headline:
 
 def headline(record: CalibrationRecord) -> Headline:
     """Return verdict, key figures, missed goals and faults of a calibration record."""
-    judged = {metric.name: metric for metric in metrics(record)}
-    misses = tuple(_miss(metric) for name, metric in judged.items() if metric.ok is False and name != _CERTIFICATE)
+    by_name = {metric.name: metric for metric in metrics(record)}
+    misses = tuple(_miss(metric) for name, metric in by_name.items() if metric.ok is False and name != _CERTIFICATE)
     certified, reason = _certificate(record)
     faults = tuple(fault for fault in record.faults if fault not in record.doubts)
     figures = (
-        ("PUCs", _coverage(judged["PUCs calibrated"])),
-        ("heaters", _coverage(judged["heaters calibrated"])),
-        ("phase error", _phase_error(judged)),
+        ("PUCs", _coverage(by_name["PUCs calibrated"])),
+        ("heaters", _coverage(by_name["heaters calibrated"])),
+        ("phase error", _phase_error(by_name)),
         ("held-out error", _held_out_error(record)),
         ("certified", "yes" if certified else f"no: {reason}"),
         ("effort", _effort(record)),
@@ -79,13 +79,13 @@ def _coverage(metric: Metric) -> str:
     return f"{metric.value or 0.0:.0f} of {metric.goal or 0.0:.0f} calibrated"
 
 
-def _phase_error(judged: dict[str, Metric]) -> str:
-    passive = judged["passive phases, standard error, rms"]
-    loops = judged["loop phases, standard error, rms per loop"]
-    known = [
+def _phase_error(by_name: dict[str, Metric]) -> str:
+    passive = by_name["passive phases, standard error, rms"]
+    loops = by_name["loop phases, standard error, rms per loop"]
+    parts = [
         f"{name} {metric.value:.2g} mrad" for name, metric in (("passive", passive), ("loops", loops)) if metric.value
     ]
-    return f"{', '.join(known)} (goal: at most {passive.goal:g} mrad)" if known else "not stated in this record"
+    return f"{', '.join(parts)} (goal: at most {passive.goal:g} mrad)" if parts else "not stated in this record"
 
 
 def _held_out_error(record: CalibrationRecord) -> str:

@@ -63,21 +63,26 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     truth = world.truth
     interferes = record.mesh.interferes
     settable = [puc for puc, entry in enumerate(record.pucs) if entry.is_settable and interferes[puc]]
-    found = np.array(settable, dtype=np.int64)  # a mesh of single parts has none
-    phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
+    pucs = np.array(settable, dtype=np.int64)  # a mesh of single parts has none
+    phases = np.array([record.pucs[puc].passive_phase_rad for puc in pucs], dtype=np.float64)
     # Heaters stuck at a current shift phases at rest; a calibration cannot separate this from the passive phase.
-    rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
-    rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ rest_mw
+    zero_current_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
+    zero_current_rad = np.pi * zero_current_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ zero_current_mw
     slope_per_hz = world.cells().differential_slope_per_hz
-    at_rest = truth.passive_phase + rest_rad[0::2] - rest_rad[1::2] + slope_per_hz * reference_offset_hz(bench, record)
+    passive_rad = (
+        truth.passive_phase
+        + zero_current_rad[0::2]
+        - zero_current_rad[1::2]
+        + slope_per_hz * reference_offset_hz(bench, record)
+    )
     bar_allowed, cross_allowed = allowed_db(bench)
     return TruthReport(
-        phase_error_rad=(phases - at_rest[found] + np.pi) % (2 * np.pi) - np.pi,
+        phase_error_rad=(phases - passive_rad[pucs] + np.pi) % (2 * np.pi) - np.pi,
         loss_error_db=record.loss_db - truth.loss_db,
-        bar_extinction_db=_extinction_db(bench, record, found, "bar"),
-        cross_extinction_db=_extinction_db(bench, record, found, "cross"),
-        bar_allowed_db=bar_allowed[found],
-        cross_allowed_db=cross_allowed[found],
+        bar_extinction_db=_extinction_db(bench, record, pucs, "bar"),
+        cross_extinction_db=_extinction_db(bench, record, pucs, "cross"),
+        bar_allowed_db=bar_allowed[pucs],
+        cross_allowed_db=cross_allowed[pucs],
     )
 
 
@@ -89,9 +94,9 @@ def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         replace(cells, phase_upper=np.full_like(cells.phase_upper, arm)).transfer() for arm in (0.0, np.pi)
     )
     by_upper, by_lower = 0.5 * np.abs(level - turned), 0.5 * np.abs(level + turned)
-    least, most = (by_upper - by_lower) ** 2, (by_upper + by_lower) ** 2
+    smallest, largest = (by_upper - by_lower) ** 2, (by_upper + by_lower) ** 2
     bar, cross = (
-        10.0 * np.log10(np.maximum(most[:, one, 0], 1e-12) / np.maximum(least[:, other, 0], 1e-12))
+        10.0 * np.log10(np.maximum(largest[:, one, 0], 1e-12) / np.maximum(smallest[:, other, 0], 1e-12))
         for one, other in ((0, 1), (1, 0))
     )
     return bar, cross
@@ -116,12 +121,12 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
 
 
 def _extinction_db(
-    bench: Bench, record: CalibrationRecord, found: NDArray[np.int64], state: State
+    bench: Bench, record: CalibrationRecord, pucs: NDArray[np.int64], state: State
 ) -> NDArray[np.float64]:
-    bench.mesh.program(heater_currents_ma(record, dict.fromkeys(found.tolist(), state)))
-    bench.clock.sleep(REST_S)
+    bench.mesh.program(heater_currents_ma(record, dict.fromkeys(pucs.tolist(), state)))
+    bench.clock.sleep(HEATER_REST_S)
     cells = bench.emulated.world.cells()
-    transfer = cells.transfer()[found]
+    transfer = cells.transfer()[pucs]
     bar, cross = np.abs(transfer[:, 0, 0]) ** 2, np.abs(transfer[:, 1, 0]) ** 2
     wanted, other = (bar, cross) if state == "bar" else (cross, bar)
     extinction: NDArray[np.float64] = 10 * np.log10(wanted / np.maximum(other, 1e-15))
@@ -131,7 +136,7 @@ def _extinction_db(
 Real = NDArray[np.float64]
 
 _POINTS = 60
-REST_S = 0.15
+HEATER_REST_S = 0.15
 """Time until a chip is in thermal equilibrium."""
 _LAW_POWERS = np.array([1, 2, 3])
 
@@ -146,14 +151,19 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
         ConfigError: The bench is not emulated.
     """
     world = bench.emulated.world
-    truth, cells, found, space = world.truth, world.cells(), parameters_from_record(record), space_from_record(record)
+    truth, cells, parameters, space = (
+        world.truth,
+        world.cells(),
+        parameters_from_record(record),
+        space_from_record(record),
+    )
     offset_hz = reference_offset_hz(bench, record)
     slopes = world.slopes
     slope, eta_slope = cells.differential_slope_per_hz, slopes.eta_slope_per_nm * slopes.nm_per_hz
     mesh, both = space.mesh, space.mesh.has_coupler.all(axis=0)
     first, second = np.arcsin(np.sqrt(np.stack([truth.eta_in, truth.eta_out]))) - mesh.coupler_angles_rad
     of_port = {path.port: chain.frequency_hz for path, chain in zip(world.wiring.inputs, world.chains, strict=True)}
-    stated = np.asarray(found.source_detuning_hz)
+    stated = np.asarray(parameters.source_detuning_hz)
     off = np.array([of_port[port] - slopes.reference_hz - offset_hz for port in space.sources])
     return MeshParameters(
         passive_phase_rad=np.where(mesh.interferes, truth.passive_phase + slope * offset_hz, 0.0),
@@ -163,14 +173,14 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
         coupler_difference_rad=np.where(both, first - second, 0.0),
         joint_phase_rad=truth.joint_phase
         + _arms_in_joints(mesh, truth.passive_phase)
-        + 2.0 * np.pi * found.delay_s * offset_hz,
-        source_db=found.source_db,
-        second_db=found.second_db,
+        + 2.0 * np.pi * parameters.delay_s * offset_hz,
+        source_db=parameters.source_db,
+        second_db=parameters.second_db,
         monitor_ma_per_mw=bench.mesh.responsivity_a_per_w * truth.monitor_scale[list(space.monitors)],
         crosstalk_rad_per_mw=_true_kernel(bench),
         heat_factor=truth.heater_ohm / record.heater_ohm,
         source_detuning_hz=np.where(stated != 0.0, off, 0.0),
-        delay_s=found.delay_s,
+        delay_s=parameters.delay_s,
         differential_slope_rad_per_hz=slope,
         coupler_slope_rad_per_hz=eta_slope,  # η = sin²a, so dη = da near one half
     )

@@ -12,7 +12,7 @@ from calibration.diagnose.element_faults import LEFT_OUT, UNSEEN_PUC
 from calibration.model.gauge import has_visible_phase
 from calibration.report.uncertainty import (
     crosstalk_sigma_mrad,
-    lit_loops,
+    illuminated_loops,
     loop_factor,
     passive_sigma_mrad,
     set_by_prior,
@@ -110,8 +110,8 @@ _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
 
 def other_quality(record: CalibrationRecord) -> dict[str, float]:
     """Return the other quality figures of a run."""
-    shown = {key for key, *_ in _FROM_QUALITY}
-    return {key: value for key, value in record.quality.items() if key not in shown}
+    listed = {key for key, *_ in _FROM_QUALITY}
+    return {key: value for key, value in record.quality.items() if key not in listed}
 
 
 def extinctions(record: CalibrationRecord) -> list[Extinction | None]:
@@ -145,8 +145,8 @@ def arm_crosstalk_rad(record: CalibrationRecord) -> Real | None:
     """Return the phase of each arm (row) for π on another heater (column), in rad; ``None`` if unknown."""
     if record.crosstalk is None:
         return None
-    known = CalibratedMesh.from_record(record)
-    shift: Real = known.arm_rad_per_mw * (np.pi * known.heat_mw_per_rad)
+    calibrated = CalibratedMesh.from_record(record)
+    shift: Real = calibrated.arm_rad_per_mw * (np.pi * calibrated.heat_mw_per_rad)
     return shift if shift.any() else None
 
 
@@ -157,7 +157,7 @@ def _rms(values: Mapping[int, float]) -> float | None:
 def _phase_metrics(record: CalibrationRecord) -> list[Metric]:
     sigma = passive_sigma_mrad(record)
     worst = max(sigma, key=lambda puc: sigma[puc], default=None)
-    factor, n_loops = loop_factor(record), int(lit_loops(record).sum())
+    factor, n_loops = loop_factor(record), int(illuminated_loops(record).sum())
     loops = None if factor is None or not n_loops else 1e3 * float(np.sqrt((factor**2).sum() / n_loops))
     named = "standard error from the fit; the true error is known on an emulator only"
     return [
@@ -189,16 +189,16 @@ _COMMON_PHASE_THRESHOLD = 1.1
 
 
 def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
-    found = [each for each in extinctions(record) if each is not None]
+    measured = [each for each in extinctions(record) if each is not None]
     sigma = passive_sigma_mrad(record)
     # dk/dφ is ½ at k = ½ and smaller elsewhere.
     worst_k = 0.5e-3 * max(sigma.values()) if sigma else None
     expected = {state: programmed_extinction_db(record, state) for state in _STATES}
     return [
-        _least_extinction("bar", [(each.through_db, each.through_is_bound) for each in found]),
-        _least_extinction("cross", [(each.cross_db, each.cross_is_bound) for each in found]),
+        _min_extinction("bar", [(each.through_db, each.through_is_bound) for each in measured]),
+        _min_extinction("cross", [(each.cross_db, each.cross_is_bound) for each in measured]),
         *(
-            Metric(f"smallest expected extinction, programmed {state}", _least(expected[state]), "dB")
+            Metric(f"smallest expected extinction, programmed {state}", _minimum(expected[state]), "dB")
             for state in _STATES
         ),
         Metric("power coupling, standard error at k = ½, worst", worst_k, "", 1e-3, note="a step of 0.001 is resolved"),
@@ -214,14 +214,14 @@ def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
 _STATES: tuple[State, State] = ("bar", "cross")
 
 
-def _least_extinction(output: str, found: list[tuple[float, bool]]) -> Metric:
-    values = [value for value, is_bound in found if not is_bound]
-    bounds = len(found) - len(values)
+def _min_extinction(output: str, extinctions_db: list[tuple[float, bool]]) -> Metric:
+    values = [value for value, is_bound in extinctions_db if not is_bound]
+    bounds = len(extinctions_db) - len(values)
     note = "limit of the couplers" + (f"; a lower bound for {bounds} PUCs" if bounds else "")
     return Metric(f"smallest extinction of the {output} output", min(values, default=None), "dB", note=note)
 
 
-def _least(values: Mapping[int, float]) -> float | None:
+def _minimum(values: Mapping[int, float]) -> float | None:
     return min(values.values(), default=None)
 
 

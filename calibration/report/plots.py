@@ -48,7 +48,7 @@ _STYLE: Any = {
 _WIDTH = 9.6
 # Resolution of scatter plots, which would be large as vectors.
 _RASTER_DPI = 144
-_SHOWN_SIGMA = 6.0
+_MAX_PLOTTED_SIGMA = 6.0
 _ARMS = ("upper", "lower")
 
 
@@ -107,8 +107,8 @@ def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) 
         upper.set_title(f"{heater_name(fringe.heater)} ({rank})\nresidual {fringe.rms_sigma:.2g} σ rms", fontsize=8.5)
         lower.axhline(0.0, color=_GREY, linewidth=0.8)
         lower.plot(fringe.current_ma**2, fringe.residual_sigma, "o", color=_ORANGE, markersize=3)
-        most = max(4.0, 1.15 * float(np.nanmax(np.abs(fringe.residual_sigma))))
-        lower.set_ylim(-most, most)
+        limit = max(4.0, 1.15 * float(np.nanmax(np.abs(fringe.residual_sigma))))
+        lower.set_ylim(-limit, limit)
         lower.set_ylabel("off, σ")
         lower.set_xlabel("current², mA²")
         reach = law_reach_ma[fringe.heater] ** 2
@@ -134,33 +134,33 @@ def residuals(readings: Readings) -> Figure:
     figure = _figure(5.6)
     grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.2))
     left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
-    classes = [(words, colour, swept) for words, colour, swept in _CLASSES if (readings.swept == swept).any()]
-    edges = np.linspace(-_SHOWN_SIGMA, _SHOWN_SIGMA, 61)
-    for words, colour, swept in classes:
+    classes = [(label, colour, swept) for label, colour, swept in _CLASSES if (readings.swept == swept).any()]
+    edges = np.linspace(-_MAX_PLOTTED_SIGMA, _MAX_PLOTTED_SIGMA, 61)
+    for label, colour, swept in classes:
         values = readings.residual_sigma[readings.swept == swept]
         values = values[np.isfinite(values)]
-        beyond = int((np.abs(values) > _SHOWN_SIGMA).sum())
+        n_clipped = int((np.abs(values) > _MAX_PLOTTED_SIGMA).sum())
         counts = np.histogram(values, edges)[0] / (len(values) * np.diff(edges))
-        left.stairs(counts, edges, color=colour, linewidth=1.3, label=f"{words}\n{len(values)}, {beyond} beyond")
+        left.stairs(counts, edges, color=colour, linewidth=1.3, label=f"{label}\n{len(values)}, {n_clipped} beyond")
     left.plot(edges, np.exp(-0.5 * edges**2) / np.sqrt(2.0 * np.pi), color="#000000", linewidth=0.9, linestyle="--")
     left.set_yscale("log")
     left.set_ylim(3e-5, 1.5)
     left.set(xlabel="reading minus prediction, σ", ylabel="share per σ (dashed: normal)")
     left.legend(fontsize=7.5, loc="lower center")
     width = 0.8 / max(len(classes), 1)
-    places = np.arange(len(readings.taken.monitors))
-    for number, (words, colour, swept) in enumerate(classes):
+    places = np.arange(len(readings.observations.monitors))
+    for number, (label, colour, swept) in enumerate(classes):
         offset = (number - 0.5 * (len(classes) - 1)) * width
-        right.bar(places + offset, readings.rms_by_monitor(swept=swept), width, color=colour, label=words)
+        right.bar(places + offset, readings.rms_by_monitor(swept=swept), width, color=colour, label=label)
     right.axhline(1.0, color="#000000", linewidth=0.9, linestyle="--")
-    right.set_xticks(places, [str(port) for port in readings.taken.monitors], fontsize=7.5, rotation=90)
+    right.set_xticks(places, [str(port) for port in readings.observations.monitors], fontsize=7.5, rotation=90)
     right.grid(axis="x", visible=False)
     right.set(xlabel="monitor at port", ylabel="residual, rms, σ")
     axes = figure.add_subplot(grid[1, :])
     rms = readings.rms_by_setting()
-    for words, colour, swept in classes:
+    for label, colour, swept in classes:
         chosen = np.flatnonzero(readings.swept == swept)
-        axes.plot(chosen, rms[chosen], ".", color=colour, markersize=3, label=words, rasterized=True)
+        axes.plot(chosen, rms[chosen], ".", color=colour, markersize=3, label=label, rasterized=True)
     axes.axhline(1.0, color="#000000", linewidth=0.9, linestyle="--")
     _log_scale(axes, float(np.nanmin(rms)), float(np.nanmax(rms)))
     axes.set(xlabel="setting, in time order", ylabel="residual, rms, σ")
@@ -187,19 +187,19 @@ def _one_two_five(low: float, high: float) -> list[float]:
 
 
 @_styled
-def extinction(found: Sequence[Extinction | None]) -> Figure:
+def extinction(extinctions: Sequence[Extinction | None]) -> Figure:
     """Return a plot of the extinction ratios of every PUC, with arrows for lower bounds."""
     figure = _figure(2.9)
     axes = figure.subplots()
     series = (
-        ("bar output", _BLUE, "o", [(one.through_db, one.through_is_bound) if one else None for one in found]),
-        ("cross output", _ORANGE, "s", [(one.cross_db, one.cross_is_bound) if one else None for one in found]),
+        ("bar output", _BLUE, "o", [(one.through_db, one.through_is_bound) if one else None for one in extinctions]),
+        ("cross output", _ORANGE, "s", [(one.cross_db, one.cross_is_bound) if one else None for one in extinctions]),
     )
-    for words, colour, marker, values in series:
+    for series_label, colour, marker, values in series:
         for bound in (False, True):
             chosen = [(puc, value[0]) for puc, value in enumerate(values) if value and value[1] == bound]
             if chosen:
-                label = f"{words}, at least" if bound else words
+                label = f"{series_label}, at least" if bound else series_label
                 style = "^" if bound else marker
                 fill = "none" if bound else colour
                 pucs, ratios = zip(*chosen, strict=True)
@@ -245,12 +245,12 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
     figure = _figure(3.9)
     left, right = figure.subplots(1, 2)
     mrad = 1e3 * np.abs(rad_per_pi)
-    seen = mrad[mrad > 0.0]
-    low = max(float(seen.min()), 1e-4 * float(seen.max()))
-    high = max(float(seen.max()), 1.01 * low)
+    positive = mrad[mrad > 0.0]
+    low = max(float(positive.min()), 1e-4 * float(positive.max()))
+    high = max(float(positive.max()), 1.01 * low)
     norm = LogNorm(low, high)
-    shown = np.ma.masked_less_equal(mrad, 0.0)
-    image = left.imshow(shown, cmap="viridis", norm=norm, interpolation="nearest", origin="upper")
+    masked = np.ma.masked_less_equal(mrad, 0.0)
+    image = left.imshow(masked, cmap="viridis", norm=norm, interpolation="nearest", origin="upper")
     figure.colorbar(
         image, ax=left, label="phase per π, mrad", shrink=0.85, ticks=_one_two_five(low, high), format="%g"
     ).minorticks_off()
@@ -261,11 +261,11 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
     _log_scale(right, low, high)
     right.set(xlabel="distance from heater to arm, mm", ylabel="phase per π, mrad")
     if kernel is not None:
-        words = (
+        label = (
             f"κ(d) = {1e3 * kernel.amplitude_rad_per_mw:.3g} mrad/mW · exp(−d / {kernel.length_mm:.3g} mm)"
             f" + {1e3 * kernel.floor_rad_per_mw:.2g} mrad/mW"
         )
-        right.set_title(words, fontsize=8.5)
+        right.set_title(label, fontsize=8.5)
     return figure
 
 

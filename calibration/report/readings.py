@@ -77,30 +77,32 @@ class Readings:
     """Raw readings of a run with the model of its record.
 
     Args:
-        taken: Raw readings of the run.
+        observations: Raw readings of the run.
 
     Attributes:
-        taken: Readings with light from sources in the record, at monitors in the record.
-        sweeps: Sweeps of single heaters in ``taken``.
+        observations: Readings with light from sources in the record, at monitors in the record.
+        sweeps: Sweeps of single heaters in ``observations``.
 
     Raises:
         CalibrationError: The readings belong to another mesh, or the record has another kind of crosstalk or PUCs
             without a phase.
     """
 
-    def __init__(self, record: CalibrationRecord, taken: Observations) -> None:
+    def __init__(self, record: CalibrationRecord, observations: Observations) -> None:
         space = space_from_record(record)
-        if taken.currents_ma.shape[1] != 2 * record.mesh.n_pucs or not set(space.monitors) <= set(taken.monitors):
+        if observations.currents_ma.shape[1] != 2 * record.mesh.n_pucs or not set(space.monitors) <= set(
+            observations.monitors
+        ):
             raise CalibrationError("the raw readings do not match the mesh and the monitors of the record")
-        columns = [taken.monitors.index(port) for port in space.monitors]
-        lit = np.isin(taken.source, space.sources)
+        columns = [observations.monitors.index(port) for port in space.monitors]
+        has_light = np.isin(observations.source, space.sources)
         self.record = record
-        self.taken = replace(
-            taken,
+        self.observations = replace(
+            observations,
             monitors=space.monitors,
-            reading_ma=taken.reading_ma[:, columns] - dark_currents_ma(record, space.monitors),
-            saturated=taken.saturated[:, columns],
-        )[lit]
+            reading_ma=observations.reading_ma[:, columns] - dark_currents_ma(record, space.monitors),
+            saturated=observations.saturated[:, columns],
+        )[has_light]
         self._model = MeshModel(
             record.mesh,
             space.sources,
@@ -110,7 +112,7 @@ class Readings:
             channels=record.heater_channels,
             reference_hz=record.reference_hz,
         )
-        self.sweeps = find_sweeps(self.taken)
+        self.sweeps = find_sweeps(self.observations)
         self._parameters = self._with_stuck(parameters_from_record(record), _stuck_phases_rad(record))
 
     @classmethod
@@ -128,8 +130,8 @@ class Readings:
     def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
         if not stuck_rad:
             return parameters
-        part = self.taken[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
-        best, least = parameters, np.inf
+        part = self.observations[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
+        best, lowest_cost = parameters, np.inf
         for signs in product((1.0, -1.0), repeat=len(stuck_rad)):
             phases = parameters.passive_phase_rad.copy()
             for sign, (puc, phase_rad) in zip(signs, stuck_rad.items(), strict=True):
@@ -137,8 +139,8 @@ class Readings:
             tried = replace(parameters, passive_phase_rad=phases)
             off = np.abs(Likelihood(part, self.noise).residual(self._model.predict(tried, part), 0.0))
             cost = float(np.minimum(off, _OUTLIER_SIGMA).sum())
-            if cost < least:
-                best, least = tried, cost
+            if cost < lowest_cost:
+                best, lowest_cost = tried, cost
         return best
 
     @property
@@ -151,7 +153,7 @@ class Readings:
     @cached_property
     def swept(self) -> NDArray[np.bool_]:
         """Which settings belong to sweeps, shape ``(settings,)``."""
-        swept = np.zeros(len(self.taken), dtype=np.bool_)
+        swept = np.zeros(len(self.observations), dtype=np.bool_)
         for sweep in self.sweeps:
             swept[list(sweep.settings)] = True
         return swept
@@ -162,13 +164,13 @@ class Readings:
 
         Drift of power and temperature is removed, within the limits of the fit.
         """
-        predicted = self._model.predict(self._parameters, self.taken)
-        likelihood = Likelihood(self.taken, self.noise, drift=SETTING_DRIFT)
+        predicted = self._model.predict(self._parameters, self.observations)
+        likelihood = Likelihood(self.observations, self.noise, drift=SETTING_DRIFT)
         off, sigma_ma = likelihood.residual(predicted, 0.0), likelihood.sigma_ma(0.0)
         by_power_ma = _LN10_PER_10 * SETTING_DRIFT.power_db * predicted
         # A phase common to all PUCs is equivalent to a frequency shift of the light.
         shift_hz = SETTING_DRIFT.common_phase_rad / (2.0 * np.pi * self._parameters.delay_s)
-        moved = replace(self.taken, detuning_hz=self.taken.detunings_hz + shift_hz)
+        moved = replace(self.observations, detuning_hz=self.observations.detunings_hz + shift_hz)
         by_phase_ma = self._model.predict(self._parameters, moved) - predicted
         drift = np.stack([by_power_ma, by_phase_ma], axis=-1) / sigma_ma[..., None]
         free = without_drift(off, np.where(likelihood.used[..., None], drift, 0.0))
@@ -177,18 +179,18 @@ class Readings:
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Return count, rms, scaled median and number of outliers of the residuals, for sweeps and other settings."""
-        found = {}
-        for words, swept in (("sweeps", True), ("random and reference settings", False)):
+        statistics = {}
+        for label, swept in (("sweeps", True), ("random and reference settings", False)):
             values = self.residual_sigma[self.swept == swept]
             size = np.abs(values[np.isfinite(values)])
             if len(size):
-                found[words] = {
+                statistics[label] = {
                     "readings": float(len(size)),
                     "rms_sigma": float(np.sqrt(np.mean(size**2))),
                     "typical_sigma": float(np.median(size) / _MEDIAN_OF_NORMAL),
                     "beyond_3_sigma": float(np.mean(size > 3.0)),
                 }
-        return found
+        return statistics
 
     def rms_by_setting(self) -> Real:
         """Return the rms residual of every setting over its monitors, shape ``(settings,)``."""
@@ -200,16 +202,16 @@ class Readings:
 
     def fringe(self, sweep: Sweep) -> Fringe:
         """Return the fringe of a sweep at the monitor with the largest effect."""
-        part = self.taken[np.array(sweep.settings)]
+        part = self.observations[np.array(sweep.settings)]
         current = part.currents_ma[:, sweep.heater]
         swing = np.nanstd(part.reading_ma, axis=0) / self.noise.sigma_ma(np.nanmean(part.reading_ma, axis=0))
         column = int(np.nanargmax(swing))
         dense = np.sqrt(np.linspace(current.min() ** 2, current.max() ** 2, _DENSE))
         currents = np.repeat(part.currents_ma[:1], _DENSE, axis=0)
         currents[:, sweep.heater] = dense
-        nothing = np.zeros((_DENSE, len(part.monitors)))
+        no_readings = np.zeros((_DENSE, len(part.monitors)))
         source, detuning_hz = np.repeat(part.source[:1], _DENSE), float(part.detunings_hz[0])
-        wanted = Observations(currents, source, part.monitors, nothing, nothing > 0.0, detuning_hz)
+        wanted = Observations(currents, source, part.monitors, no_readings, no_readings > 0.0, detuning_hz)
         residual = self.residual_sigma[np.array(sweep.settings)]
         order = np.argsort(current)
         return Fringe(
@@ -245,28 +247,28 @@ def _stuck_phases_rad(record: CalibrationRecord) -> dict[int, float]:
     """
     unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
     stuck = {each.number: each.coupling for each in record.defects if each.element == "puc"}
-    found = {}
+    results = {}
     for puc in unknown:
         coupling = stuck.get(puc)
         if coupling is None or len(unknown) > _MAX_STUCK:
             raise CalibrationError(
                 f"the light in the mesh cannot be predicted, because the record has no phase of {_pucs(unknown)}"
             )
-        least, most = (record.pucs[puc].coupler or CouplerEntry()).interval
-        found[puc] = float(np.arccos(np.clip(2.0 * (coupling - least) / (most - least) - 1.0, -1.0, 1.0)))
-    return found
+        smallest, largest = (record.pucs[puc].coupler or CouplerEntry()).interval
+        results[puc] = float(np.arccos(np.clip(2.0 * (coupling - smallest) / (largest - smallest) - 1.0, -1.0, 1.0)))
+    return results
 
 
 def _pucs(numbers: Sequence[int]) -> str:
     return f"PUC {', '.join(map(str, numbers))}" if len(numbers) <= _MAX_STUCK else f"{len(numbers)} PUCs"
 
 
-def find_sweeps(taken: Observations) -> tuple[Sweep, ...]:
+def find_sweeps(observations: Observations) -> tuple[Sweep, ...]:
     """Return the sweeps among readings: consecutive settings with one source in which one heater changes."""
-    moved = np.diff(taken.currents_ma, axis=0) != 0.0
-    same_light = (np.diff(taken.source) == 0) & (np.diff(taken.detunings_hz) == 0.0)
-    alone = (moved.sum(axis=1) == 1) & same_light
-    heater = np.where(alone, moved.argmax(axis=1), -1) if len(moved) else np.zeros(0, dtype=np.int64)
+    moved = np.diff(observations.currents_ma, axis=0) != 0.0
+    same_light = (np.diff(observations.source) == 0) & (np.diff(observations.detunings_hz) == 0.0)
+    is_single_step = (moved.sum(axis=1) == 1) & same_light
+    heater = np.where(is_single_step, moved.argmax(axis=1), -1) if len(moved) else np.zeros(0, dtype=np.int64)
     edges = np.flatnonzero(np.diff(heater)) + 1
     sweeps = []
     for first, last in _segments(edges.tolist(), len(heater)):

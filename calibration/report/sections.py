@@ -62,26 +62,26 @@ class Material:
     no_plots: str = ""
     truth: Sequence[numbers.Metric] = ()
 
-    def plot(self, what: str, caption: str, draw: Callable[[Any], str]) -> Block:
+    def plot(self, name: str, caption: str, draw: Callable[[Any], str]) -> Block:
         """Return a plot, or a sentence that explains why it is missing.
 
         Args:
-            what: Subject of the plot; also the name of the file.
+            name: Subject of the plot; also the name of the file.
             caption: Explanation for the reader.
             draw: Function that draws the plot; its argument is the module :mod:`calibration.report.plots`.
         """
         if self.no_plots:
-            return f"Not shown ({what}): {self.no_plots}."
+            return f"Not shown ({name}): {self.no_plots}."
         from calibration.report import plots as report_plots
 
         return Picture(
-            what.replace(" ", "-").replace("π", "pi"), draw(report_plots), f"{what[:1].upper()}{what[1:]}. {caption}"
+            name.replace(" ", "-").replace("π", "pi"), draw(report_plots), f"{name[:1].upper()}{name[1:]}. {caption}"
         )
 
 
 def sections(material: Material) -> list[Section]:
     """Return all sections; a section that fails contains the reason."""
-    made = []
+    result = []
     for title, write, folded in _SECTIONS:
         blocks: list[Block] = []
         try:
@@ -90,8 +90,8 @@ def sections(material: Material) -> list[Section]:
         except LumionError as error:
             blocks.append(f"Not shown: {error}")
         if blocks:
-            made.append(Section(title, tuple(blocks), folded))
-    return made
+            result.append(Section(title, tuple(blocks), folded))
+    return result
 
 
 def lead(material: Material) -> list[Block]:
@@ -105,9 +105,9 @@ def lead(material: Material) -> list[Block]:
 
 
 def _misses(material: Material) -> Iterator[Block]:
-    found = headline(material.record)
-    if found.misses:
-        yield ReportTable(("missed goal",), [[miss] for miss in found.misses])
+    figures = headline(material.record)
+    if figures.misses:
+        yield ReportTable(("missed goal",), [[miss] for miss in figures.misses])
     yield from _faults(material)
 
 
@@ -161,9 +161,9 @@ def _result(material: Material) -> Iterator[Block]:
             "Factors by which standard errors were increased, because readings scatter more than the model explains"
         )
         yield ReportTable(("parameters", "factor"), _rows(widened), caption)
-    others = {name: value for name, value in other.items() if not name.startswith(_WIDENED)}
-    if others:
-        yield ReportTable(("figure of the run", "value"), _rows(others))
+    other_figures = {name: value for name, value in other.items() if not name.startswith(_WIDENED)}
+    if other_figures:
+        yield ReportTable(("figure of the run", "value"), _rows(other_figures))
 
 
 def _metric_table(metrics: Sequence[numbers.Metric], caption: str = "") -> ReportTable:
@@ -183,22 +183,22 @@ def _faults(material: Material) -> Iterator[Block]:
             "used for routing."
         )
     described = {defect.evidence for defect in record.defects}
-    others = [fault for fault in record.faults if fault not in described]
+    other_faults = [fault for fault in record.faults if fault not in described]
     if record.defects:
         rows = [
             [each.kind, _element(record, each), each.evidence, _states(each), _ADVICE.get(each.kind, _OTHER_ADVICE)]
             for each in record.defects
         ]
         yield ReportTable(("fault", "where", "observation", "usable states", "what to do"), rows)
-    if others:
-        yield ReportTable(("also found",), [[fault] for fault in others])
+    if other_faults:
+        yield ReportTable(("also found",), [[fault] for fault in other_faults])
     if not record.faults and not record.defects:
         yield "No faults were found."
 
 
 def _physics(material: Material) -> Iterator[Block]:
     rows: list[list[object]] = [
-        [each.words, each.name, each.parameters, each.width, each.gain] for each in material.record.physics
+        [each.description, each.name, each.parameters, each.width, each.gain] for each in material.record.physics
     ]
     if not rows:
         yield "The basic model explains the readings; no additional effects were needed."
@@ -246,9 +246,9 @@ def _phase_map(material: Material) -> Iterator[Block]:
     svg = mesh_svg(
         record.mesh, values=values, failed=failed, unlit=unlit, heater_channels=channels, title="Phase uncertainty"
     )
-    words = "passive phase on PUCs, loop phase in cells"
+    label = "passive phase on PUCs, loop phase in cells"
     yield Picture(
-        "phase-uncertainty", svg, f"Standard errors of phases ({words}), for the light and the temperature of the run."
+        "phase-uncertainty", svg, f"Standard errors of phases ({label}), for the light and the temperature of the run."
     )
 
 
@@ -277,8 +277,8 @@ def _losses(material: Material) -> Iterator[Block]:
 
 def _heaters(material: Material) -> Iterator[Block]:
     record, readings = material.record, material.readings
-    known = CalibratedMesh.from_record(record)
-    power = {heater: float(np.pi * each) for heater, each in enumerate(known.heat_mw_per_rad) if each}
+    calibrated = CalibratedMesh.from_record(record)
+    power = {heater: float(np.pi * each) for heater, each in enumerate(calibrated.heat_mw_per_rad) if each}
     if not power:
         yield "No heater has an effect."
         return
@@ -299,7 +299,7 @@ def _heaters(material: Material) -> Iterator[Block]:
         "fringes of single heaters",
         caption,
         lambda plots: plots.fringes(
-            [(rank, readings.fringe(sweep)) for rank, sweep in readings.ranked_sweeps()], known.max_ma.tolist()
+            [(rank, readings.fringe(sweep)) for rank, sweep in readings.ranked_sweeps()], calibrated.max_ma.tolist()
         ),
     )
 
@@ -310,8 +310,8 @@ def _residuals(material: Material) -> Iterator[Block]:
         yield f"Not shown: {material.no_readings}."
         return
     rows = [
-        [words, each["readings"], each["rms_sigma"], each["typical_sigma"], each["beyond_3_sigma"]]
-        for words, each in readings.statistics().items()
+        [label, each["readings"], each["rms_sigma"], each["typical_sigma"], each["beyond_3_sigma"]]
+        for label, each in readings.statistics().items()
     ]
     yield ReportTable(("readings of", "number", "rms, σ", "typical, σ", "beyond 3 σ (normal: 0.0027)"), rows)
     yield (
@@ -346,18 +346,18 @@ def _crosstalk(material: Material) -> Iterator[Block]:
 
 
 def _wavelength(material: Material) -> Iterator[Block]:
-    found = uncertainty.dispersion(material.record)
-    if not found:
+    dispersion = uncertainty.dispersion(material.record)
+    if not dispersion:
         yield "The record has no wavelength dependence."
         return
-    yield ReportTable(("figure", "value", "standard error", "unit"), [[*row] for row in found])
+    yield ReportTable(("figure", "value", "standard error", "unit"), [[*row] for row in dispersion])
     yield "Figures without a standard error are published values and were not measured."
 
 
 def _covariance(material: Material) -> Iterator[Block]:
     record, entry = material.record, material.record.covariance
-    found = uncertainty.correlation_by_group(record)
-    if entry is None or found is None:
+    correlations = uncertainty.correlation_by_group(record)
+    if entry is None or correlations is None:
         yield "The record has no covariance."
         return
     yield (
@@ -373,7 +373,7 @@ def _covariance(material: Material) -> Iterator[Block]:
             [[each] for each in entry.unidentifiable],
         )
     caption = "Largest correlation between a parameter of one group and a parameter of the other."
-    yield material.plot("correlations", caption, lambda plots: plots.correlation(*found))
+    yield material.plot("correlations", caption, lambda plots: plots.correlation(*correlations))
 
 
 def _all_elements(material: Material) -> Iterator[Block]:

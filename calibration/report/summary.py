@@ -154,7 +154,7 @@ def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
     from calibration.report import numbers, uncertainty
 
     readings, _ = load_readings(record, path)
-    found = uncertainty.correlation_by_group(record)
+    correlations = uncertainty.correlation_by_group(record)
     return {
         "metrics": [{**dataclasses.asdict(each), "ok": each.ok} for each in numbers.metrics(record)],
         "elements": {
@@ -168,7 +168,9 @@ def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
             dict(zip(("figure", "value", "standard_error", "unit"), row, strict=True))
             for row in uncertainty.dispersion(record)
         ],
-        "correlation": None if found is None else {"groups": found[0], "largest": found[1].tolist()},
+        "correlation": None
+        if correlations is None
+        else {"groups": correlations[0], "largest": correlations[1].tolist()},
         "set_by_prior": uncertainty.set_by_prior(record),
         "conditions": dataclasses.asdict(record.conditions),
         "provenance": record.provenance,

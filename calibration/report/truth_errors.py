@@ -47,12 +47,16 @@ def phase_errors(
     bench: Bench, record: CalibrationRecord, truth: MeshParameters
 ) -> tuple[dict[str, Real], dict[str, float]]:
     """Return the true errors over the stated errors by parameter group, and the phase errors in mrad."""
-    space, found, covariance = space_from_record(record), parameters_from_record(record), covariance_from_record(record)
-    error = space.pack(found) - space.pack(truth)
+    space, parameters, covariance = (
+        space_from_record(record),
+        parameters_from_record(record),
+        covariance_from_record(record),
+    )
+    error = space.pack(parameters) - space.pack(truth)
     passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
     error[passive] = wrapped(error[passive])
     # Mean frequency and temperature turn all loops equally; this is not an error of the mesh parameters.
-    joints = found.joint_phase_rad - truth.joint_phase_rad
+    joints = parameters.joint_phase_rad - truth.joint_phase_rad
     common_rad = common_phase_rad(space.mesh, joints)
     alike = space.directions.T @ np.ones(len(joints))
     error[loops] = space.directions.T @ gauge_fixed_difference(space.mesh, joints - common_rad)
@@ -61,8 +65,9 @@ def phase_errors(
     error[loops] = fixed @ error[loops]
     covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
     for name in ("coupler_common_rad", "coupler_difference_rad"):
-        unsigned = np.abs(getattr(found, name)) - np.abs(getattr(truth, name))
-        error[space.groups[name]] = np.where(_is_unsigned(record, truth, name), unsigned, error[space.groups[name]])
+        fitted, true = getattr(parameters, name), getattr(truth, name)
+        is_unsigned = _is_unsigned(record, truth, name, np.flatnonzero(fitted * true < 0.0))
+        error[space.groups[name]] = np.where(is_unsigned, np.abs(fitted) - np.abs(true), fitted - true)
     variance = np.diag(covariance)
     normalised = {}
     for name in ("passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad"):
@@ -78,13 +83,23 @@ def phase_errors(
     return {name: values[np.isfinite(values)] for name, values in normalised.items()}, figures
 
 
-def _is_unsigned(record: CalibrationRecord, truth: MeshParameters, name: str) -> NDArray[np.bool_]:
-    """Return, for each PUC, whether the light at the monitors is the same if one coupler angle has the other sign.
+def _is_unsigned(
+    record: CalibrationRecord, truth: MeshParameters, name: str, pucs: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return whether the light at the monitors is the same if the coupler angle of a PUC has the other sign.
 
     Example: if the light of a PUC's bar path meets no other light, only the square of its mean coupler angle matters.
-    ``name`` is the group of the angle, ``coupler_common_rad`` or ``coupler_difference_rad``.
+
+    Args:
+        record: Names the sources and monitors.
+        truth: True parameters.
+        name: Group of the angle, ``coupler_common_rad`` or ``coupler_difference_rad``.
+        pucs: PUCs to test; the result, shape ``(n_pucs,)``, is false for all others.
     """
     space = space_from_record(record)
+    result = np.zeros(space.mesh.n_pucs, np.bool_)
+    if not len(pucs):
+        return result
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     max_ma = CalibratedMesh.from_record(record).max_ma
     settings = IncrementalSettings(max_ma, space.sources, space.monitors).random(
@@ -93,8 +108,7 @@ def _is_unsigned(record: CalibrationRecord, truth: MeshParameters, name: str) ->
     vector = space.pack(truth)
     readings_ma = model.predict(space.unpack(vector), settings)
     sigma_ma = np.hypot(_NOISE * readings_ma, _NOISE_FLOOR * readings_ma.max())
-    result = np.zeros(space.mesh.n_pucs, bool)
-    for puc in np.flatnonzero(vector[space.groups[name]]):
+    for puc in pucs:
         reversed_one = vector.copy()
         reversed_one[space.groups[name].start + puc] *= -1.0
         change_ma = model.predict(space.unpack(reversed_one), settings) - readings_ma
@@ -103,14 +117,14 @@ def _is_unsigned(record: CalibrationRecord, truth: MeshParameters, name: str) ->
 
 
 def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> Real:
-    known, space = CalibratedMesh.from_record(record), space_from_record(record)
-    currents_ma = known.currents_ma(np.where(known.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0))
+    calibrated, space = CalibratedMesh.from_record(record), space_from_record(record)
+    currents_ma = calibrated.currents_ma(np.where(calibrated.reach_rad > 2.0 * np.pi, 2.0 * np.pi, 0.0))
     starts = [space.groups[name].start for name in LAW_TERMS]
     result = np.full(len(currents_ma), np.nan)
     for heater in np.flatnonzero(currents_ma):
         # Each heater is driven alone: with all together, a law would be blamed for the heat and current of the others.
-        alone_ma = np.where(np.arange(len(currents_ma)) == heater, currents_ma, 0.0)
-        off = known.own_rad(alone_ma)[heater] - own_phase_rad(bench, alone_ma)[heater]
+        single_ma = np.where(np.arange(len(currents_ma)) == heater, currents_ma, 0.0)
+        off = calibrated.own_rad(single_ma)[heater] - own_phase_rad(bench, single_ma)[heater]
         places = [start + int(heater) for start in starts]
         slope = currents_ma[heater] ** np.array([2.0, 4.0, 6.0])
         result[heater] = off / np.sqrt(slope @ covariance[np.ix_(places, places)] @ slope)

@@ -86,18 +86,18 @@ def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     return {cell: float(value) for cell, value in enumerate(sigma) if value > rounding and not is_dark[cell]}
 
 
-def lit_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
+def illuminated_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
     """Return which loop parameters of a record have a standard error; the others have no light."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
     place = None if record.covariance is None else record.covariance.rows_of("loops")
     if factor is None or place is None:
         return np.zeros(0, dtype=np.bool_)
-    known: NDArray[np.bool_] = np.linalg.norm(np.asarray(factor[place], dtype=np.float64), axis=1) > 0.0
-    return known
+    is_measured: NDArray[np.bool_] = np.linalg.norm(np.asarray(factor[place], dtype=np.float64), axis=1) > 0.0
+    return is_measured
 
 
 def _dark_directions(record: CalibrationRecord) -> Real:
-    dark: Real = np.asarray(record.arrays[LOOP_DIRECTIONS], dtype=np.float64)[:, ~lit_loops(record)]
+    dark: Real = np.asarray(record.arrays[LOOP_DIRECTIONS], dtype=np.float64)[:, ~illuminated_loops(record)]
     return dark
 
 
@@ -124,21 +124,21 @@ def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: 
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)
     changed: dict[str, Any] = {name: value + step}
-    ahead, here = (kernel_crosstalk(mesh, each).arm_rad_per_mw for each in (replace(kernel, **changed), kernel))
-    slope: Real = (ahead - here) @ heat_mw / step
+    upper, nominal = (kernel_crosstalk(mesh, each).arm_rad_per_mw for each in (replace(kernel, **changed), kernel))
+    slope: Real = (upper - nominal) @ heat_mw / step
     return slope
 
 
 def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None, str]]:
     """Return the wavelength-dependent quantities of a record: name, value, standard error (if fitted), unit."""
-    entry, factor, found = record.covariance, record.arrays.get(COVARIANCE_FACTOR), record.dispersion
-    if found is None:
+    entry, factor, dispersion = record.covariance, record.arrays.get(COVARIANCE_FACTOR), record.dispersion
+    if dispersion is None:
         return []
     rows = []
-    for group, words, scale, unit in _DISPERSION:
+    for group, label, scale, unit in _DISPERSION:
         place = entry.rows_of(group) if entry is not None else None
         sigma = None if place is None or factor is None else float(np.linalg.norm(factor[place]))
-        rows.append((words, scale * float(getattr(found, group)), scale * sigma if sigma else None, unit))
+        rows.append((label, scale * float(getattr(dispersion, group)), scale * sigma if sigma else None, unit))
     return rows
 
 

@@ -58,14 +58,14 @@ Real = NDArray[np.float64]
 _READINGS_PER_PHASE, _OF_ONE_LASER = 70, 100
 _MIN_SETTINGS = 200
 _MORE_SHARE = 3
-_PRIOR_AGAIN = 0.1
+_WIDENED_PRIOR = 0.1
 _FIRST_STARTS = 3
-# Thermal crosstalk, relative to that of the published chip, that is tried if no phases explain the light. With 36, a heater
-# adds 5 % of its own phase to the other arm; with 60, to the arms one PUC away.
+# Thermal crosstalk, relative to that of the published chip, that is tried if no phases explain the light. With 36, a
+# heater adds 5 % of its own phase to the other arm; with 60, to the arms one PUC away.
 _CROSSTALK_FACTORS = (20.0, 40.0, 60.0)
 _MAX_UNEXPLAINED_RATIO = 0.9  # the right factor leaves 0.6 to 0.8 of the light that factor 1 leaves unexplained
 # Smallest share of the random settings in which a usable monitor works.
-_MIN_ALIVE = 0.3
+_MIN_WORKING_FRACTION = 0.3
 _REACH_RAD = 2.2 * np.pi
 
 Progress = Callable[[str, int, int], None]
@@ -142,7 +142,7 @@ class Bootstrap:
         channels: Drive channel of every heater, for messages; by default the heater number.
         seconds: Second ports of sources with two ports.
         progress: Called after every step.
-        found: Called after every sweep with the heater and its law.
+        on_heater: Called after every sweep with the heater and its law.
         sources_by_hand: Ports of the laser that is moved by hand.
         monitors_by_hand: Ports of the meter that is moved by hand.
     """
@@ -156,7 +156,7 @@ class Bootstrap:
         plan: BootstrapPlan | None = None,
         channels: Sequence[int] | None = None,
         progress: Progress = lambda stage, done, total: None,
-        found: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
+        on_heater: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
         seconds: Mapping[int, int] | None = None,
         sources_by_hand: Sequence[int] = (),
         monitors_by_hand: Sequence[int] = (),
@@ -174,7 +174,7 @@ class Bootstrap:
         sources = (*logbook.sources, *self._seconds.values())
         has_channel = np.array(self._channels) != NO_CHANNEL
         self._driven = has_visible_phase(self._mesh, sources, logbook.monitors) & has_channel
-        self._found = found
+        self._on_heater = on_heater
         self._by_hand = tuple(sources_by_hand), tuple(monitors_by_hand)
         self.by_hand: HandMeasurement | None = None
         """Readings with fibres that are moved by hand, if any."""
@@ -200,7 +200,7 @@ class Bootstrap:
         swept = len(self._logbook)
         sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
         nominal = self.nominal(survey.sources, survey.monitors)
-        died: dict[int, Breakdown] = {}
+        breakdowns: dict[int, Breakdown] = {}
         before: SearchResult | None = None
         work = 0.0
         # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, but on 3
@@ -208,88 +208,88 @@ class Bootstrap:
         for portion in range(self._plan.portions):
             with self._logbook.stage("random settings"):
                 count = self.usual_settings(survey)
-                self._look_at_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
-            taken = _without_reference(self._logbook.observations(swept))
-            random, deaths = _without_failed_monitors(taken, survey)
+                self._measure_random(survey, heaters, -(-count // _MORE_SHARE) if portion else count)
+            observations = _without_reference(self._logbook.observations(swept))
+            random, deaths = _without_failed_monitors(observations, survey)
             # A monitor that failed early is removed completely, so the sweeps get the same columns.
             if random.monitors != survey.monitors:
                 survey = replace(survey, monitors=random.monitors)
                 sweeps = select_monitors(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
-            died |= {death.number: death for death in deaths}
+            breakdowns |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
-                left = self._most_searched(survey) - work
-                guess, found = self._search(survey, random, nominal, self._search_plan(portion), before, max_work=left)
-                if found.unexplained >= self._plan.search.plausible and portion == 0:
-                    guess, found = self._try_stronger_crosstalk(survey, random, guess, found)
+                left = self._max_search_work(survey) - work
+                guess, result = self._search(survey, random, nominal, self._search_plan(portion), before, max_work=left)
+                if result.unexplained >= self._plan.search.plausible and portion == 0:
+                    guess, result = self._try_stronger_crosstalk(survey, random, guess, result)
                     nominal = self.nominal(survey.sources, survey.monitors)
-                work += found.work
-                before = found = replace(found, work=work)
-            trusted = found.unexplained < self._plan.search.plausible
+                work += result.work
+                before = result = replace(result, work=work)
+            trusted = result.unexplained < self._plan.search.plausible
             # Two starts ended in the same valley, so the remaining misfit is a task of the diagnosis.
-            if trusted or found.agreed:
+            if trusted or result.agreed:
                 break
         defects = (
             *merge_dead_ports(survey.defects),
-            *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in died.values()),
+            *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in breakdowns.values()),
             *heater_defects(heaters, self._channels, self._mesh, self._driven),
             *saturation_defects(random),
         )
-        parameters = self._start(nominal, found)
-        warnings = _search_warnings(found, trusted)
-        return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, warnings)
+        parameters = self._start(nominal, result)
+        warnings = _search_warnings(result, trusted)
+        return Start(parameters, survey, heaters, guess, result, sweeps, random, trusted, defects, warnings)
 
     def _run_by_hand(self) -> Start:
         logbook = self._logbook
-        tour = HandMeasurements(
+        measurements = HandMeasurements(
             logbook, self._light, self._expected, self._driven, *self._by_hand, self._plan.sweeps, self._rng,
-            self._progress, self._found,
+            self._progress, self._on_heater,
         )  # fmt: skip
         with logbook.stage("visits"):
-            self.by_hand = taken = tour.run(self.heaters, self._plan.random_settings or settings_by_hand(
+            self.by_hand = measured = measurements.run(self.heaters, self._plan.random_settings or settings_by_hand(
                 self._mesh, self._driven, len(logbook.probe.monitors) if not self._by_hand[1] else 1
             ))  # fmt: skip
         heaters = tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
-        survey, everything = taken.survey, logbook.observations()
-        taken.random = [number for number in taken.random if everything.currents_ma[number].any()]
-        sweeps = select_monitors(everything[np.array(taken.sweeps)], survey.monitors, survey.dark_ma)
-        random, deaths = _without_failed_monitors(everything[np.array(taken.random)], survey)
+        survey, observations = measured.survey, logbook.observations()
+        measured.random = [number for number in measured.random if observations.currents_ma[number].any()]
+        sweeps = select_monitors(observations[np.array(measured.sweeps)], survey.monitors, survey.dark_ma)
+        random, deaths = _without_failed_monitors(observations[np.array(measured.random)], survey)
         nominal = self.nominal(survey.sources, survey.monitors)
         with logbook.stage("search"):
-            guess, found = self._search_by_hand(survey, random, nominal)
-        trusted = found.unexplained < self._plan.search.plausible
+            guess, result = self._search_by_hand(survey, random, nominal)
+        trusted = result.unexplained < self._plan.search.plausible
         defects = (
             *(monitor_breakdown_defect(death.number, death.first, len(random)) for death in deaths),
             *heater_defects(heaters, self._channels, self._mesh, self._driven),
             *saturation_defects(random),
         )
         return Start(
-            self._start(nominal, found), survey, heaters, guess, found, sweeps, random, trusted, defects,
-            _search_warnings(found, trusted),
+            self._start(nominal, result), survey, heaters, guess, result, sweeps, random, trusted, defects,
+            _search_warnings(result, trusted),
         )  # fmt: skip
 
     def _search_by_hand(
         self, survey: Survey, random: Observations, nominal: MeshParameters
     ) -> tuple[PassiveGuess, SearchResult]:
         """Search for the phases in the light of one port pair after the other, those that show few PUCs first."""
-        plan, most = self._plan.search, self._most_searched(survey)
+        plan, max_work = self._plan.search, self._max_search_work(survey)
         if self._by_hand[1]:
             # A moved meter gives one reading per setting, so a step of the search needs more settings.
             plan = replace(plan, portion=max(plan.portion, plan.portion * len(survey.monitors) // 2))
-        guess, found = self._search(
-            survey, random, nominal, replace(plan, starts=min(_FIRST_STARTS, plan.starts)), max_work=most
+        guess, result = self._search(
+            survey, random, nominal, replace(plan, starts=min(_FIRST_STARTS, plan.starts)), max_work=max_work
         )
-        if found.unexplained < plan.plausible or found.agreed:
-            return guess, found
+        if result.unexplained < plan.plausible or result.agreed:
+            return guess, result
         # With one source, no wrong level of another source misleads the search; a few monitors depend on fewer phases.
         for shares in ((1.0,), (0.5, 0.75, 1.0)):
-            if found.work > most:
+            if result.work > max_work:
                 break
             other = self._search_in_stages(survey, random, nominal, plan, shares)
-            found = replace(min((found, other), key=lambda one: one.unexplained), work=found.work + other.work)
-            if found.unexplained < plan.plausible:
+            result = replace(min((result, other), key=lambda one: one.unexplained), work=result.work + other.work)
+            if result.unexplained < plan.plausible:
                 break
-        return guess, found
+        return guess, result
 
     def _search_in_stages(
         self,
@@ -310,7 +310,7 @@ class Bootstrap:
         columns = columns[np.argsort(passed.sum(axis=0)[columns], kind="stable")]
         own = random[np.flatnonzero(random.source == source)]
         before: SearchResult | None = None
-        known, work = tuple[int, ...](), 0.0
+        levelled, work = tuple[int, ...](), 0.0
         for count in (math.ceil(share * len(columns)) for share in shares):
             ports = tuple(np.array(survey.monitors)[np.sort(columns[:count])].tolist())
             some = select_monitors(own, ports, {})
@@ -318,23 +318,23 @@ class Bootstrap:
             if before is not None:
                 levels = mean_levels(some, (source,), self._light)
                 # Monitors of earlier stages keep their levels.
-                kept = np.isin(ports, known)
+                kept = np.isin(ports, levelled)
                 levels.monitor[kept] = before.levels.monitor * before.levels.source[0] / levels.source[0]
                 before = replace(before, levels=levels)
             part = replace(survey, sources=(source,), monitors=ports)
             _, before = self._search(part, some, nominal, plan, before=before)
-            known, work = ports, work + before.work
+            levelled, work = ports, work + before.work
         if before is None:
             raise CalibrationError("no source gives light", hint="See 'wiring.inputs' in the bench file.")
         levels = mean_levels(random, survey.sources, self._light)
-        found = levels.monitor.copy()
-        found[np.sort(columns)] = before.levels.monitor
+        monitor_levels = levels.monitor.copy()
+        monitor_levels[np.sort(columns)] = before.levels.monitor
         # Each source is related to the others by the monitor that reads it most.
         shared = np.array([int(np.argmax(counts[port])) for port in survey.sources])
-        powers = levels.source * levels.monitor[shared] / found[shared]
+        powers = levels.source * levels.monitor[shared] / monitor_levels[shared]
         powers[survey.sources.index(source)] = before.levels.source[0]
-        whole = replace(before, source_phase_rad=np.zeros(len(powers)), levels=Levels(powers, found))
-        _, result = self._search(survey, random, nominal, plan, before=whole)
+        extended = replace(before, source_phase_rad=np.zeros(len(powers)), levels=Levels(powers, monitor_levels))
+        _, result = self._search(survey, random, nominal, plan, before=extended)
         return replace(result, work=work + result.work)
 
     @staticmethod
@@ -343,25 +343,27 @@ class Bootstrap:
         counts: NDArray[np.int64] = np.isfinite(random.reading_ma[random.source == source]).sum(axis=0)
         return counts
 
-    def again(self, start: Start) -> Start:
+    def search_again(self, start: Start) -> Start:
         """Search again from other random loop phases, with the same readings."""
         with self._logbook.stage("search"):
             nominal = self.nominal(start.survey.sources, start.survey.monitors)
             # The first valley explained enough but was wrong, so a stricter limit applies now.
-            most = 0.5 * start.search.unexplained
+            max_unexplained = 0.5 * start.search.unexplained
             # A source far from the others was moved a sixth of a turn nearer if the readings did not decide.
-            prior = _PRIOR_AGAIN * self._plan.search.source_prior
-            plan = replace(self._plan.search, unexplained=most, plausible=most, source_prior=prior)
-            guess, found = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
-        trusted = found.unexplained < self._plan.search.plausible
-        parameters = self._start(nominal, found)
+            prior = _WIDENED_PRIOR * self._plan.search.source_prior
+            plan = replace(
+                self._plan.search, unexplained=max_unexplained, plausible=max_unexplained, source_prior=prior
+            )
+            guess, result = self._search(start.survey, start.random, nominal, plan, seed_result=start.search)
+        trusted = result.unexplained < self._plan.search.plausible
+        parameters = self._start(nominal, result)
         return replace(
             start,
             parameters=parameters,
             guess=guess,
-            search=found,
+            search=result,
             trusted=trusted,
-            warnings=_search_warnings(found, trusted),
+            warnings=_search_warnings(result, trusted),
         )
 
     def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
@@ -369,18 +371,18 @@ class Bootstrap:
             self._logbook, self._light, survey.sources, survey.noise, self._expected, self._plan.sweeps, self._rng,
             self._driven,
         )  # fmt: skip
-        sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._found)
+        sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._on_heater)
         return tuple(self.heaters.get(heater, NOT_SWEPT) for heater in range(len(self._driven)))
 
     def _search_plan(self, portion: int) -> SearchPlan:
         plan = self._plan.search
         return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
 
-    def _most_searched(self, survey: Survey) -> float:
+    def _max_search_work(self, survey: Survey) -> float:
         space = ParameterSpace(self._mesh, survey.sources, survey.monitors, self._seconds)
         return MAX_SEARCH_WORK * usual_work(self.usual_settings(survey) * len(survey.monitors), space.plain)
 
-    def _look_at_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
+    def _measure_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
         max_ma = np.array([_reach_ma(fit.law) for fit in heaters])
         walk = IncrementalSettings(
             max_ma, survey.sources, survey.monitors, changed=self._plan.changed, off_share=self._plan.off_share
@@ -388,22 +390,24 @@ class Bootstrap:
         currents = walk.random(count, self._rng).currents_ma
         # Each source for a whole segment, because changing the source takes longer than changing heaters.
         stretches = len(survey.sources) * self._plan.source_rounds
-        alone = 0
+        first_only = 0
         if self._plan.search.one_laser_first:
-            alone = count * _OF_ONE_LASER // (_OF_ONE_LASER + _READINGS_PER_PHASE)
-        turn = np.concatenate([np.zeros(alone), np.arange(count - alone) * stretches // (count - alone)])
+            first_only = count * _OF_ONE_LASER // (_OF_ONE_LASER + _READINGS_PER_PHASE)
+        turn = np.concatenate([np.zeros(first_only), np.arange(count - first_only) * stretches // (count - first_only)])
         for stretch in range(stretches):
             own = turn == stretch
             self._logbook.light_only_port(survey.sources[stretch % len(survey.sources)])
             if own.any():
                 self._logbook.measure(np.zeros(currents.shape[1]))  # the reference setting from time to time
-                self._logbook.measure_many(currents[own])
+                self._logbook.measure_batch(currents[own])
                 self._progress("random settings", int((turn <= stretch).sum()), count)
 
     def usual_settings(self, survey: Survey) -> int:
         """Return the number of random settings if the first phase search succeeds."""
-        alone = self._plan.search.one_laser_first
-        return self._plan.random_settings or first_settings(self._mesh, len(survey.monitors), one_laser_first=alone)
+        one_laser_first = self._plan.search.one_laser_first
+        return self._plan.random_settings or first_settings(
+            self._mesh, len(survey.monitors), one_laser_first=one_laser_first
+        )
 
     def reach_ma(self) -> dict[int, float]:
         """Return the largest current of each heater in random settings."""
@@ -449,14 +453,14 @@ class Bootstrap:
         heated = Heating(self._mesh, self._expected.ohm).phases(nominal, random.currents_ma)
         levels = mean_levels(random, sources, self._light)
         guess = guess_passive_phases(random, heated.arm_rad, sources, self._light, levels)
-        most = plan.steps * plan.starts
+        max_steps = plan.steps * plan.starts
 
-        def among(lit: tuple[int, ...], plan: SearchPlan) -> PhaseSearch:
-            own = np.isin(random.source, lit)
+        def phase_search_for(used_sources: tuple[int, ...], plan: SearchPlan) -> PhaseSearch:
+            own = np.isin(random.source, used_sources)
             return PhaseSearch(
-                AmplitudeModel(self._mesh, lit, survey.monitors, self._seconds),
+                AmplitudeModel(self._mesh, used_sources, survey.monitors, self._seconds),
                 random[np.flatnonzero(own)],
-                np.searchsorted(lit, random.source[own]),
+                np.searchsorted(used_sources, random.source[own]),
                 heated.arm_rad[own],
                 heated.joint_rad[own],
                 survey.noise,
@@ -464,47 +468,47 @@ class Bootstrap:
                 self._rng,
             )
 
-        def done(step: int, _: float) -> None:
-            self._progress("search", step, most)
+        def on_step(step: int, _: float) -> None:
+            self._progress("search", step, max_steps)
 
-        search, spent = among(sources, plan), 0.0
+        search, first_work = phase_search_for(sources, plan), 0.0
         if plan.one_laser_first and before is None:
-            only = among(sources[:1], replace(plan, source_phase_rad=0.0))
-            alone = only.run(guess, levels.first_source_only(), done, max_work=max_work)
-            before, spent = search.add_other_lasers(alone, levels), alone.work
-        found = search.run(guess, levels, done, before, seed_result, max_work - spent)
-        return guess, replace(found, work=spent + found.work)
+            only = phase_search_for(sources[:1], replace(plan, source_phase_rad=0.0))
+            first_result = only.run(guess, levels.first_source_only(), on_step, max_work=max_work)
+            before, first_work = search.add_other_lasers(first_result, levels), first_result.work
+        result = search.run(guess, levels, on_step, before, seed_result, max_work - first_work)
+        return guess, replace(result, work=first_work + result.work)
 
     def _try_stronger_crosstalk(
-        self, survey: Survey, random: Observations, guess: PassiveGuess, found: SearchResult
+        self, survey: Survey, random: Observations, guess: PassiveGuess, result: SearchResult
     ) -> tuple[PassiveGuess, SearchResult]:
         """Search again with stronger thermal crosstalk; keep the factor that explains the light best.
 
         The work does not count against the limit of the run, so that the fits still have theirs.
         """
-        plan, best_factor, work = replace(self._plan.search, starts=_FIRST_STARTS), 1.0, found.work
+        plan, best_factor, work = replace(self._plan.search, starts=_FIRST_STARTS), 1.0, result.work
         for factor in _CROSSTALK_FACTORS:
             self._crosstalk_factor = factor
             other_guess, other = self._search(survey, random, self.nominal(survey.sources, survey.monitors), plan)
-            if other.unexplained < _MAX_UNEXPLAINED_RATIO * found.unexplained:
-                guess, found, best_factor = other_guess, other, factor
-            if found.unexplained < plan.plausible:
+            if other.unexplained < _MAX_UNEXPLAINED_RATIO * result.unexplained:
+                guess, result, best_factor = other_guess, other, factor
+            if result.unexplained < plan.plausible:
                 break
         self._crosstalk_factor = best_factor
-        return guess, replace(found, work=work)
+        return guess, replace(result, work=work)
 
-    def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
+    def _start(self, nominal: MeshParameters, result: SearchResult) -> MeshParameters:
         # Only differences of common phases per PUC are observable; their mean is assumed to match the stated
         # frequencies.
-        source_phase_rad = nearest_branches(found.source_phase_rad)
+        source_phase_rad = nearest_branches(result.source_phase_rad)
         middle = source_phase_rad.mean()
-        second = np.zeros(0) if found.levels.second is None else found.levels.second
+        second = np.zeros(0) if result.levels.second is None else result.levels.second
         return replace(
             nominal,
-            passive_phase_rad=np.mod(found.passive_rad, 2.0 * np.pi),
-            joint_phase_rad=np.mod(found.joint_rad + middle, 2.0 * np.pi),
-            source_db=10.0 * np.log10(found.levels.source / self._nominal),
-            monitor_ma_per_mw=self._nominal * found.levels.monitor,
+            passive_phase_rad=np.mod(result.passive_rad, 2.0 * np.pi),
+            joint_phase_rad=np.mod(result.joint_rad + middle, 2.0 * np.pi),
+            source_db=10.0 * np.log10(result.levels.source / self._nominal),
+            monitor_ma_per_mw=self._nominal * result.levels.monitor,
             second_db=10.0 * np.log10(second[second > 0.0]),
             source_detuning_hz=(source_phase_rad - middle) / (2.0 * np.pi * BASIC_UNIT_DELAY_S),
         )
@@ -536,12 +540,12 @@ def settings_by_hand(mesh: MeshTopology, driven: NDArray[np.bool_], monitors: in
 
 def _without_failed_monitors(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Breakdown, ...]]:
     """Return the settings with NaN for failed monitors; monitors that hardly ever worked are removed."""
-    seen = select_monitors(observations, survey.monitors, survey.dark_ma)
-    deaths = find_dead_monitors(seen, survey.noise)
-    gone = {death.number for death in deaths if death.first < _MIN_ALIVE * len(observations)}
+    selected = select_monitors(observations, survey.monitors, survey.dark_ma)
+    deaths = find_dead_monitors(selected, survey.noise)
+    early_failures = {death.number for death in deaths if death.first < _MIN_WORKING_FRACTION * len(observations)}
     # The level of a monitor cannot be determined from too few settings.
-    kept = tuple(port for port in survey.monitors if port not in gone)
-    return select_monitors(without_dead_monitors(seen, deaths), kept, {}), deaths
+    kept = tuple(port for port in survey.monitors if port not in early_failures)
+    return select_monitors(without_dead_monitors(selected, deaths), kept, {}), deaths
 
 
 def _reach_ma(law: HeaterLaw | None) -> float:
@@ -549,11 +553,11 @@ def _reach_ma(law: HeaterLaw | None) -> float:
     return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
 
 
-def _search_warnings(found: SearchResult, trusted: bool) -> tuple[str, ...]:
+def _search_warnings(result: SearchResult, trusted: bool) -> tuple[str, ...]:
     if trusted:
         return ()
     return (
-        f"the phases found leave {100 * found.unexplained:.1f} % of the light unexplained after {found.starts} "
+        f"the phases found leave {100 * result.unexplained:.1f} % of the light unexplained after {result.starts} "
         "starts. Channels may be exchanged, elements broken in unknown ways, or the power per π of the heaters "
         "unexpected (check mesh.typical in the bench file)",
     )

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from calibration.measure.design import IncrementalSettings
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, FibreReadings
-from calibration.measure.hand_tour import HandTour, Responses, Visit, is_same_pattern, plan_tour
 from calibration.measure.heater_fringe import NOT_SWEPT, HeaterFit, HeaterSweep
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
-from calibration.measure.operator import Fibre
+from calibration.measure.plug_requests import Fibre
 from calibration.measure.port_survey import (
     ReferenceChange,
     Survey,
@@ -27,6 +26,7 @@ from calibration.measure.port_survey import (
     reference_change,
     scatter,
 )
+from calibration.measure.visit_planning import Responses, Visit, VisitPlan, is_same_pattern, plan_visits
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.nominal_heaters import NominalHeaters
 from calibration.model.observations import NoiseModel
@@ -37,7 +37,7 @@ Real = NDArray[np.float64]
 
 READINGS_PER_PHASE = 50
 """Readings per phase for a standard error below 1 mrad."""
-TOUR_FIELD_ERROR = 4e-4
+BY_HAND_FIELD_ERROR = 4e-4
 """Relative error of predicted fields in a tour: 10 to 63 heaters of 25 mW per π leave 1e-4 to 2e-4."""
 MIN_READINGS = 2400
 """Smallest number of readings, for a standard error below 1 mrad on a small mesh."""
@@ -45,7 +45,7 @@ _REACH_RAD = 2.2 * np.pi
 COMPARED = 16
 """Number of settings that are repeated to compare the light; a single one may be dark at a single meter."""
 _OFF_SHARE = 0.5
-_LOOKS = 16
+_REPEATED_READINGS = 16
 _NOISE_BACKGROUNDS = 2
 _DARK_SIGMA = 10.0
 _MIN_RELATIVE = 1e-4
@@ -54,7 +54,7 @@ MIN_RANDOM = 40
 _MIN_HELD_OUT = 3
 _MAX_ATTEMPTS = 3
 # Sweeps of a heater at the first visit that shows it, and at every later one.
-_FIRST_VIEWS, _LATER_VIEWS = 4, 2
+_FIRST_VIEWS, _REPEAT_VIEWS = 4, 2
 
 
 @dataclass
@@ -91,7 +91,7 @@ class HandMeasurements:
         sweeps: Settings of the heater sweeps.
         rng: Random generator.
         progress: Called with the stage and the numbers of finished and of all steps.
-        found: Called after every sweep with the heater and its law.
+        on_heater: Called after every sweep with the heater and its law.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class HandMeasurements:
         sweeps: HeaterSweepPlan,
         rng: np.random.Generator,
         progress: Callable[[str, int, int], None],
-        found: Callable[[int, HeaterFit], None],
+        on_heater: Callable[[int, HeaterFit], None],
     ) -> None:
         self._logbook, self._light, self._expected, self._driven = logbook, light, expected, driven
         self._by_hand: dict[Fibre, Sequence[int]] = {"laser": sources_by_hand, "meter": monitors_by_hand}
-        self._plan, self._rng, self._progress, self._found = sweeps, rng, progress, found
+        self._plan, self._rng, self._progress, self._on_heater = sweeps, rng, progress, on_heater
         probe = logbook.probe
         # Before its sweep, a heater counts as the most efficient one, so that no current exceeds the planned phase.
         nominal_ma = math.sqrt(_REACH_RAD / expected.rho2_range[1])
@@ -117,7 +117,7 @@ class HandMeasurements:
         self.responses = Responses(
             probe.mesh, tuple(sorted(probe.sources)), probe.monitors, expected, driven, self._nominal_ma, rng
         )
-        self.tour: HandTour = plan_tour(self.responses, sources_by_hand, monitors_by_hand)
+        self.visit_plan: VisitPlan = plan_visits(self.responses, sources_by_hand, monitors_by_hand)
         self._swept: dict[int, list[HeaterSweep]] = {heater: [] for heater in np.flatnonzero(driven).tolist()}
         self._patterns: dict[tuple[int, int | None], Real] = {}
 
@@ -131,8 +131,8 @@ class HandMeasurements:
         Raises:
             CalibrationError: No light arrives, a fibre stays in a wrong port, or no operator can be asked.
         """
-        visits, logbook = self.tour.visits, self._logbook
-        shares = self.responses.shares(self.tour, self._by_hand["meter"])
+        visits, logbook = self.visit_plan.visits, self._logbook
+        shares = self.responses.shares(self.visit_plan, self._by_hand["meter"])
         counts = np.maximum((settings * shares).astype(np.int64), MIN_RANDOM)
         measured: HandMeasurement | None = None
         for number, visit in enumerate(visits):
@@ -154,7 +154,7 @@ class HandMeasurements:
             raise CalibrationError("no port gets light", hint="See 'wiring.inputs' in the bench file.")
         return measured
 
-    def _seen(self, visit: Visit) -> NDArray[np.bool_]:
+    def _visible_heaters(self, visit: Visit) -> NDArray[np.bool_]:
         return self.responses.visible(visit.source, self._monitors_at(visit))
 
     def _monitors_at(self, visit: Visit) -> list[int]:
@@ -163,16 +163,16 @@ class HandMeasurements:
 
     def _change(self, visit: Visit, noise: NoiseModel) -> ReferenceChange:
         """Return how much the light has changed since the beginning of a visit."""
-        again = self._logbook.measure_many(self.responses.currents_ma[:COMPARED])
+        after = self._logbook.measure_batch(self.responses.currents_ma[:COMPARED])
         before = self._patterns[visit.source, visit.meter][:COMPARED]
-        return reference_change(visit.source, before.ravel(), again.ravel(), noise)
+        return reference_change(visit.source, before.ravel(), after.ravel(), noise)
 
     def _survey(self, visit: Visit) -> Survey:
         logbook, probe = self._logbook, self._logbook.probe
         columns = self.responses.columns(visit, self._by_hand["meter"])
         off = np.zeros(len(self._driven))
         logbook.light_only_port(None)
-        dark = np.array([logbook.measure(off) for _ in range(_LOOKS)])[:, columns]
+        dark = np.array([logbook.measure(off) for _ in range(_REPEATED_READINGS)])[:, columns]
         floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
         level_ma = float(np.median(dark_level_ma(dark, floor_ma)))
         for attempt in range(_MAX_ATTEMPTS):
@@ -184,7 +184,9 @@ class HandMeasurements:
         squares = self._nominal_ma**2 * self._rng.random((1 + _NOISE_BACKGROUNDS, len(off)))
         squares[0] = 0.0
         for currents in np.sqrt(squares):
-            relative += scatter(np.array([logbook.measure(currents) for _ in range(_LOOKS)])[:, columns], floor_ma)
+            relative += scatter(
+                np.array([logbook.measure(currents) for _ in range(_REPEATED_READINGS)])[:, columns], floor_ma
+            )
         share = float(np.sqrt(np.mean(np.square(relative or [0.0]))))
         # A meter that moves has one dark level for all ports.
         dark_ma = dict.fromkeys(probe.monitors, level_ma) if level_ma else {}
@@ -202,41 +204,43 @@ class HandMeasurements:
             logbook.light_only_port(visit.source)
             logbook.measure(np.zeros(len(self._driven)))  # the reference setting
             first = len(logbook)
-            readings = logbook.measure_many(self.responses.currents_ma)
-            taken = range(first, len(logbook))
+            readings = logbook.measure_batch(self.responses.currents_ma)
+            numbers = range(first, len(logbook))
             if np.nanmax(readings[:, columns]) <= _DARK_SIGMA * floor_ma:
                 self._is_dark(visit, attempt)
                 continue
             wrong = self._wrong_port(visit, readings, floor_ma)
             if wrong is None:
                 self._patterns[visit.source, visit.meter] = readings
-                return taken
+                return numbers
             fibre, port = wrong
-            asked = visit.source if fibre == "laser" else visit.meter
-            reason = f"The {fibre} seems to be in port {port}, not {asked}."
+            requested = visit.source if fibre == "laser" else visit.meter
+            reason = f"The {fibre} seems to be in port {port}, not {requested}."
             if attempt == _MAX_ATTEMPTS - 1:
                 break
-            logbook.plug(fibre, asked if asked is not None else port, reason)
+            logbook.plug(fibre, requested if requested is not None else port, reason)
         raise CalibrationError(
             f"{reason} It was requested {_MAX_ATTEMPTS} times",
             hint="Check the port numbers of the bench file against the chip, then continue with --resume.",
         )
 
     def _wrong_port(self, visit: Visit, readings: Real, floor_ma: float) -> tuple[Fibre, int] | None:
-        others: list[tuple[Fibre, int]] = []
-        for fibre, asked in visit.moves:
+        candidates: list[tuple[Fibre, int]] = []
+        for fibre, requested in visit.moves:
             stays = visit.meter if fibre == "laser" else visit.source
-            visited = set()
+            earlier_ports = set()
             # A fibre that was forgotten shows exactly the pattern of its former port.
             for (source, meter), before in self._patterns.items():
-                port, stayed = (source, meter) if fibre == "laser" else (meter, source)
-                if port is None or port == asked or stayed != stays:
+                port, other_port = (source, meter) if fibre == "laser" else (meter, source)
+                if port is None or port == requested or other_port != stays:
                     continue
                 if is_same_pattern(before, readings):
                     return fibre, port
-                visited.add(port)
-            others += [(fibre, port) for port in self._by_hand[fibre] if port != asked and port not in visited]
-        return self.responses.likely_port(readings, visit, others, floor_ma)
+                earlier_ports.add(port)
+            candidates += [
+                (fibre, port) for port in self._by_hand[fibre] if port != requested and port not in earlier_ports
+            ]
+        return self.responses.find_likely_port(readings, visit, candidates, floor_ma)
 
     def _is_dark(self, visit: Visit, attempt: int) -> None:
         """Have the fibres of a visit connected again, because no light arrives.
@@ -254,23 +258,23 @@ class HandMeasurements:
             self._logbook.plug(fibre, port, dark)
 
     def _sweep(self, visit: Visit, noise: NoiseModel, heaters: dict[int, HeaterFit]) -> None:
-        limit, seen = self._plan.turn_sigma_rad, self._seen(visit)
+        limit, is_visible = self._plan.turn_sigma_rad, self._visible_heaters(visit)
         pending = [
             heater
             for heater in self._swept
-            if seen[heater] and not heaters.get(heater, NOT_SWEPT).turn_sigma_rad < limit
+            if is_visible[heater] and not heaters.get(heater, NOT_SWEPT).turn_sigma_rad < limit
         ]
         if not pending:
             return
-        views = _LATER_VIEWS if any(self._swept[heater] for heater in pending) else _FIRST_VIEWS
+        views = _REPEAT_VIEWS if any(self._swept[heater] for heater in pending) else _FIRST_VIEWS
         sweeps = HeaterSweeps(
             self._logbook, self._light, (visit.source,), noise, self._expected, self._plan, self._rng, self._driven,
             earlier={heater: self._swept[heater] for heater in pending}, views=views,
         )  # fmt: skip
-        sweeps.run(heaters, lambda done, total: self._progress("sweeps", done, total), self._found)
+        sweeps.run(heaters, lambda done, total: self._progress("sweeps", done, total), self._on_heater)
 
     def _measure_random(
-        self, visit: Visit, measured: HandMeasurement, heaters: dict[int, HeaterFit], count: int, n_visits: int
+        self, visit: Visit, measured: HandMeasurement, heaters: dict[int, HeaterFit], count: int, visit_count: int
     ) -> None:
         logbook, probe = self._logbook, self._logbook.probe
         max_ma = self._nominal_ma.copy()
@@ -281,14 +285,14 @@ class HandMeasurements:
         currents = walk.random(count, self._rng).currents_ma
         first = len(logbook)
         logbook.light_only_port(visit.source)
-        logbook.measure_many(currents[:-SETTINGS_PER_SOURCE])
+        logbook.measure_batch(currents[:-SETTINGS_PER_SOURCE])
         for setting in currents[-SETTINGS_PER_SOURCE:]:
             number = len(logbook)
             logbook.measure(setting)
             measured.fibres.append(FibreReadings(number, logbook.fibre_dbm()))
         measured.random += range(first, len(logbook))
-        held_out = max(-(-SETTINGS // n_visits), _MIN_HELD_OUT)
+        held_out = max(-(-SETTINGS // visit_count), _MIN_HELD_OUT)
         first = len(logbook)
-        logbook.measure_many(walk.random(held_out, self._rng).currents_ma)
+        logbook.measure_batch(walk.random(held_out, self._rng).currents_ma)
         measured.held_out += range(first, len(logbook))
         self._progress("random settings", len(measured.random), len(measured.random))

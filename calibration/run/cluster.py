@@ -16,24 +16,24 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import Any
 
-from calibration.run.many_benches import BenchJob, BenchOutcome, Ended, Say, calibrate_bench, unstarted_outcome
+from calibration.run.bench_jobs import BenchJob, BenchOutcome, Ended, PrintLine, calibrate_bench, not_started_outcome
 from lumion_hw.cluster import connect_cluster, require_distributed
 
 # Interval at which a worker checks for a stop request, and this process for lost workers.
-_ASK_EVERY_S = 0.5
+_POLL_INTERVAL_S = 0.5
 # Time to wait for a worker when there is none, because a failed worker may be restarted.
 _NO_WORKER_S = 30.0
 _SAFE = "the controller's watchdog switches the heaters off"
 
 
-def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int | None, say: Say) -> Ended:
+def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int | None, print_line: PrintLine) -> Ended:
     """Calibrate benches on a cluster.
 
     Args:
         jobs: The benches.
         scheduler: Address ``HOST:PORT`` of the scheduler.
         workers: Maximum number of benches at a time; by default the number of threads of the cluster.
-        say: Called with a progress line for every stage of every bench.
+        print_line: Called with a progress line for every stage of every bench.
 
     Raises:
         ConfigError: dask.distributed is not installed.
@@ -42,25 +42,27 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
     distributed, client = require_distributed(), connect_cluster(scheduler)
     run = f"lumion-calibrate-{uuid.uuid4().hex}"
     try:
-        client.subscribe_topic(run, lambda event: say(str(event[1])))
+        client.subscribe_topic(run, lambda event: print_line(str(event[1])))
         max_running = workers or max(sum(client.nthreads().values()), 1)
         with client.as_current():
-            return _all(distributed, client, jobs, run, max_running, say)
+            return _all(distributed, client, jobs, run, max_running, print_line)
     finally:
         client.unsubscribe_topic(run)
         client.close()
 
 
-def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_running: int, say: Say) -> Ended:
+def _all(
+    distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_running: int, print_line: PrintLine
+) -> Ended:
     stop = distributed.Event(run, client=client)
     interruption: BaseException | None = None
     waiting, running = list(enumerate(jobs)), dict[Any, tuple[int, str]]()
     outcomes: dict[int, BenchOutcome] = {}
-    seen_s = time.monotonic()
+    alive_s = time.monotonic()
     while waiting or running:
         try:
             threads = client.nthreads()
-            seen_s = time.monotonic() if threads or running else seen_s
+            alive_s = time.monotonic() if threads or running else alive_s
             for worker in _free(threads, running)[: max_running - len(running)] if waiting else ():
                 if waiting:
                     number, job = waiting.pop(0)
@@ -72,18 +74,18 @@ def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_
                 number, worker = running.pop(future)
                 future.cancel()
                 outcomes[number] = _failed(jobs[number], f"worker {worker} was lost; {_SAFE}")
-            for future in _done(distributed, list(running)):
+            for future in _finished_futures(distributed, list(running)):
                 number, _ = running.pop(future)
                 outcomes[number] = _outcome(future, jobs[number])
-            if waiting and not running and time.monotonic() - seen_s > _NO_WORKER_S:
+            if waiting and not running and time.monotonic() - alive_s > _NO_WORKER_S:
                 outcomes |= {number: _failed(job, "the cluster has no worker") for number, job in waiting}
                 waiting.clear()
         except (KeyboardInterrupt, SystemExit) as error:
             interruption = interruption or error
             stop.set()
-            outcomes |= {number: unstarted_outcome(job) for number, job in waiting}
+            outcomes |= {number: not_started_outcome(job) for number, job in waiting}
             waiting.clear()
-            say("stopping: waiting until heaters and light of every bench are off")
+            print_line("stopping: waiting until heaters and light of every bench are off")
         except (CancelledError, OSError) as error:
             text = (
                 f"the connection to the scheduler was lost ({type(error).__name__}); the worker or the watchdog of "
@@ -101,15 +103,17 @@ def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) ->
     return [worker for turn in range(max(left.values(), default=0), 0, -1) for worker in left if left[worker] >= turn]
 
 
-def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
+def _finished_futures(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
     if not futures:
-        time.sleep(_ASK_EVERY_S)
+        time.sleep(_POLL_INTERVAL_S)
         return ()
     try:
-        done: Collection[Any] = distributed.wait(futures, timeout=_ASK_EVERY_S, return_when="FIRST_COMPLETED").done
+        finished: Collection[Any] = distributed.wait(
+            futures, timeout=_POLL_INTERVAL_S, return_when="FIRST_COMPLETED"
+        ).done
     except TimeoutError:
         return ()
-    return done
+    return finished
 
 
 def _outcome(future: Any, job: BenchJob) -> BenchOutcome:
@@ -127,12 +131,12 @@ def _failed(job: BenchJob, text: str) -> BenchOutcome:
 def _on_worker(job: BenchJob, run: str) -> BenchOutcome:
     distributed = require_distributed()
     worker, event = distributed.get_worker(), distributed.Event(run)
-    asked_s, answer = -_ASK_EVERY_S, False
+    polled_s, answer = -_POLL_INTERVAL_S, False
 
     def stopped() -> bool:
-        nonlocal asked_s, answer
-        if not answer and time.monotonic() - asked_s > _ASK_EVERY_S:
-            answer, asked_s = bool(event.is_set()), time.monotonic()
+        nonlocal polled_s, answer
+        if not answer and time.monotonic() - polled_s > _POLL_INTERVAL_S:
+            answer, polled_s = bool(event.is_set()), time.monotonic()
         return answer
 
     return calibrate_bench(job, stopped, lambda line: worker.log_event(run, line))

@@ -29,7 +29,7 @@ UNSEEN = "no light passes it on the way to a monitor"
 """Reason for an unknown PUC that no light reaches."""
 # Relative information below which no reading depends on a parameter; rounding errors are smaller.
 _UNOBSERVABLE = 1e-12
-_KNOWN_RAD = 0.2
+_MAX_USABLE_SIGMA_RAD = 0.2
 _MAX_NAMED = 5
 
 
@@ -37,7 +37,7 @@ def collect_defects(
     start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
     """Return the defects of the bench, without uncertain heater laws if the fit explains all readings."""
-    found = start.defects
+    listed = start.defects
     defects: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
     # Conclusions about couplers and laws require a fit that explains all readings.
     if diagnosed.certified:
@@ -47,9 +47,9 @@ def collect_defects(
         defects += defects_from_fit(
             diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma, space.mesh
         )
-        found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
+        listed = tuple(defect for defect in listed if defect.kind != UNCERTAIN_LAW)
     unseen = unseen_pucs(diagnosed, space)
-    marked = mark_unseen_pucs((*defects, *found), unseen, channels, space.mesh, space.sources, space.monitors)
+    marked = mark_unseen_pucs((*defects, *listed), unseen, channels, space.mesh, space.sources, space.monitors)
     return without_duplicates(marked)
 
 
@@ -87,7 +87,7 @@ def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace, left_out: Colle
     variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
     pucs = np.flatnonzero(space.mesh.interferes).tolist()
     stuck = [puc for puc in pucs if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
-    unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
+    unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _MAX_USABLE_SIGMA_RAD**2}
     unknown |= dict.fromkeys(unseen_pucs(diagnosed, space), UNSEEN)
     return unknown | dict.fromkeys(left_out, LEFT_OUT)
 
@@ -95,11 +95,11 @@ def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace, left_out: Colle
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:
     """Return the PUCs from which no light reaches a monitor."""
     # The loss of a PUC affects every path through it at any phase, so it is the most reliable sign of light.
-    felt = np.full(space.size, np.inf)
-    felt[diagnosed.fit.free] = np.diag(diagnosed.fit.information)
-    losses = felt[space.group("loss_db")]
-    seen = losses[space.lit.pucs & np.isfinite(losses)]
-    is_dark = ~space.lit.pucs | (losses <= _UNOBSERVABLE * (np.median(seen) if len(seen) else 0.0))
+    max_loss = np.full(space.size, np.inf)
+    max_loss[diagnosed.fit.free] = np.diag(diagnosed.fit.information)
+    losses = max_loss[space.group("loss_db")]
+    measured = losses[space.illuminated.pucs & np.isfinite(losses)]
+    is_dark = ~space.illuminated.pucs | (losses <= _UNOBSERVABLE * (np.median(measured) if len(measured) else 0.0))
     return tuple(np.flatnonzero(is_dark).tolist())
 
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.diagnose.element_faults import how_to_see
+from calibration.diagnose.element_faults import visibility_hints
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
 from calibration.fit.phase_search import SearchPlan
 from calibration.measure.design import DESIGN_GROUPS, IncrementalSettings
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
-from calibration.measure.hand_tour import Responses, plan_tour
 from calibration.measure.light_sources import dual_input_ports
 from calibration.measure.logbook import HardwareTimes
+from calibration.measure.visit_planning import Responses, plan_visits
 from calibration.model.gauge import has_visible_phase
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
@@ -47,7 +47,7 @@ Real = NDArray[np.float64]
 _LAUNCH_DBM = 0.0
 # Power that enters from a coherent module: 400ZR launches at least -10 dBm (OIF-400ZR), and half of two tributaries is
 # TE.
-_LIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
+_TRANSMIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
 # Relative noise, and -60 dBm for a responsivity of 1 mA/mW (assumed).
 _NOISE = NoiseModel(0.005, 1e-6)
 # Converter step of a controller: 5 mA over 16 bits like the emulated board (assumption; a real board reports its own).
@@ -55,9 +55,9 @@ _STEP_MA = 5.0 / 65535
 # Range of the random heater settings: 2.2 π as in the bootstrap.
 _TURNS = 1.1
 # Sweeps per heater: some heaters need another sweep (1.1 to 1.6 times on the 72-PUC mesh).
-_SWEPT_AGAIN = 1.25
+_RESWEPT_FACTOR = 1.25
 _READS = 16
-_LOOKS, _MIN_LOOKS = 3, 24
+_REPEATED_READINGS, _MIN_REPEATED_READINGS = 3, 24
 _PEAK_SIGMA = 4.0
 _DETUNED = "source_detuning_hz"
 
@@ -205,18 +205,18 @@ class _Nominal:
         seconds = dual_input_ports(wiring.inputs)
         first_of = {second: first for first, second in seconds.items()}
         inputs = [path for path in wiring.inputs if first_of.get(path.port, path.port) not in without_sources]
-        seen = model.monitors() or tuple(out.port for out in wiring.outputs if out.meter)
-        monitors = tuple(port for port in seen if port not in without_monitors)
+        monitor_ports = model.monitors() or tuple(out.port for out in wiring.outputs if out.meter)
+        monitors = tuple(port for port in monitor_ports if port not in without_monitors)
         if not inputs or not monitors:
             raise ConfigError(
                 f"{len(inputs)} sources and {len(monitors)} monitors are left, but a calibration needs at least one "
                 "of each"
             )
         inputs.sort(key=lambda path: path.port)
-        lit_dbm = [_assumed_launch_dbm(model, path) for path in inputs]
+        launch_dbm = [_assumed_launch_dbm(model, path) for path in inputs]
         levels = [
             dbm + path.gain_db - path.loss_db - typical.access_loss_db
-            for dbm, path in zip(lit_dbm, inputs, strict=True)
+            for dbm, path in zip(launch_dbm, inputs, strict=True)
         ]
         level_db = dict(zip((path.port for path in inputs), levels, strict=True))
         ports = tuple(port for port in level_db if port not in first_of)
@@ -273,7 +273,7 @@ class _Nominal:
 
 def _assumed_launch_dbm(model: BenchModel, path: InputPath) -> float:
     device = model.devices[path.source]
-    return _LIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
+    return _TRANSMIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
 
 
 class _RunPlanner:
@@ -296,8 +296,8 @@ class _RunPlanner:
         return (
             self._survey(),
             self._sweeps(),
-            self._known("fibres", (1 + SETTINGS_PER_SOURCE)),
-            self._known("verification", 1, SETTINGS),
+            self._completed_stage("fibres", (1 + SETTINGS_PER_SOURCE)),
+            self._completed_stage("verification", 1, SETTINGS),
         )
 
     def run(self) -> DryRun:
@@ -319,21 +319,21 @@ class _RunPlanner:
         fit = self._fit(random, "first fit")
         left_s = self._goal.hardware_s - sum(stage.hardware_s for stage in (*before, *after))
         left = self._goal.settings - sum(stage.settings for stage in (*before, *after))
-        chosen, why = self._chosen(fit, left_s, left)
-        whole = self._fit(random + chosen, "last fit")
-        return self._result((*before, self._stage("chosen settings", chosen), *after), whole, why)
+        chosen, reason = self._chosen(fit, left_s, left)
+        last_fit = self._fit(random + chosen, "last fit")
+        return self._result((*before, self._stage("chosen settings", chosen), *after), last_fit, reason)
 
     def _run_by_hand(self) -> DryRun:
         nominal = self._nominal
         responses = Responses(
             self._mesh, nominal.sources, nominal.monitors, nominal.heaters, nominal.driven, self._max_ma, self._rng
         )
-        tour = plan_tour(responses, nominal.sources_by_hand, nominal.monitors_by_hand)
+        visit_plan = plan_visits(responses, nominal.sources_by_hand, nominal.monitors_by_hand)
         n_read = 1 if nominal.monitors_by_hand else len(nominal.monitors)
         settings = settings_by_hand(self._mesh, nominal.driven, n_read)
-        counts = settings * responses.shares(tour, nominal.monitors_by_hand)
+        counts = settings * responses.shares(visit_plan, nominal.monitors_by_hand)
         walk, parts = self._walk(BootstrapPlan().off_share), list[Observations]()
-        for visit, count in zip(tour.visits, counts.tolist(), strict=True):
+        for visit, count in zip(visit_plan.visits, counts.tolist(), strict=True):
             currents = walk.random(max(int(count), MIN_RANDOM), self._rng).currents_ma
             currents = np.concatenate([responses.currents_ma, currents])
             part = walk.with_light(currents, np.full(len(currents), visit.source))
@@ -344,13 +344,13 @@ class _RunPlanner:
         survey, sweeps, _, verification = self.fixed_stages()
         stages = (survey, sweeps, self._stage("random settings", random), verification)
         _check_heat(stages, nominal.device.total_power_mw)
-        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=tour.pluggings)
+        return replace(self._result(stages, self._fit(random, "fit"), ""), pluggings=visit_plan.pluggings)
 
-    def _result(self, stages: tuple[StagePlan, ...], whole: FitResult, why: str) -> DryRun:
+    def _result(self, stages: tuple[StagePlan, ...], fit: FitResult, reason: str) -> DryRun:
         device = self._nominal.device
-        known = Knowledge.of(self._model.space, whole, self._goal.sigma_rad)
-        bound = Bound(self._model.space, whole.free, whole.information, whole.prior_information)
-        space, sigma = self._model.space, known.sigma
+        knowledge = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
+        bound = Bound(self._model.space, fit.free, fit.information, fit.prior_information)
+        space, sigma = self._model.space, knowledge.sigma
         return DryRun(
             stages=stages,
             sources=self._nominal.sources,
@@ -360,13 +360,13 @@ class _RunPlanner:
             limit_mw=device.total_power_mw,
             sigma_rad={name: _rms(sigma[space.group(name)]) for name in DESIGN_GROUPS if name in space.groups},
             bound=bound,
-            shortfall=shortfall(space, known, whole, self._goal.sigma_rad, why),
-            left_out=tuple(self._left_out(int(puc)) for puc in np.flatnonzero(~space.lit.pucs)),
+            shortfall=shortfall(space, knowledge, fit, self._goal.sigma_rad, reason),
+            left_out=tuple(self._left_out(int(puc)) for puc in np.flatnonzero(~space.illuminated.pucs)),
         )
 
     def _left_out(self, puc: int) -> str:
         sources = (*self._nominal.sources, *self._nominal.seconds.values())
-        advice = how_to_see(self._mesh, puc, sources, self._nominal.monitors)
+        advice = visibility_hints(self._mesh, puc, sources, self._nominal.monitors)
         return f"PUC {puc} {advice['reason']}: {advice['remedy'][0].lower()}{advice['remedy'][1:]}"
 
     def _walk(self, off_share: float) -> IncrementalSettings:
@@ -386,9 +386,9 @@ class _RunPlanner:
         noise = with_model_error(self._noise())
         bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)
         self._progress(stage, 1, 1)
-        known = modulo_a_turn(bound.prior_information, space.mask(PHASE_GROUPS)[free])
+        prior_information = modulo_a_turn(bound.prior_information, space.mask(PHASE_GROUPS)[free])
         return FitResult(
-            self._parameters, space.pack(self._parameters), free, bound.information, known,
+            self._parameters, space.pack(self._parameters), free, bound.information, prior_information,
             True, 0.0, 1.0, plan.reading_ma.size, (), len(plan),
         )  # fmt: skip
 
@@ -398,22 +398,22 @@ class _RunPlanner:
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
         walk = self._walk(IncrementalSettings.off_share)
-        known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
+        knowledge = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
-        designer = designer_after(self._model, fit, likelihood, self._times, known.wanted)
+        designer = designer_after(self._model, fit, likelihood, self._times, knowledge.wanted)
         max_settings = max(left, 0)
 
-        def tell(chosen: int) -> None:
+        def report(chosen: int) -> None:
             self._progress("chosen settings", chosen, max_settings)
 
         design = designer.choose(
-            walk, left_s, self._goal.sigma_rad, self._rng, max_settings=max_settings, progress=tell
+            walk, left_s, self._goal.sigma_rad, self._rng, max_settings=max_settings, progress=report
         )
         if design.reached:
             return design.plan, ""
         settings = len(design.plan) >= left
-        what = f"{self._goal.settings} settings" if settings else f"{self._goal.hardware_s:g} s of hardware time"
-        return design.plan, f"{what} will be used up"
+        limit = f"{self._goal.settings} settings" if settings else f"{self._goal.hardware_s:g} s of hardware time"
+        return design.plan, f"{limit} will be used up"
 
     # What stages cost ------------------------------------------------------------------------------------------------
 
@@ -425,8 +425,8 @@ class _RunPlanner:
 
     def _survey(self) -> StagePlan:
         sources = len(self._nominal.sources)
-        backgrounds = max(_LOOKS, -(-_MIN_LOOKS // sources))
-        reads = (_READS * (1 + _LOOKS) + backgrounds * sources) * self._times.read_s
+        backgrounds = max(_REPEATED_READINGS, -(-_MIN_REPEATED_READINGS // sources))
+        reads = (_READS * (1 + _REPEATED_READINGS) + backgrounds * sources) * self._times.read_s
         max_ma2 = 0.65 * self._nominal.device.heater_max_ma**2
         return StagePlan(
             "survey", 1 + backgrounds * sources, backgrounds * sources, backgrounds * self._full_s + reads,
@@ -435,7 +435,7 @@ class _RunPlanner:
 
     def _sweeps(self) -> StagePlan:
         heaters, levels = self._n_driven, BootstrapPlan().sweeps.levels
-        settings = round(_SWEPT_AGAIN * heaters * (levels - 1)) + len(self._nominal.sources)
+        settings = round(_RESWEPT_FACTOR * heaters * (levels - 1)) + len(self._nominal.sources)
         seconds = settings * float(self._times.setting_s(np.array(1)))
         return StagePlan("sweeps", settings, len(self._nominal.sources), seconds, self._peak_mw(self._swept_ma2()))
 
@@ -448,7 +448,7 @@ class _RunPlanner:
         square = max_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 
-    def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
+    def _completed_stage(self, name: str, per_source: int, more: int = 0) -> StagePlan:
         sources = len(self._nominal.sources)
         settings = per_source * sources + more
         mean_ma2 = float(np.mean(self._max_ma[self._nominal.driven] ** 2)) if self._n_driven else 0.0

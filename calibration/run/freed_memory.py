@@ -15,7 +15,7 @@ from typing import Any
 # Constants of malloc.h, and the defaults of glibc, which raises the second one automatically up to 32 MiB.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _USUAL = {_TRIM_THRESHOLD: 64 * 1024 * 1024, _MMAP_THRESHOLD: 32 * 1024 * 1024}
-KEPT_BYTES = 1 << 30
+RETAINED_BYTES = 1 << 30
 # Larger arrays (large meshes) are returned at once, because they would leave gaps too small for the next ones.
 LARGE_BYTES = 64 * 1024 * 1024
 _guard = threading.Lock()
@@ -28,15 +28,15 @@ def keep_freed_memory() -> Iterator[None]:
 
     The memory is returned at the end of the last such block. Does nothing without ``mallopt`` in the C library.
     """
-    library, me = _c_library(), object()
+    library, marker = _c_library(), object()
     with _guard:
-        _running.append(me)
-        _set(library, {_TRIM_THRESHOLD: KEPT_BYTES, _MMAP_THRESHOLD: LARGE_BYTES})
+        _running.append(marker)
+        _set(library, {_TRIM_THRESHOLD: RETAINED_BYTES, _MMAP_THRESHOLD: LARGE_BYTES})
     try:
         yield
     finally:
         with _guard:
-            _running.remove(me)
+            _running.remove(marker)
             if not _running:
                 _set(library, _USUAL)
                 if hasattr(library, "malloc_trim"):

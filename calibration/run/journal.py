@@ -31,7 +31,7 @@ _BY_PORT = ("dead", "stated_hz")
 _ENTRY_KINDS = ("settings", "launched", "fibre", "tuned", "resistances", "laser", "meter")
 
 
-def now_utc() -> str:
+def utc_time() -> str:
     """Return the present time, ISO 8601 in UTC."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -64,7 +64,7 @@ class JournalHeader:
     sources: tuple[int, ...]
     dead: Mapping[int, str] = field(default_factory=dict)
     stated_hz: Mapping[int, float] = field(default_factory=dict)
-    started_utc: str = field(default_factory=now_utc)
+    started_utc: str = field(default_factory=utc_time)
     command: str = ""
     heater_tau_s: float | None = None
     emulated_chip: str | None = None
@@ -85,9 +85,9 @@ class JournalHeader:
             raise CalibrationError(f"this is not the header of a {FORMAT} of version {VERSION}")
         from pydantic import TypeAdapter, ValidationError
 
-        known = {"heater_tau_s": None, "emulated_chip": None, **document}  # older journals do not contain it
+        complete = {"heater_tau_s": None, "emulated_chip": None, **document}  # older journals do not contain it
         try:
-            return TypeAdapter(cls).validate_python({each.name: known[each.name] for each in fields(cls)})
+            return TypeAdapter(cls).validate_python({each.name: complete[each.name] for each in fields(cls)})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
@@ -132,7 +132,7 @@ class RunJournal:
         self._header = contents.header if contents else None
         self._handle: int | None = handle
         self._size, self._lines = (contents.size, contents.lines) if contents else (0, 0)
-        self._torn = True
+        self._has_torn_line = True
         self._synced_s = time.monotonic()
 
     @classmethod
@@ -214,7 +214,7 @@ class RunJournal:
 
     def note(self, kind: str, **facts: Any) -> None:
         """Write an event with its time, such as an interruption. Raises as :meth:`add`."""
-        note = {"kind": kind, "utc": now_utc(), **facts}
+        note = {"kind": kind, "utc": utc_time(), **facts}
         self._write(note)
         self.notes.append(note)
 
@@ -224,14 +224,14 @@ class RunJournal:
         line = _line({"n": self._lines, **document})
         with writing("the journal", self.path):
             # A full disk or a killed run may have left part of a line, which would make the next lines unreadable.
-            if self._torn:  # remains of a failed write or a killed run
+            if self._has_torn_line:  # remains of a failed write or a killed run
                 os.ftruncate(self._handle, self._size)
             os.lseek(self._handle, self._size, os.SEEK_SET)
-            self._torn = True
+            self._has_torn_line = True
             left = line
             while left:
                 left = left[os.write(self._handle, left) :]
-            self._size, self._lines, self._torn = self._size + len(line), self._lines + 1, False
+            self._size, self._lines, self._has_torn_line = self._size + len(line), self._lines + 1, False
             # Every line goes to the operating system, but to the disk only once a second, because fsync per line would
             # slow the bench down.
             if time.monotonic() - self._synced_s >= _SYNC_EVERY_S:
@@ -247,9 +247,9 @@ class RunJournal:
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             left = self._size
-            while left and (piece := file.read(min(left, 1 << 20))):
-                digest.update(piece)
-                left -= len(piece)
+            while left and (chunk := file.read(min(left, 1 << 20))):
+                digest.update(chunk)
+                left -= len(chunk)
         return digest.hexdigest()
 
     def close(self) -> None:
@@ -344,12 +344,12 @@ def _has_answers(handle: int, path: Path) -> bool:
 
 
 def _back_up(handle: int, path: Path) -> None:
-    aside = path.with_name(f"{path.stem}.old{path.suffix}")
+    old_path = path.with_name(f"{path.stem}.old{path.suffix}")
     os.lseek(handle, 0, os.SEEK_SET)
 
     def fill(path: Path) -> None:
-        with open(handle, "rb", closefd=False) as there, path.open("wb") as copy:
-            while piece := there.read(1 << 20):
-                copy.write(piece)
+        with open(handle, "rb", closefd=False) as source, path.open("wb") as copy:
+            while chunk := source.read(1 << 20):
+                copy.write(chunk)
 
-    write_file(aside, "the journal of the previous run", fill)
+    write_file(old_path, "the journal of the previous run", fill)

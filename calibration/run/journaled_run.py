@@ -18,7 +18,7 @@ import numpy as np
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import DARK, LogbookEntry
-from calibration.measure.operator import OnPlug, PlugRequest
+from calibration.measure.plug_requests import OnPlug, PlugRequest
 from calibration.measure.port_survey import ReferenceChange, noise_of, reference_change, reference_readings
 from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
 from calibration.model.device_under_test import DeviceUnderTest
@@ -28,7 +28,7 @@ from calibration.record.joining import join_records
 from calibration.record.raw_data import save_raw
 from calibration.run.bootstrap import Progress
 from calibration.run.by_hand import COMPARED
-from calibration.run.journal import JournalHeader, RunJournal, now_utc
+from calibration.run.journal import JournalHeader, RunJournal, utc_time
 from calibration.run.parts import MeshPart
 from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration, Residual
@@ -43,8 +43,8 @@ from lumion_hw.storage import load_record, save_record
 
 _PLUG = "plugging requested"
 _LAST_SETTINGS = 3
-_LOOKS = 4
-_TEMPERATURE_LOST = "temperature lost"
+_REPEATED_READINGS = 4
+_LOCK_LOSS = "temperature lost"
 # Largest change of a source's power that the new polarization alignment explains and that is corrected.
 _MAX_POWER_DB = 1.0
 # Smaller changes are normal variations of the light.
@@ -89,7 +89,7 @@ def header_of(
         sources=tuple(probe.sources),
         dead=dict(dead),
         stated_hz=dict(reported_frequencies_hz or {}),
-        started_utc=now_utc(),
+        started_utc=utc_time(),
         command=command,
         heater_tau_s=heater_tau_s,
         emulated_chip=device.emulated_chip,
@@ -109,19 +109,20 @@ def _plain(plan: Any) -> Any:
     return plain
 
 
-def check_same(begun: JournalHeader, now: JournalHeader) -> None:
+def check_same(earlier: JournalHeader, current: JournalHeader) -> None:
     """Raise an error if a journal is from another device, plan, seed or software version.
 
     Raises:
         CalibrationError: The message lists the differences.
     """
     different = [
-        f"{descriptions}: {_shown(getattr(begun, name))} at the start, now {_shown(getattr(now, name))}"
+        f"{descriptions}: {_format_value(getattr(earlier, name))} at the start, "
+        f"now {_format_value(getattr(current, name))}"
         for name, descriptions in _SAME
-        if getattr(begun, name) != getattr(now, name)
+        if getattr(earlier, name) != getattr(current, name)
     ]
-    if None not in (begun.emulated_chip, now.emulated_chip) and begun.emulated_chip != now.emulated_chip:
-        different.append(f"the emulated chip: {begun.emulated_chip} at the start, now {now.emulated_chip}")
+    if None not in (earlier.emulated_chip, current.emulated_chip) and earlier.emulated_chip != current.emulated_chip:
+        different.append(f"the emulated chip: {earlier.emulated_chip} at the start, now {current.emulated_chip}")
     if different:
         raise CalibrationError(
             f"the run of this journal cannot be resumed here: {'; '.join(different)}",
@@ -129,7 +130,7 @@ def check_same(begun: JournalHeader, now: JournalHeader) -> None:
         )
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = str(value)
     return text[:12] if len(text) == 64 else text
 
@@ -160,7 +161,7 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
     if noise is None:
         return LightConditions()
     changes, power_db = [], {}
-    tuned_hz = {entry.source: entry.asked_hz for entry in entries if entry.kind == "tuned"}
+    tuned_hz = {entry.source: entry.requested_hz for entry in entries if entry.kind == "tuned"}
     for source, frequency_hz in sorted(tuned_hz.items()):
         probe.tune(source, frequency_hz)
     if any(entry.kind in ("laser", "meter") for entry in entries):
@@ -169,19 +170,19 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
         if frequency_hz != tuned_hz.get(source, 0.0):
             continue  # the source was tuned to another frequency since
         probe.light_only_port(source)
-        looks = probe.measure_many(np.zeros((_LOOKS, 2 * probe.mesh.n_pucs)))
+        repeats = probe.measure_batch(np.zeros((_REPEATED_READINGS, 2 * probe.mesh.n_pucs)))
         # At the reference setting the power may differ because of the polarization, but the distribution may not.
-        found = reference_change(source, np.mean(readings, axis=0), looks.mean(axis=0), noise)
-        changes.append(found)
-        if abs(found.power_db) > _MIN_POWER_DB:
-            power_db[source] = found.power_db
+        change = reference_change(source, np.mean(readings, axis=0), repeats.mean(axis=0), noise)
+        changes.append(change)
+        if abs(change.power_db) > _MIN_POWER_DB:
+            power_db[source] = change.power_db
     last = next(entry for entry in reversed(entries) if entry.kind == "settings")
     if last.source != DARK:
         probe.light_only_port(last.source)
-        again = probe.measure_many(last.currents_ma[-_LAST_SETTINGS:])
+        repeated = probe.measure_batch(last.currents_ma[-_LAST_SETTINGS:])
         changes += [
-            reference_change(last.source, before, now, noise)
-            for before, now in zip(last.answer[-_LAST_SETTINGS:], again, strict=True)
+            reference_change(last.source, before, after, noise)
+            for before, after in zip(last.answer[-_LAST_SETTINGS:], repeated, strict=True)
         ]
     _refuse_changes(changes)
     return LightConditions(tuple(changes), power_db)
@@ -200,11 +201,11 @@ def _check_light_by_hand(probe: Probe, entries: Sequence[LogbookEntry], noise: N
         return LightConditions()
     source, before = visit[0].source, visit[0].answer[:COMPARED]
     probe.light_only_port(source)
-    now = probe.measure_many(visit[0].currents_ma[:COMPARED])
+    after = probe.measure_batch(visit[0].currents_ma[:COMPARED])
     # A single meter sees no distribution over ports, but that over settings.
-    found = reference_change(source, before.ravel(), now.ravel(), noise)
-    _refuse_changes([found])
-    return LightConditions((found,), {source: found.power_db} if abs(found.power_db) > _MIN_POWER_DB else {})
+    change = reference_change(source, before.ravel(), after.ravel(), noise)
+    _refuse_changes([change])
+    return LightConditions((change,), {source: change.power_db} if abs(change.power_db) > _MIN_POWER_DB else {})
 
 
 def _refuse_changes(changes: Sequence[ReferenceChange]) -> None:
@@ -232,7 +233,7 @@ def calibrate(
     command: str = "",
     wavelengths_nm: Sequence[float] = (),
     goal: Goal | None = None,
-    judge: Callable[[CalibrationRecord], Sequence[str]] = lambda record: (),
+    find_faults: Callable[[CalibrationRecord], Sequence[str]] = lambda record: (),
     over: Over = "own",
     residual: Residual = lambda name, value: None,
     on_plug: OnPlug | None = None,
@@ -254,7 +255,7 @@ def calibrate(
         command: The command line, to be stored in the record.
         wavelengths_nm: Further wavelengths in nm; the record is then valid for the whole range.
         goal: Required accuracy and limits of the effort; by default the usual goal.
-        judge: Returns problems of the record to be stored in it, one sentence each.
+        find_faults: Returns problems of the record to be stored in it, one sentence each.
         over: Which existing record may be overwritten.
         residual: Called with name and value of the misfit of each stage.
         on_plug: Called when a fibre has to be moved by hand; returns after the move. Without it, the run stops with an
@@ -273,7 +274,19 @@ def calibrate(
     path = Path(path)
     check_target(path, "the calibration record", over)
     run = _JournaledRun(
-        bench, seed, path, progress, resume, command, wavelengths_nm, goal or Goal(), judge, over, residual, part, join
+        bench,
+        seed,
+        path,
+        progress,
+        resume,
+        command,
+        wavelengths_nm,
+        goal or Goal(),
+        find_faults,
+        over,
+        residual,
+        part,
+        join,
     )
     return run.calibrate(BenchProbe(bench, aligner, on_plug))
 
@@ -290,7 +303,7 @@ class _JournaledRun:
     command: str
     wavelengths_nm: Sequence[float]
     goal: Goal
-    judge: Callable[[CalibrationRecord], Sequence[str]]
+    find_faults: Callable[[CalibrationRecord], Sequence[str]]
     over: Over
     residual: Residual
     part: MeshPart | None
@@ -334,8 +347,8 @@ class _JournaledRun:
         run.left_out = frozenset(range(probe.mesh.n_pucs)) - set(self.part.pucs) if self.part else frozenset()
         header = header_of(run, dead, reported_frequencies_hz, self.command, mesh.heater_tau_s)
         _connect_journal(self.bench, run, book, header, self.resume)
-        before = [str(note["lost"]) for note in book.notes if note.get("kind") == _TEMPERATURE_LOST]
-        probe.keep_temperature_lock_losses(before, lambda lost: book.note(_TEMPERATURE_LOST, lost=lost))
+        before = [str(note["lost"]) for note in book.notes if note.get("kind") == _LOCK_LOSS]
+        probe.keep_temperature_lock_losses(before, lambda loss: book.note(_LOCK_LOSS, lost=loss))
         probe.keep_plug_requests(
             lambda request: book.note(
                 _PLUG, fibre=request.fibre, device=request.device, port=request.port, after=len(run.logbook.entries)
@@ -352,7 +365,7 @@ class _JournaledRun:
             book,
             self.path,
             self.command,
-            lambda record: (*self.judge(record), *probe.measurement_warnings()),
+            lambda record: (*self.find_faults(record), *probe.measurement_warnings()),
         )
         if self.join is None:
             return record
@@ -360,21 +373,23 @@ class _JournaledRun:
 
 
 def _pending_request(book: RunJournal) -> PlugRequest | None:
-    asked = [note for note in book.notes if note.get("kind") == _PLUG and note.get("after") == len(book.entries)]
-    return PlugRequest(asked[-1]["fibre"], asked[-1]["device"], asked[-1]["port"]) if asked else None
+    plug_notes = [note for note in book.notes if note.get("kind") == _PLUG and note.get("after") == len(book.entries)]
+    return (
+        PlugRequest(plug_notes[-1]["fibre"], plug_notes[-1]["device"], plug_notes[-1]["port"]) if plug_notes else None
+    )
 
 
 def _aligned(
-    probe: BenchProbe, begun: JournalHeader | None, progress: Progress
+    probe: BenchProbe, earlier: JournalHeader | None, progress: Progress
 ) -> tuple[dict[int, str], dict[int, float]]:
-    if begun is None:
+    if earlier is None:
         tune_to_reference(probe, probe.device_under_test())
     else:
         reported_frequencies_hz = probe.reported_frequencies_hz()
-        for port, frequency_hz in begun.stated_hz.items():
+        for port, frequency_hz in earlier.stated_hz.items():
             if port in reported_frequencies_hz and reported_frequencies_hz[port] != frequency_hz:
                 probe.tune(port, frequency_hz)
-    dead = dict(begun.dead) if begun else {}
+    dead = dict(earlier.dead) if earlier else {}
     reported_frequencies_hz = probe.reported_frequencies_hz()
     return dead | probe.align_all(dead, lambda step, total: progress("alignment", step, total)), reported_frequencies_hz
 
@@ -391,7 +406,7 @@ def _run(
 ) -> Calibration:
     squares: list[float] = []
 
-    def found(heater: int, fit: HeaterFit) -> None:
+    def on_heater(heater: int, fit: HeaterFit) -> None:
         squares.append(fit.residual_sigma**2)
         residual("heater_sweeps_rms_sigma", math.sqrt(sum(squares) / len(squares)))
         rho2 = fit.law.rho2_rad_per_ma2 if fit.law else None
@@ -403,7 +418,7 @@ def _run(
         probe.device_under_test(),
         seed,
         progress,
-        found,
+        on_heater,
         goal=goal,
         before=before,
         wavelengths_nm=wavelengths_nm,
@@ -463,7 +478,7 @@ def _finished(
     book: RunJournal,
     path: Path,
     command: str,
-    judge: Callable[[CalibrationRecord], Sequence[str]],
+    find_faults: Callable[[CalibrationRecord], Sequence[str]],
 ) -> CalibrationRecord:
     raw = save_raw(path, run.logbook.observations())
     resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
@@ -471,10 +486,10 @@ def _finished(
         "plan_sha256": book.header.plan_sha256,
         "journal_sha256": book.sha256(),
         "started_utc": book.header.started_utc,
-        "stopped_utc": now_utc(),
+        "stopped_utc": utc_time(),
         "interruptions": f"{len(resumed)}: resumed {', '.join(resumed)}" if resumed else "0",
     }
     if command:
         origin["command_line"] = command
-    faults = (*record.faults, *judge(record))
+    faults = (*record.faults, *find_faults(record))
     return replace(record, raw=raw, provenance=record.provenance | origin, faults=faults)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibration.measure.light_sources import dual_input_ports
-from calibration.model.lit_part import lit_part
+from calibration.model.illuminated_part import illuminated_part
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.layout.topology import MeshTopology
@@ -53,10 +53,10 @@ class LightPaths:
         first = [path.port for path in inputs if path.port not in seconds.values()]
         return cls(mesh, tuple(dict.fromkeys(first)), tuple(monitors), seconds)
 
-    def lit(self, sources: Sequence[int], monitors: Sequence[int]) -> frozenset[int]:
+    def illuminated_pucs(self, sources: Sequence[int], monitors: Sequence[int]) -> frozenset[int]:
         """Return the PUCs that light of some sources passes on its way to some monitors."""
         entries = (*sources, *(self.seconds[port] for port in sources if port in self.seconds))
-        return frozenset(np.flatnonzero(lit_part(self.mesh, entries, tuple(monitors)).pucs).tolist())
+        return frozenset(np.flatnonzero(illuminated_part(self.mesh, entries, tuple(monitors)).pucs).tolist())
 
     def part_of_circuit(self, source: int, monitor: int) -> MeshPart:
         """Return the part that circuits from a port with a source to a port with a monitor can use.
@@ -74,7 +74,7 @@ class LightPaths:
                 f"no monitor reads the light at port {monitor}, so its circuit cannot be calibrated",
                 hint=f"Ports with a monitor: {_listed(self.monitors)}.",
             )
-        pucs = self.lit([source], [monitor])
+        pucs = self.illuminated_pucs([source], [monitor])
         if not pucs:
             raise ConfigError(f"no path leads from port {source} to port {monitor}", hint="Choose other ports.")
         return MeshPart(tuple(sorted(pucs)), (source,), (monitor,))
@@ -97,22 +97,22 @@ class LightPaths:
             options = [((*sources, port), monitors or (other,)) for port in self.sources for other in self.monitors]
             options += [(sources, (*monitors, port)) for port in self.monitors if sources]
             inside = [
-                (len(lit), -len(option[0]), option)
+                (len(reached), -len(option[0]), option)
                 for option in options
                 if len(set(option[0])) == len(option[0]) and len(set(option[1])) == len(option[1])
-                if (lit := self.lit(*option)) and lit <= wanted and option != (sources, monitors)
+                if (reached := self.illuminated_pucs(*option)) and reached <= wanted and option != (sources, monitors)
             ]
             if not inside:
                 break
             _, _, (sources, monitors) = max(inside)
-        lit = self.lit(sources, monitors) if sources else frozenset()
-        if missing := sorted(wanted - lit):
+        reached = self.illuminated_pucs(sources, monitors) if sources else frozenset()
+        if missing := sorted(wanted - reached):
             raise self._impossible(missing[0], wanted)
         return MeshPart(tuple(sorted(wanted)), tuple(sorted(sources)), tuple(sorted(monitors, key=self.monitors.index)))
 
     def _impossible(self, puc: int, wanted: frozenset[int]) -> ConfigError:
-        ways = [self.lit([source], [monitor]) for source in self.sources for monitor in self.monitors]
-        outside = sorted((sorted(lit - wanted) for lit in ways if puc in lit), key=len)
+        options = [self.illuminated_pucs([source], [monitor]) for source in self.sources for monitor in self.monitors]
+        outside = sorted((sorted(reached - wanted) for reached in options if puc in reached), key=len)
         if not outside:
             return ConfigError(
                 f"PUC {puc} cannot be calibrated: no light passes it on the way to a monitor",

@@ -20,7 +20,7 @@ from calibration.model.priors import PHASE_GROUPS, Prior
 from calibration.model.response import without_reflections
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import inverse_of
-from calibration.model.work import MEASURED_ON, chosen_work, derivatives_work
+from calibration.model.work import SCORE_EFFECTS_WORK, chosen_work, derivatives_work
 
 Real = NDArray[np.float64]
 
@@ -34,11 +34,11 @@ _MAX_BATCHES = 12
 # Settings are chosen for a slightly better value than required, because the next fit ends at another point.
 _AIM = 0.92
 # A batch must be expected to lower the standard error by this factor.
-_HARDLY = 0.98
+_MAX_ERROR_RATIO = 0.98
 # The same if all remaining settings would not reach the goal, even if the error fell with their square root.
 _MIN_BATCH_GAIN = 0.8
 # Factor on the present information that represents an infinite number of settings.
-_FOREVER = 1e6
+_UNLIMITED_S = 1e6
 _MAX_NAMED = 5
 
 
@@ -77,15 +77,15 @@ class Knowledge:
         """Return the accuracy of the phases after a fit."""
         sigma = _sigma(space, fit, fit.information)
         # Unobservable phases do not improve with more settings; a goal that includes them could never be reached.
-        limit = _sigma(space, fit, _FOREVER * fit.information)
+        limit = _sigma(space, fit, _UNLIMITED_S * fit.information)
         phases = space.mask(PHASE_GROUPS) & fit.free
         return cls(sigma, limit, phases & (limit <= goal_rad))
 
-    def rms_rad(self, space: ParameterSpace, among: NDArray[np.bool_] | None = None) -> float:
+    def rms_rad(self, space: ParameterSpace, mask: NDArray[np.bool_] | None = None) -> float:
         """Return the rms standard error of passive or loop phases, whichever is larger; 0 without phases."""
         spreads = []
         for name in PHASE_GROUPS:
-            chosen = space.mask((name,)) & (self.sigma > 0.0) & (True if among is None else among)
+            chosen = space.mask((name,)) & (self.sigma > 0.0) & (True if mask is None else mask)
             spreads.append(float(np.sqrt(np.mean(self.sigma[chosen] ** 2))) if chosen.any() else 0.0)
         return max(spreads)
 
@@ -121,7 +121,7 @@ class AdaptiveMeasurement:
         reserve_settings: Settings reserved for later stages.
         dark_ma: Monitor readings without light, by port.
         dead: Descriptions of dead sources and monitors.
-        done: Called with the numbers of measured and planned settings.
+        on_step: Called with the numbers of measured and planned settings.
     """
 
     logbook: Logbook
@@ -135,7 +135,7 @@ class AdaptiveMeasurement:
     reserve_settings: int = 0
     dark_ma: Mapping[int, float] = field(default_factory=dict)
     dead: Sequence[str] = ()
-    done: Callable[[int, int], None] = lambda done, total: None
+    on_step: Callable[[int, int], None] = lambda done, total: None
 
     def run(
         self,
@@ -147,48 +147,48 @@ class AdaptiveMeasurement:
 
         ``refit`` fits observations from an earlier fit; it returns the new fit and its model.
         """
-        first, why, aim_rad = len(observations), "", _AIM * self.goal.sigma_rad
-        known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
+        first, reason, aim_rad = len(observations), "", _AIM * self.goal.sigma_rad
+        knowledge = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
         work = self.model.work
         for batch in range(_MAX_BATCHES):
-            if known.rms_rad(self.model.space, known.wanted) <= self.goal.sigma_rad or why:
+            if knowledge.rms_rad(self.model.space, knowledge.wanted) <= self.goal.sigma_rad or reason:
                 break
             max_settings = self._affordable_settings(observations)
             # The first batch is more valuable than all later ones.
             if batch and max_settings < _MIN_BATCH:
-                why = "the work limit does not allow another fit"
+                reason = "the work limit does not allow another fit"
                 break
-            plan, promised_rad, why = self._next_batch(fit, known, aim_rad, max(max_settings, _MIN_BATCH))
+            plan, promised_rad, reason = self._next_batch(fit, knowledge, aim_rad, max(max_settings, _MIN_BATCH))
             if not len(plan):
                 break
             work.spent += chosen_work(self.model.space.plain) * plan.reading_ma.size if batch else 0
             observations = observations + self._measure(plan)
-            self.done(len(observations) - first, len(observations) - first)
+            self.on_step(len(observations) - first, len(observations) - first)
             self.model, fit = refit(observations, fit)
             self.likelihood = replace(self.likelihood, field_error=self.model.space.physics.field_error)
-            known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
+            knowledge = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
             # The design keeps extra physics fixed. If the next fit does not, its errors are larger than predicted.
             # Without a stricter aim, ever smaller batches would follow, each with a fit of all readings.
-            reached_rad = known.rms_rad(self.model.space, known.wanted)
+            reached_rad = knowledge.rms_rad(self.model.space, knowledge.wanted)
             aim_rad *= min(promised_rad / max(reached_rad, promised_rad), 1.0)
             if not fit.certified:
-                why = "the fit does not explain all readings any longer"
+                reason = "the fit does not explain all readings any longer"
         added = len(observations) - first
-        missed_goal = shortfall(self.model.space, known, fit, self.goal.sigma_rad, why, self.dead)
-        return fit, observations, PlanningOutcome(known.rms_rad(self.model.space), added, missed_goal)
+        missed_goal = shortfall(self.model.space, knowledge, fit, self.goal.sigma_rad, reason, self.dead)
+        return fit, observations, PlanningOutcome(knowledge.rms_rad(self.model.space), added, missed_goal)
 
     def _affordable_settings(self, observations: Observations) -> int:
-        readings = self.model.work.left / (MEASURED_ON * derivatives_work(self.model.space.size))
+        readings = self.model.work.left / (SCORE_EFFECTS_WORK * derivatives_work(self.model.space.size))
         return int(min(max(readings / len(observations.monitors) - len(observations), 0.0), BATCH))
 
     def _next_batch(
-        self, fit: FitResult, known: Knowledge, aim_rad: float, max_settings: int
+        self, fit: FitResult, knowledge: Knowledge, aim_rad: float, max_settings: int
     ) -> tuple[Observations, float, str]:
         # The first setting of a batch writes all channels and changes the source; a batch must at least allow that.
         begin_s = float(self.times.setting_s(np.array(len(self.max_ma)))) + self.times.input_change_s
         left_s = self.goal.hardware_s - self.logbook.effort.hardware_s - self.reserve_s - begin_s
         left = self.goal.settings - self.logbook.effort.settings - self.reserve_settings
-        designer = designer_after(self.model, fit, self.likelihood, self.times, known.wanted)
+        designer = designer_after(self.model, fit, self.likelihood, self.times, knowledge.wanted)
         before = designer.sigma_rad()
         space = self.model.space
         walk = IncrementalSettings(self.max_ma, space.sources, space.monitors, settings_per_source=STRETCH)
@@ -204,8 +204,8 @@ class AdaptiveMeasurement:
         used = self.logbook.effort.settings + len(design.plan)
         # At best, errors fall with the square root of the number of settings. If even that misses the goal, a batch
         # must help a lot.
-        hopeless = used * (promised / self.goal.sigma_rad) ** 2 > self.goal.settings
-        if promised > (_MIN_BATCH_GAIN if hopeless else _HARDLY) * before:
+        is_out_of_reach = used * (promised / self.goal.sigma_rad) ** 2 > self.goal.settings
+        if promised > (_MIN_BATCH_GAIN if is_out_of_reach else _MAX_ERROR_RATIO) * before:
             promise = f"{1e3 * before:.2g} to {1e3 * promised:.2g} mrad"
             return design.plan[:0], promised, f"{len(design.plan)} more settings would lower it from {promise} only"
         return design.plan, promised, ""
@@ -215,39 +215,45 @@ class AdaptiveMeasurement:
         ends = [0, *(np.flatnonzero(np.diff(plan.source)) + 1).tolist(), len(plan)]
         for start, end in pairwise(ends):
             self.logbook.light_only_port(int(plan.source[start]))
-            self.logbook.measure_many(plan.currents_ma[start:end])
+            self.logbook.measure_batch(plan.currents_ma[start:end])
         return select_monitors(self.logbook.observations(first), plan.monitors, self.dark_ma)
 
 
 def shortfall(
-    space: ParameterSpace, known: Knowledge, fit: FitResult, goal_rad: float, why: str = "", dead: Sequence[str] = ()
+    space: ParameterSpace,
+    knowledge: Knowledge,
+    fit: FitResult,
+    goal_rad: float,
+    reason: str = "",
+    dead: Sequence[str] = (),
 ) -> str:
     """Return a sentence that says why the goal is missed; empty if it is reached.
 
-    ``why`` is the reason why the measurement ended, or empty. ``dead`` describes dead sources and monitors.
+    ``reason`` is the reason why the measurement ended, or empty. ``dead`` describes dead sources and monitors.
     """
-    reached = known.rms_rad(space)
+    reached = knowledge.rms_rad(space)
     if reached <= goal_rad:
         return ""
-    unseen = space.mask(PHASE_GROUPS) & fit.free & ~known.wanted
-    reasons = [why] if why else []
+    unseen = space.mask(PHASE_GROUPS) & fit.free & ~knowledge.wanted
+    reasons = [reason] if reason else []
     if unseen.any():
-        reasons.append(_unseen_text(space, known, unseen, dead))
-    if known.rms_rad(space, known.wanted) > goal_rad:
-        reasons.append(f"largest errors: {_named(space, np.where(known.wanted, known.sigma, 0.0))}")
+        reasons.append(_unseen_text(space, knowledge, unseen, dead))
+    if knowledge.rms_rad(space, knowledge.wanted) > goal_rad:
+        reasons.append(f"largest errors: {_named(space, np.where(knowledge.wanted, knowledge.sigma, 0.0))}")
     return f"the goal is {1e3 * goal_rad:.3g} mrad, but only {1e3 * reached:.3g} mrad was reached: {'; '.join(reasons)}"
 
 
 def light_change_s(entries: Sequence[LogbookEntry]) -> float:
     """Return the average time in s of a source change."""
-    taken = [entry for entry in entries if len(entry.currents_ma)]
-    spent = [
-        (late.at_s - early.at_s, late.source != early.source, len(late.currents_ma)) for early, late in pairwise(taken)
+    measured = [entry for entry in entries if len(entry.currents_ma)]
+    durations = [
+        (late.at_s - early.at_s, late.source != early.source, len(late.currents_ma))
+        for early, late in pairwise(measured)
     ]
     # Medians ignore single slow answers of the bench.
-    still = [seconds / count for seconds, moved, count in spent if not moved]
-    each_s = float(np.median(still)) if still else 0.0
-    moves = [seconds - count * each_s for seconds, moved, count in spent if moved]
+    same_source_s = [seconds / count for seconds, moved, count in durations if not moved]
+    each_s = float(np.median(same_source_s)) if same_source_s else 0.0
+    moves = [seconds - count * each_s for seconds, moved, count in durations if moved]
     return max(float(np.median(moves)), 0.0) if moves else 0.0
 
 
@@ -259,22 +265,22 @@ def designer_after(
     wanted: NDArray[np.bool_] | None = None,
 ) -> Designer:
     """Return a designer that starts from the errors of a fit."""
-    known: Real = fit.information + fit.prior_information
+    total: Real = fit.information + fit.prior_information
     free, vector, parameters = fit.free, fit.vector, fit.parameters
     if model.space.physics.names:
         # Extra physics would slow the choice down several times, and settings are chosen for phases only.
         plain = ~model.space.mask(model.space.physics.names)
         kept = np.flatnonzero(plain[free])
-        inner, rest = known[np.ix_(kept, kept)], np.flatnonzero(~plain[free])
-        across = known[np.ix_(kept, rest)]
-        known = inner - across @ np.linalg.solve(known[np.ix_(rest, rest)], across.T)
+        inner, eliminated = total[np.ix_(kept, kept)], np.flatnonzero(~plain[free])
+        across = total[np.ix_(kept, eliminated)]
+        total = inner - across @ np.linalg.solve(total[np.ix_(eliminated, eliminated)], across.T)
         parameters = replace(fit.parameters, extra_physics=without_reflections(fit.parameters.extra_physics))
         model = model.with_physics(Physics(held=parameters.extra_physics))
         free, vector = free[: model.space.size], vector[: model.space.size]
         wanted = None if wanted is None else wanted[: model.space.size]
     precision = np.zeros((model.space.size, model.space.size))
     # The exact posterior of the fit is the prior of the design, so settings are chosen for the missing information.
-    precision[np.ix_(free, free)] = known
+    precision[np.ix_(free, free)] = total
     prior = Prior(vector, np.full(model.space.size, np.inf), precision)
     # A field error of η changes a typical reading by √2·η.
     noise = replace(
@@ -284,9 +290,9 @@ def designer_after(
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
-    whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
+    information_at_mean = at_mean_frequency(space, fit.free, information + fit.prior_information)
     sigma = np.zeros(space.size)
-    sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(whole)), 0.0))
+    sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(information_at_mean)), 0.0))
     return sigma
 
 
@@ -304,10 +310,10 @@ def _phase_name(space: ParameterSpace, index: int) -> str:
     return f"the loops through the joint of PUCs {one} and {other}"
 
 
-def _unseen_text(space: ParameterSpace, known: Knowledge, unseen: NDArray[np.bool_], dead: Sequence[str]) -> str:
+def _unseen_text(space: ParameterSpace, knowledge: Knowledge, unseen: NDArray[np.bool_], dead: Sequence[str]) -> str:
     groups = {"PUC": "passive_phase_rad", "loop": "loops"}
     counts = {word: int((unseen & space.mask((group,))).sum()) for word, group in groups.items()}
-    what = " and ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items() if count)
-    named = _named(space, np.where(unseen, known.limit, 0.0))
+    counted = " and ".join(f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts.items() if count)
+    named = _named(space, np.where(unseen, knowledge.limit, 0.0))
     behind = f", with {'; '.join(dead)}" if dead else ""
-    return f"no setting determines {what}{behind}: {named}"
+    return f"no setting determines {counted}{behind}: {named}"

@@ -38,7 +38,7 @@ from calibration.model.work import EXPLANATIONS, FitWork
 from calibration.record.conversion import Origin, build_record
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
-from calibration.run.by_hand import TOUR_FIELD_ERROR, HandMeasurement
+from calibration.run.by_hand import BY_HAND_FIELD_ERROR, HandMeasurement
 from calibration.run.conclusions import NOT_REACHED, collect_defects, collect_warnings, stuck_at, unknown_pucs
 from calibration.run.freed_memory import keep_freed_memory
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, light_change_s, shortfall
@@ -55,7 +55,7 @@ _MORE_STARTS = 4
 # PUCs).
 _RIGHT_VALLEY = 0.01
 # Number of searches that must end in the same valley before it is accepted.
-_FOUND_AGAIN = 2
+_MAX_CONFIRMATIONS = 2
 
 Residual = Callable[[str, float], None]
 """Called with the misfit of a stage: its name with unit, and its value."""
@@ -70,7 +70,7 @@ class Calibration:
         device: The device under test.
         seed: Seed of all random choices.
         progress: Called after every step.
-        found: Called after every sweep with the heater and its law.
+        on_heater: Called after every sweep with the heater and its law.
         plan: Measurement plan; by default chosen for the device.
         goal: Required accuracy, and limits of the effort.
         before: Answers of an interrupted run with equal plan, seed and bench.
@@ -84,7 +84,7 @@ class Calibration:
     device: DeviceUnderTest
     seed: int
     progress: Progress = lambda stage, done, total: None
-    found: Callable[[int, HeaterFit], None] = lambda heater, fit: None
+    on_heater: Callable[[int, HeaterFit], None] = lambda heater, fit: None
     plan: BootstrapPlan | None = None
     goal: Goal = field(default_factory=Goal)
     before: Sequence[LogbookEntry] = ()
@@ -110,7 +110,7 @@ class Calibration:
             plan,
             self.device.heater_channels,
             self.progress,
-            self.found,
+            self.on_heater,
             self.device.seconds,
             self.device.sources_by_hand,
             self.device.monitors_by_hand,
@@ -168,14 +168,14 @@ class Calibration:
             readings = self._start.random.reading_ma.size
         self._work.allowed = FitWork.allowed_for(readings, space.plain)
 
-        def found(start: Start, diagnosed: DiagnosedFit) -> None:
+        def keep(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed
 
-        first = first_fit(self._bootstrap, self._start, self._diagnosis, found, self._work)
+        first = first_fit(self._bootstrap, self._start, self._diagnosis, keep, self._work)
         by_hand = self._bootstrap.by_hand
         start, diagnosed = self._measure_on(*first) if by_hand is None else self._measured_by_hand(*first)
         diagnosed = self._diagnosis(start).stated(diagnosed)
-        found(start, diagnosed)
+        keep(start, diagnosed)
         noise = start.survey.noise
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
         self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(diagnosed.certified)}
@@ -186,7 +186,7 @@ class Calibration:
         if diagnosed.exchanged:  # with a wrong channel map no programmed state would be the intended one
             return
         if by_hand is not None:
-            self._conclude_tour(by_hand, start, diagnosed)
+            self._finish_by_hand(by_hand, start, diagnosed)
             return
         for number, source in enumerate(start.survey.sources, start=1):
             self.logbook.light_only_port(source)
@@ -204,28 +204,28 @@ class Calibration:
         if self.wavelengths_nm:
             self._extend(start, diagnosed.fit)
         self._verify()
-        self._measure_reference_again(start)
+        self._repeat_reference(start)
 
     def _measured_by_hand(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
         space, goal_rad = self._model(start).space, self.goal.sigma_rad
-        known = Knowledge.of(space, diagnosed.fit, goal_rad)
-        self.quality |= {"phase_sigma_rad": known.rms_rad(space), "phase_sigma_wanted_rad": goal_rad}
-        why = "fibres that are moved by hand visit each port once"
-        if diagnosed.certified and (missed := shortfall(space, known, diagnosed.fit, goal_rad, why)):
+        knowledge = Knowledge.of(space, diagnosed.fit, goal_rad)
+        self.quality |= {"phase_sigma_rad": knowledge.rms_rad(space), "phase_sigma_wanted_rad": goal_rad}
+        reason = "fibres that are moved by hand visit each port once"
+        if diagnosed.certified and (missed := shortfall(space, knowledge, diagnosed.fit, goal_rad, reason)):
             self.faults.append(missed)
         return start, diagnosed
 
-    def _conclude_tour(self, taken: HandMeasurement, start: Start, diagnosed: DiagnosedFit) -> None:
+    def _finish_by_hand(self, measured: HandMeasurement, start: Start, diagnosed: DiagnosedFit) -> None:
         for source in start.survey.sources:
             self._launched_dbm[source] = self.logbook.launched_dbm(source)
-        everything = self.logbook.observations()
-        numbers = np.array([reading.setting for reading in taken.fibres])
-        few = select_monitors(everything[numbers], start.survey.monitors, start.survey.dark_ma)
-        levels = [reading.level_dbm for reading in taken.fibres]
-        self._fibres = losses_from_levels_db(self._model(start), diagnosed.parameters, few, levels)
-        held_out = np.array(taken.held_out)
-        self._judge_verification(verify_readings(self.logbook, self.record(), everything[held_out]), held_out)
-        self._report_changes(taken.changes)
+        observations = self.logbook.observations()
+        numbers = np.array([reading.setting for reading in measured.fibres])
+        selected = select_monitors(observations[numbers], start.survey.monitors, start.survey.dark_ma)
+        levels = [reading.level_dbm for reading in measured.fibres]
+        self._fibres = losses_from_levels_db(self._model(start), diagnosed.parameters, selected, levels)
+        held_out = np.array(measured.held_out)
+        self._check_verification(verify_readings(self.logbook, self.record(), observations[held_out]), held_out)
+        self._report_changes(measured.changes)
 
     def _tune(self) -> None:
         tunable = self.device.tunable_hz
@@ -248,7 +248,7 @@ class Calibration:
             self._reference_nm,
             self.seed,
             start.survey.dark_ma,
-            done=lambda step, total: self.progress("wavelengths", step, total),
+            on_step=lambda step, total: self.progress("wavelengths", step, total),
         )
         self._extended = extension.run(self.wavelengths_nm)
         self.quality |= self._extended.quality()
@@ -297,7 +297,7 @@ class Calibration:
             reserve_settings=settings,
             dark_ma=start.survey.dark_ma,
             dead=[defect.evidence for defect in start.survey.defects],
-            done=lambda done, total: self.progress("chosen settings", done, total),
+            on_step=lambda done, total: self.progress("chosen settings", done, total),
         )
 
         def refit(observations: Observations, last: FitResult) -> tuple[MeshModel, FitResult]:
@@ -316,7 +316,7 @@ class Calibration:
     @property
     def _min_field_error(self) -> float:
         # A tour cannot add settings until the errors of three-term heater laws average out in dark readings.
-        return 0.0 if self._bootstrap.by_hand is None else TOUR_FIELD_ERROR
+        return 0.0 if self._bootstrap.by_hand is None else BY_HAND_FIELD_ERROR
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
         model = self._model(start).with_physics(Physics())
@@ -326,15 +326,15 @@ class Calibration:
 
         tried: list[str] = []
 
-        def done(last: Round) -> None:
+        def on_round(last: Round) -> None:
             self.residual("global_fit_chi2_per_reading", last.chi2_per_reading)
             stage = f"global fit, trying {tried[-1]}" if tried else "global fit"
             self.progress(stage, min(next(rounds), MAX_ROUNDS), MAX_ROUNDS)
 
-        whole = select_monitors(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
-        taken_s, by_hand = times_s(self.logbook.entries), self._bootstrap.by_hand
+        all_readings = select_monitors(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
+        time_s, by_hand = times_s(self.logbook.entries), self._bootstrap.by_hand
         if by_hand is not None:  # its random settings are not the last ones
-            whole, taken_s = start.random, taken_s[by_hand.random]
+            all_readings, time_s = start.random, time_s[by_hand.random]
         return FaultDiagnosis(
             model,
             prior,
@@ -344,8 +344,8 @@ class Calibration:
             [fit.modulation_sigma for fit in start.heaters],
             self.device.heaters,
             replace(self._likelihood(start), field_error=self._min_field_error),
-            TimedReadings(whole, taken_s),
-            done,
+            TimedReadings(all_readings, time_s),
+            on_round,
             tried.append,
             follows_drift=by_hand is None,
             min_field_error=self._min_field_error,
@@ -353,26 +353,26 @@ class Calibration:
 
     def _verify(self) -> None:
         first = len(self.logbook)
-        found = verify(
+        verification = verify(
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
         )
-        self._judge_verification(found, np.arange(first, len(self.logbook)))
+        self._check_verification(verification, np.arange(first, len(self.logbook)))
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
-            there = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
-            if there.results:
-                self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": there.rms_db}
-                self.quality["unseen_wavelength_excess_db"] = there.excess_db
+            at_unseen = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
+            if at_unseen.results:
+                self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": at_unseen.rms_db}
+                self.quality["unseen_wavelength_excess_db"] = at_unseen.excess_db
 
-    def _judge_verification(self, found: Verification, settings: NDArray[np.int64]) -> None:
-        self.quality |= found.figures()
-        for name, value in found.figures().items():
+    def _check_verification(self, verification: Verification, settings: NDArray[np.int64]) -> None:
+        self.quality |= verification.figures()
+        for name, value in verification.figures().items():
             if name.endswith("_db"):
                 self.residual(name, value)
         # Drift after the fit makes every prediction wrong and is reported as drift; the record itself may be right.
         widened = max((factor for name, factor in self.quality.items() if name.startswith("widened_")), default=1.0)
-        if found.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(settings):
-            self.faults.append(f"{NOT_CERTIFIED}{found.description()}")
+        if verification.is_wrong(guessed=widened > MAX_ERROR_FACTOR) and self._is_verification_wrong(settings):
+            self.faults.append(f"{NOT_CERTIFIED}{verification.description()}")
             self.quality["fit_certified"] = 0.0
 
     def _is_verification_wrong(self, settings: NDArray[np.int64]) -> bool:
@@ -380,15 +380,17 @@ class Calibration:
         if start is None or diagnosed is None or diagnosed.trajectories is None:
             return True
         model = self._model(start)
-        taken = select_monitors(self.logbook.observations()[settings], start.survey.monitors, start.survey.dark_ma)
-        lit = np.isin(taken.source, start.survey.sources)
-        taken, when_s = taken[lit], times_s(self.logbook.entries)[settings][lit]
-        drift = measure_drift(model, diagnosed.parameters, taken, when_s, start.survey.noise, self._reach_ma())
-        excess = excess_db(drift, model, diagnosed.parameters, taken, start.survey.noise)
+        observations = select_monitors(
+            self.logbook.observations()[settings], start.survey.monitors, start.survey.dark_ma
+        )
+        has_light = np.isin(observations.source, start.survey.sources)
+        observations, when_s = observations[has_light], times_s(self.logbook.entries)[settings][has_light]
+        drift = measure_drift(model, diagnosed.parameters, observations, when_s, start.survey.noise, self._reach_ma())
+        excess = excess_db(drift, model, diagnosed.parameters, observations, start.survey.noise)
         self.quality["held_out_excess_followed_db"] = excess
         return excess > TOLERANCE_DB
 
-    def _measure_reference_again(self, start: Start) -> None:
+    def _repeat_reference(self, start: Start) -> None:
         for source in start.survey.sources:
             self.logbook.light_only_port(source)
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
@@ -475,13 +477,13 @@ class Calibration:
         if start is None:
             return ()
         channels, max_ma = self.device.heater_channels, self.probe.heater_max_ma
-        found = start.defects
+        defects = start.defects
         if diagnosed is not None:
-            found = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
-        found = tuple(each for each in found if each.element != "puc" or each.number not in self.left_out)
+            defects = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
+        defects = tuple(each for each in defects if each.element != "puc" or each.number not in self.left_out)
         if start.survey.is_dim:
-            found = relabel_in_low_light(found, start.survey.contrast, MIN_CONTRAST, channels)
-        return found
+            defects = relabel_in_low_light(defects, start.survey.contrast, MIN_CONTRAST, channels)
+        return defects
 
     def _present_conditions(self) -> Conditions:
         conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
@@ -495,37 +497,41 @@ def first_fit(
     bootstrap: Bootstrap,
     start: Start,
     diagnosis: Callable[[Start], FaultDiagnosis],
-    found: Callable[[Start, DiagnosedFit], None],
+    on_fit: Callable[[Start, DiagnosedFit], None],
     work: FitWork | None = None,
 ) -> tuple[Start, DiagnosedFit]:
     """Fit from one start after another until a fit explains the readings; return the start and the fit.
 
     ``start`` is the result of the first search; ``bootstrap`` can search again. ``diagnosis`` returns the fault
-    diagnosis for a start. ``found`` is called with every start and its fit.
+    diagnosis for a start. ``on_fit`` is called with every start and its fit.
     """
     work = work or FitWork()
     work.spent += start.search.work
-    work.share, found_again = EXPLANATIONS, 0
-    now = start, diagnosis(start).begin(start.parameters)
-    found(*now)
+    work.share, confirmations = EXPLANATIONS, 0
+    best = start, diagnosis(start).begin(start.parameters)
+    on_fit(*best)
     # Another search comes before the diagnosis: a search takes seconds, but every cause needs fits. From a wrong valley
     # the diagnosis would find failures and drifts that do not exist.
-    for settled in (False, *(True,) * _MORE_STARTS):
+    for is_settled in (False, *(True,) * _MORE_STARTS):
         if work.is_used_up:
             break
         # A second search that ends in the same valley confirms it.
-        if _may_be_in_wrong_valley(now[1].fit) and found_again < _FOUND_AGAIN and (settled or now[0].trusted):
-            other = bootstrap.again(now[0])
+        if (
+            _may_be_in_wrong_valley(best[1].fit)
+            and confirmations < _MAX_CONFIRMATIONS
+            and (is_settled or best[0].trusted)
+        ):
+            other = bootstrap.search_again(best[0])
             work.spent += other.search.work
-            if is_same_valley_from_other_search(other.search, now[0].search):
-                found_again += 1
+            if is_same_valley_from_other_search(other.search, best[0].search):
+                confirmations += 1
             else:
-                found_again, now = 0, _better(now, other, diagnosis(other), settled=settled)
-            found(*now)
-        if not settled:
-            now = now[0], diagnosis(now[0]).settle(now[1])
-            found(*now)
-    start, diagnosed = now[0], diagnosis(now[0]).accept_field_error(now[1])
+                confirmations, best = 0, _better(best, other, diagnosis(other), is_settled=is_settled)
+            on_fit(*best)
+        if not is_settled:
+            best = best[0], diagnosis(best[0]).settle(best[1])
+            on_fit(*best)
+    start, diagnosed = best[0], diagnosis(best[0]).accept_field_error(best[1])
     # The last cause has its own work limit, because searches for a better start may have used up the rest.
     work.share = 1.0
     if not _may_be_in_wrong_valley(diagnosed.fit):
@@ -542,8 +548,8 @@ def _may_be_in_wrong_valley(fit: FitResult) -> bool:
 
 
 def _better(
-    now: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, settled: bool
+    best: tuple[Start, DiagnosedFit], other: Start, diagnosis: FaultDiagnosis, *, is_settled: bool
 ) -> tuple[Start, DiagnosedFit]:
-    found = diagnosis.begin(other.parameters)
-    found = diagnosis.settle(found) if settled else found
-    return (other, found) if found.fit.chi2_per_dof < now[1].fit.chi2_per_dof else now
+    candidate = diagnosis.begin(other.parameters)
+    candidate = diagnosis.settle(candidate) if is_settled else candidate
+    return (other, candidate) if candidate.fit.chi2_per_dof < best[1].fit.chi2_per_dof else best

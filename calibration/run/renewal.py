@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.diagnose.element_faults import LEFT_OUT
-from calibration.fit.ageing import LARGEST_CHANGE, Kind, MendedFit, find_changes
+from calibration.fit.ageing import LARGEST_CHANGE, Kind, RenewedFit, find_changes
 from calibration.fit.drift import MAX_CHI2, DriftModel, Health, Posterior, check_health, prior_after_time
 from calibration.measure.design import Designer, IncrementalSettings
 from calibration.measure.heater_resistance import measure_resistances
@@ -124,7 +124,7 @@ With 72 PUCs and eight sources, this is enough for about 100 settings.
 """
 _TRIES = 8
 # Most settings per source before the source changes.
-_STAY = 12
+_SETTINGS_PER_VISIT = 12
 SETTINGS_PER_HEATER = 2
 """Maximum number of settings of a check per heater."""
 # Random settings have half of their heaters on, because gains change the light of warm heaters only.
@@ -136,7 +136,7 @@ _DRAWS = 5
 # Noise of a reading, for records without this value (assumed).
 _RELATIVE, _MIN_FLOOR_MA = 0.005, 1e-9
 # Drift during the settings: polarization, laser power, and some millikelvin.
-_WITHIN_RUN = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
+_DRIFT_DURING_RUN = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class DriftRun:
         return self._health(self.last, 0)
 
     @on_one_blas_thread
-    def renew(self) -> MendedFit:
+    def renew(self) -> RenewedFit:
         """Measure random settings, find what has changed and correct it; heaters are off afterwards.
 
         Raises:
@@ -232,8 +232,8 @@ class DriftRun:
         first = len(self.logbook)
         self._measure("random settings", list(zip(plan.source.tolist(), plan.currents_ma, strict=True)))
         # The renewal uses the reference settings as well; the pure states are reserved for the check.
-        reference = self.seen(0, min(len(self._sources), self._held_out))
-        fitted = reference + self.seen(first, len(self.logbook))
+        reference = self.observations(0, min(len(self._sources), self._held_out))
+        fitted = reference + self.observations(first, len(self.logbook))
         # New readings cannot fit better than those from which the record was made.
         usual_chi2 = max(self.record.quality.get("fit_chi2_per_dof", 1.0), 1.0)
         return find_changes(
@@ -245,50 +245,50 @@ class DriftRun:
 
         NaN for heaters without a recorded value; ``None`` if resistances cannot be measured or are not in the record.
         """
-        known = self.record.arrays.get(HEATER_RESISTANCES)
-        if known is None or not len(known) or not self.probe.measures_resistances:
+        recorded = self.record.arrays.get(HEATER_RESISTANCES)
+        if recorded is None or not len(recorded) or not self.probe.measures_resistances:
             return None
-        heaters, at_ma, ohm = known[:, 0].astype(np.int64), known[:, 1], known[:, 2]
+        heaters, at_ma, ohm = recorded[:, 0].astype(np.int64), recorded[:, 1], recorded[:, 2]
         currents = np.zeros(len(self._max_ma))
         currents[heaters] = at_ma
         try:
             self.logbook.light_only_port(self._sources[-1])
-            seen = measure_resistances(self.logbook, currents)
+            resistances = measure_resistances(self.logbook, currents)
         finally:
             self.logbook.switch_everything_off()
-        if seen is None:
+        if resistances is None:
             return None
-        self._resistances = seen
-        now = np.full(len(currents), np.nan)
-        now[seen[:, 0].astype(np.int64)] = seen[:, 2]
+        self._resistances = resistances
+        latest_ohm = np.full(len(currents), np.nan)
+        latest_ohm[resistances[:, 0].astype(np.int64)] = resistances[:, 2]
         before = np.full(len(currents), np.nan)
         before[heaters] = ohm
-        change: Real = now / before - 1.0
+        change: Real = latest_ohm / before - 1.0
         return change
 
     def _random_settings(self) -> Observations:
         left = self.max_settings - len(self.logbook)
-        stay = max(1, min(_STAY, left // len(self._sources)))
+        count = max(1, min(_SETTINGS_PER_VISIT, left // len(self._sources)))
         walk = IncrementalSettings(
-            self._max_ma, self._sources, self._model.space.monitors, settings_per_source=stay, off_share=_OFF_SHARE
+            self._max_ma, self._sources, self._model.space.monitors, settings_per_source=count, off_share=_OFF_SHARE
         )
         prior = prior_after_time(self._model.space, self.last, self.drift, self.days)
         free = self._model.space.mask(_DESIGNED) & self.last.free
         designer = Designer(self._model, self.last.parameters, self._noise(), prior, free)
         return designer.choose(walk, self.hardware_s, 0.0, self._rng, _TRIES, max_settings=left).plan
 
-    def judge(self, renewal: MendedFit) -> Health:
+    def check_renewal(self, renewal: RenewedFit) -> Health:
         """Compare the bar and cross settings, which the renewal did not use, with the renewed calibration."""
-        mended = RecordPosterior(renewal.parameters, renewal.vector, self.last.free, renewal.covariance)
-        return self._health(mended, len(self._sources))
+        renewed = RecordPosterior(renewal.parameters, renewal.vector, self.last.free, renewal.covariance)
+        return self._health(renewed, len(self._sources))
 
-    def seen(self, first: int, last: int) -> Observations:
+    def observations(self, first: int, last: int) -> Observations:
         """Return the measured settings, with the monitors of the record only."""
         ports = self._model.space.monitors
         dark_ma = dict(zip(ports, dark_currents_ma(self.record, ports).tolist(), strict=True))
         return select_monitors(self.logbook.observations(first, last), ports, dark_ma)
 
-    def change(self, renewal: MendedFit) -> RecordChange:
+    def change(self, renewal: RenewedFit) -> RecordChange:
         """Return the changes of the mesh since the record was made."""
         before, after = self.last.parameters, renewal.parameters
         mesh = self.probe.mesh
@@ -303,14 +303,14 @@ class DriftRun:
             passive_rms_rad=_rms(passive),
             passive_worst_rad=float(passive[worst]),
             worst_puc=worst,
-            loops_rms_rad=float(np.sqrt((loops**2).sum() / max(self._model.space.n_lit_loops, 1))),
+            loops_rms_rad=float(np.sqrt((loops**2).sum() / max(self._model.space.n_illuminated_loops, 1))),
             temperature_k=float(warm @ loops) / length if length > 0.0 else 0.0,
             resistance_rms=_rms(after.heater_law[live, 0] / before.heater_law[live, 0] - 1.0),
             source_rms_db=_rms(after.source_db - before.source_db),
         )
 
     def result(
-        self, renewal: MendedFit, faults: tuple[str, ...] = (), conditions: Conditions | None = None
+        self, renewal: RenewedFit, faults: tuple[str, ...] = (), conditions: Conditions | None = None
     ) -> CalibrationRecord:
         """Return the renewed record, which refers to the old one.
 
@@ -324,7 +324,7 @@ class DriftRun:
         for change in renewal.moved:
             moved[change.kind].add(change.number)
         origin = origin_from_record(record)
-        now = replace(
+        renewed = replace(
             origin,
             launched_dbm={**origin.launched_dbm} | {port: self.probe.launched_dbm(port) for port in moved["source"]},
             conditions=record.conditions if conditions is None else conditions,
@@ -333,7 +333,8 @@ class DriftRun:
             quality=record.quality
             | {
                 "fit_chi2_per_dof": renewal.chi2_per_dof,
-                "fit_certified": record.quality.get("fit_certified", 1.0) * float(renewal.holds and not faults),
+                "fit_certified": record.quality.get("fit_certified", 1.0)
+                * float(renewal.explains_readings and not faults),
                 "settings": float(effort.settings),
                 "source_changes": float(effort.source_changes),
                 "hardware_s": effort.hardware_s,
@@ -342,7 +343,7 @@ class DriftRun:
             provenance=record.provenance
             | {"software": f"lumion-hw {__version__}", "seed": str(self.seed), "renewed_from": record.record_id},
         )
-        child = build_record(self._model.space, renewal.parameters, now, renewal.covariance)
+        child = build_record(self._model.space, renewal.parameters, renewed, renewal.covariance)
         return as_child_record(record, _with_unchanged_entries(record, child, moved))
 
     def _pure_states(self) -> list[tuple[int, Real]]:
@@ -369,9 +370,9 @@ class DriftRun:
         finally:
             self.logbook.switch_everything_off()
 
-    def _health(self, known: Posterior, first: int) -> Health:
-        seen = self._likelihood(self.seen(first, self._held_out))
-        return check_health(self._model, seen, known, self.drift)
+    def _health(self, posterior: Posterior, first: int) -> Health:
+        likelihood = self._likelihood(self.observations(first, self._held_out))
+        return check_health(self._model, likelihood, posterior, self.drift)
 
     def _noise(self) -> NoiseModel:
         quality: Mapping[str, float] = self.record.quality
@@ -379,7 +380,7 @@ class DriftRun:
         return with_model_error(NoiseModel(quality.get("monitor_noise_relative", _RELATIVE), floor_ma))
 
     def _likelihood(self, observations: Observations) -> Likelihood:
-        return Likelihood(observations, self._noise(), drift=_WITHIN_RUN)
+        return Likelihood(observations, self._noise(), drift=_DRIFT_DURING_RUN)
 
 
 def _with_unchanged_entries(

@@ -105,8 +105,8 @@ class Verification:
 
         If the standard errors are ``guessed`` (unreliable), only the tolerance counts.
         """
-        beyond = bool(self.results) and self.excess_db > TOLERANCE_DB
-        return beyond and (guessed or self.chi2 > _EXPLAINED_CHI2)
+        exceeds_tolerance = bool(self.results) and self.excess_db > TOLERANCE_DB
+        return exceeds_tolerance and (guessed or self.chi2 > _EXPLAINED_CHI2)
 
     @property
     def settings(self) -> int:
@@ -182,7 +182,7 @@ def verify(
     probe: Probe,
     record: CalibrationRecord,
     seed: int,
-    done: Callable[[int, int], None] = lambda step, total: None,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
     settings: int = SETTINGS,
     detuning_hz: float = 0.0,
 ) -> Verification:
@@ -195,7 +195,7 @@ def verify(
         probe: Access to the mesh.
         record: The record to verify.
         seed: Random seed, different from that of the calibration.
-        done: Called after the settings of every source.
+        on_step: Called after the settings of every source.
         settings: Number of settings.
         detuning_hz: Frequency of the light minus that of the record.
 
@@ -214,32 +214,34 @@ def verify(
         own = [index for index, step in enumerate(plan) if step.source == source]
         if own:
             logbook.light_only_port(source)
-            logbook.measure_many(np.stack([plan[index].currents_ma for index in own]))
-            done(own[-1] + 1, len(plan))
-    taken = logbook.observations(first)
-    if taken.late is not None:
-        plan = [replace(step, late=late) for step, late in zip(plan, taken.late, strict=True)]
-    return _judged(probe, record, plan, taken.reading_ma, detuning_hz)
+            logbook.measure_batch(np.stack([plan[index].currents_ma for index in own]))
+            on_step(own[-1] + 1, len(plan))
+    observations = logbook.observations(first)
+    if observations.late is not None:
+        plan = [replace(step, late=late) for step, late in zip(plan, observations.late, strict=True)]
+    return _compare(probe, record, plan, observations.reading_ma, detuning_hz)
 
 
-def verify_readings(probe: Probe, record: CalibrationRecord, taken: Observations) -> Verification:
+def verify_readings(probe: Probe, record: CalibrationRecord, observations: Observations) -> Verification:
     """Compare readings that no fit used with the prediction of a record.
 
     Args:
         probe: Access to the mesh.
         record: The record to verify.
-        taken: Settings, and readings of all monitors.
+        observations: Settings, and readings of all monitors.
     """
     record = _with_levels(record, probe)
-    lit = [entry.port for entry in record.ports if entry.source_dbm is not None]
-    taken = taken[np.isin(taken.source, lit)]
-    if not len(taken):
+    light_ports = [entry.port for entry in record.ports if entry.source_dbm is not None]
+    observations = observations[np.isin(observations.source, light_ports)]
+    if not len(observations):
         return Verification(())
     plan = [
-        _VerificationStep("random", int(source), currents, None if taken.late is None else taken.late[index])
-        for index, (source, currents) in enumerate(zip(taken.source, taken.currents_ma, strict=True))
+        _VerificationStep(
+            "random", int(source), currents, None if observations.late is None else observations.late[index]
+        )
+        for index, (source, currents) in enumerate(zip(observations.source, observations.currents_ma, strict=True))
     ]
-    return _judged(probe, record, plan, taken.reading_ma, 0.0)
+    return _compare(probe, record, plan, observations.reading_ma, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +270,7 @@ def _plan(
 ) -> list[_VerificationStep]:
     kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
     max_ma = np.minimum(CalibratedMesh.from_record(record).max_ma, probe.heater_max_ma)
-    seen: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     plan = []
     for index in range(settings):
         source, kind = sources[index * len(sources) // settings], kinds[index % len(kinds)]
@@ -276,14 +278,14 @@ def _plan(
             on = rng.random(len(max_ma)) >= _OFF_SHARE
             currents = np.where(on, np.sqrt(rng.random(len(max_ma))) * max_ma, 0.0)
             plan.append(_VerificationStep(kind, source, currents))
-        elif (path := _rarely_used_states(probe, record, source, seen, rng)) is not None:
-            seen.update(set(path[0].pucs))
+        elif (path := _least_used_states(probe, record, source, counts, rng)) is not None:
+            counts.update(set(path[0].pucs))
             plan.append(_VerificationStep(kind, source, path[1]))
     return plan
 
 
-def _rarely_used_states(
-    probe: Probe, record: CalibrationRecord, source: int, seen: Mapping[int, int], rng: np.random.Generator
+def _least_used_states(
+    probe: Probe, record: CalibrationRecord, source: int, counts: Mapping[int, int], rng: np.random.Generator
 ) -> tuple[Trace, Real] | None:
     """Return random states that lead light to a monitor through rarely used PUCs, and their currents.
 
@@ -303,7 +305,7 @@ def _rarely_used_states(
     if not paths:
         return None
     # Rarely used PUCs count most, so that forty settings pass all 72 PUCs.
-    best = max(paths, key=lambda path: sum(1.0 / (1 + seen[puc]) for puc in set(path[0].pucs)))
+    best = max(paths, key=lambda path: sum(1.0 / (1 + counts[puc]) for puc in set(path[0].pucs)))
     try:
         return best[0], heater_currents_ma(record, best[1])
     except LimitError:
@@ -316,17 +318,17 @@ def _rarely_used_states(
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
     if record.physics:
         return _full_model_dbm(record, plan, detuning_hz)
-    known, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
+    calibrated, solver = CalibratedMesh.from_record(record), Solver(record.mesh)
     power = np.empty((len(plan), record.mesh.n_ports))
     for source in sorted({step.source for step in plan}):
         chosen = [index for index, step in enumerate(plan) if step.source == source]
         entry = record.port(source)
         light_hz = record.reference_hz + detuning_hz if detuning_hz else None
-        cells = known.cells(np.stack([plan[index].currents_ma for index in chosen]), light_hz)
+        cells = calibrated.cells(np.stack([plan[index].currents_ma for index in chosen]), light_hz)
         own_hz = entry.source_detuning_hz or 0.0
-        lit = [entry, *(one for one in record.ports if one.lit_with == source and one.source_dbm is not None)]
-        field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [one.port for one in lit])
-        share = 10.0 ** (np.array([(one.source_dbm or 0.0) - (entry.source_dbm or 0.0) for one in lit]) / 10.0)
+        entries = [entry, *(one for one in record.ports if one.lit_with == source and one.source_dbm is not None)]
+        field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [one.port for one in entries])
+        share = 10.0 ** (np.array([(one.source_dbm or 0.0) - (entry.source_dbm or 0.0) for one in entries]) / 10.0)
         through = (np.abs(field) ** 2 * share).sum(axis=-1)
         power[chosen] = (entry.source_dbm or 0.0) + 10.0 * np.log10(np.maximum(through, 1e-30))
     return power
@@ -357,14 +359,14 @@ def _record_model(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshM
 
 
 def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_hz: float) -> Observations:
-    nothing = np.zeros((len(plan), len(monitors)))
+    no_readings = np.zeros((len(plan), len(monitors)))
     late = [step.late for step in plan if step.late is not None]
     return Observations(
         np.stack([step.currents_ma for step in plan]),
         np.array([step.source for step in plan]),
         monitors,
-        nothing,
-        nothing > 0.0,
+        no_readings,
+        no_readings > 0.0,
         detuning_hz,
         np.stack(late) if len(late) == len(plan) else None,
     )
@@ -379,32 +381,32 @@ def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
         pucs = list(record.pucs)
         for puc in unknown:
             pucs[puc] = replace(pucs[puc], passive_phase_rad=float(rng.uniform(0.0, 2.0 * np.pi)))
-        drawn = JointsEntry(tuple(rng.uniform(0.0, 2.0 * np.pi, len(record.mesh.joints)).tolist()))
-        versions.append(replace(record, pucs=tuple(pucs), joints=record.joints or drawn))
+        joints = JointsEntry(tuple(rng.uniform(0.0, 2.0 * np.pi, len(record.mesh.joints)).tolist()))
+        versions.append(replace(record, pucs=tuple(pucs), joints=record.joints or joints))
     return versions
 
 
 # Comparison ----------------------------------------------------------------------------------------------------------
 
 
-def _judged(
+def _compare(
     probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
 ) -> Verification:
     responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
     readings = readings - dark_currents_ma(record, probe.monitors)
     floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
     noise = NoiseModel(record.quality.get("monitor_noise_relative", _RELATIVE_NOISE), floor_ma)
-    least_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
+    min_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
     columns = list(probe.monitors)
     # Readings that depend on unknown phases are not compared; several versions of the record show which.
     versions = np.stack([_predicted_dbm(version, plan, detuning_hz)[:, columns] for version in _versions(record)])
-    versions = np.maximum(versions, least_dbm)
+    versions = np.maximum(versions, min_dbm)
     predicted = versions.mean(axis=0)
     # Misdirected light is the worst error, so a dark monitor is compared at its largest possible power.
-    measured = np.maximum(10.0 * np.log10(np.maximum(readings, _DARK_MA) / responsivity), least_dbm)
-    lit = np.maximum(measured, predicted) > np.maximum(least_dbm, MIN_DBM)
+    measured = np.maximum(10.0 * np.log10(np.maximum(readings, _DARK_MA) / responsivity), min_dbm)
+    is_bright = np.maximum(measured, predicted) > np.maximum(min_dbm, MIN_DBM)
     with np.errstate(invalid="ignore"):
-        judged = lit & np.isfinite(readings) & (np.ptp(versions, axis=0) < _CERTAIN_DB)
+        is_compared = is_bright & np.isfinite(readings) & (np.ptp(versions, axis=0) < _CERTAIN_DB)
     error_db, brighter = measured - predicted, np.maximum(measured, predicted)
     bright_ma = responsivity * 10.0 ** (brighter / 10.0)
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
@@ -418,9 +420,9 @@ def _judged(
             float(error_db[index, column]), float(noise_db[index, column]),
             float(error_db[index, column] / sigma_db[index, column]),
         )
-        for index, column in np.argwhere(judged)
+        for index, column in np.argwhere(is_compared)
     ]  # fmt: skip
-    off = np.where(judged, error_db / noise_db, 0.0)
+    off = np.where(is_compared, error_db / noise_db, 0.0)
     suspects = () if slopes is None else _suspects(record, off, slopes / noise_db[..., None])
     return Verification(tuple(results), suspects)
 
@@ -437,15 +439,15 @@ def _slopes_db(
 
     0 at ports of unknown responsivity; ``None`` for a record whose crosstalk is a matrix.
     """
-    known = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
-    record = replace(record, monitor_ports=known)
+    measured_ports = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
+    record = replace(record, monitor_ports=measured_ports)
     try:
         parameters, space = parameters_from_record(record), space_from_record(record)
     except CalibrationError:
         return None
-    settings, model = _unread(plan, known, detuning_hz), _record_model(record, known)
+    settings, model = _unread(plan, measured_ports, detuning_hz), _record_model(record, measured_ports)
     slopes = np.zeros((len(plan), len(ports), space.size))
-    columns = [ports.index(port) for port in known]
+    columns = [ports.index(port) for port in measured_ports]
     per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)
     for part in model.linearise(parameters, settings):
         slopes[part.settings, columns] = part.jacobian * per_ma[part.settings, :, None]
@@ -466,9 +468,9 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
         return ()
     place = space_from_record(record).group("passive_phase_rad")
     by_phase = slopes[..., place] * (off != 0.0)[..., None]
-    felt = (by_phase**2).sum(axis=(0, 1))
+    sensitivity = (by_phase**2).sum(axis=(0, 1))
     # For each phase alone: the decrease of χ² at its best value.
-    explained = np.einsum("nmp,nm->p", by_phase, off) ** 2 / np.where(felt > 0.0, felt, np.inf)
+    explained = np.einsum("nmp,nm->p", by_phase, off) ** 2 / np.where(sensitivity > 0.0, sensitivity, np.inf)
     order = np.argsort(-explained, kind="stable")[:_SUSPECTS]
     return tuple(order[explained[order] > 0.0].tolist())
 
@@ -481,10 +483,10 @@ def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> t
     excess_db = record.quality.get("held_out_excess_db")
     if tolerance_db is None or (excess_db is not None and excess_db <= tolerance_db):
         return ()
-    found = (
+    reason = (
         "no setting could be verified" if excess_db is None else f"the held-out error is {excess_db:.3f} dB above noise"
     )
-    return (f"out of tolerance: {found}, the tolerance is {tolerance_db:g} dB",)
+    return (f"out of tolerance: {reason}, the tolerance is {tolerance_db:g} dB",)
 
 
 def verify_at(
@@ -492,7 +494,7 @@ def verify_at(
     record: CalibrationRecord,
     wavelength_nm: float,
     seed: int,
-    done: Callable[[int, int], None] = lambda step, total: None,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
     settings: int = SETTINGS,
 ) -> Verification:
     """Verify a record at another wavelength; afterwards tune the light back.
@@ -505,7 +507,7 @@ def verify_at(
         record: The record to verify.
         wavelength_nm: A wavelength for which the record is valid.
         seed: Random seed, different from that of the calibration.
-        done: Called after every setting.
+        on_step: Called after every setting.
         settings: Number of settings.
 
     Raises:
@@ -513,17 +515,19 @@ def verify_at(
         ConfigError: No source is tunable.
     """
     check_validity(record, UseConditions(wavelength_nm=wavelength_nm))
-    asked_hz = frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
-    elsewhere = abs(asked_hz - record.reference_hz) > TUNING_ERROR_HZ
+    requested_hz = frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
+    is_retuned = abs(requested_hz - record.reference_hz) > TUNING_ERROR_HZ
     ports = [port for port in probe.sources if probe.tunable_hz(port) is not None]
-    if elsewhere and not ports:
+    if is_retuned and not ports:
         raise ConfigError("no source of this bench is tunable", hint="Verify the record at its own wavelength instead.")
-    reached_hz = tune_sources(probe, asked_hz, ports)
-    detuning_hz = float(np.median(list(reached_hz.values()))) - record.reference_hz if elsewhere else 0.0
-    found = verify(probe, _with_sources(record, ports) if elsewhere else record, seed, done, settings, detuning_hz)
-    if elsewhere:
+    reached_hz = tune_sources(probe, requested_hz, ports)
+    detuning_hz = float(np.median(list(reached_hz.values()))) - record.reference_hz if is_retuned else 0.0
+    verification = verify(
+        probe, _with_sources(record, ports) if is_retuned else record, seed, on_step, settings, detuning_hz
+    )
+    if is_retuned:
         tune_sources(probe, record.reference_hz, ports)
-    return found
+    return verification
 
 
 def _with_sources(record: CalibrationRecord, ports: Sequence[int]) -> CalibrationRecord:

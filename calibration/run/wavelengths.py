@@ -83,13 +83,13 @@ class Extended:
     Attributes:
         parameters: The mesh with fitted delay and slopes.
         covariance: Shape ``(3, 3)``; covariance of the :data:`SLOPES`.
-        found: Result at each wavelength.
+        results: Result at each wavelength.
         wavelengths_nm: All calibrated wavelengths, in ascending order.
     """
 
     parameters: MeshParameters
     covariance: Real
-    found: tuple[AtWavelength, ...]
+    results: tuple[AtWavelength, ...]
     wavelengths_nm: tuple[float, ...]
 
     def within(self, covariance: Real, space: ParameterSpace) -> Real:
@@ -116,10 +116,10 @@ class Extended:
 
     def quality(self) -> dict[str, float]:
         """Return figures for ``quality`` of the record."""
-        levels = [abs(level) for each in self.found for level in each.level_db.values()]
+        levels = [abs(level) for each in self.results for level in each.level_db.values()]
         return {
             "wavelengths": float(len(self.wavelengths_nm)),
-            "wavelengths_chi2_per_dof": max((each.chi2_per_dof for each in self.found), default=0.0),
+            "wavelengths_chi2_per_dof": max((each.chi2_per_dof for each in self.results), default=0.0),
             "wavelengths_level_change_db": max(levels, default=0.0),
             "delay_sigma_fs": 1e15 * float(np.sqrt(self.covariance[0, 0])),
         }
@@ -129,7 +129,7 @@ class Extended:
         return tuple(
             f"at {each.wavelength_nm:.3f} nm the readings deviate from the calibration at the reference wavelength "
             f"(χ² per degree of freedom {each.chi2_per_dof:.2f})"
-            for each in self.found
+            for each in self.results
             if not each.converged or each.chi2_per_dof > _UNEXPLAINED
         )
 
@@ -170,7 +170,7 @@ class WavelengthExtension:
         seed: Seed of the settings.
         dark_ma: Monitor readings without light, by port; by default 0.
         plan: Number of settings per wavelength.
-        done: Called after every setting with its number and the smallest total number.
+        on_step: Called after every setting with its number and the smallest total number.
     """
 
     def __init__(
@@ -185,18 +185,18 @@ class WavelengthExtension:
         seed: int,
         dark_ma: Mapping[int, float],
         plan: WavelengthPlan | None = None,
-        done: Callable[[int, int], None] = lambda step, total: None,
+        on_step: Callable[[int, int], None] = lambda step, total: None,
     ) -> None:
         self._logbook, self._model, self._likelihood = logbook, model, likelihood
         self._reference, self._reference_nm = parameters, reference_nm
         self._reported_hz = {port: hz for port, hz in reported_frequencies_hz.items() if port in model.space.sources}
-        self._dark_ma, self._plan, self._done = dark_ma, plan or WavelengthPlan(), done
+        self._dark_ma, self._plan, self._on_step = dark_ma, plan or WavelengthPlan(), on_step
         self._walk = IncrementalSettings(walk_ma, tuple(self._reported_hz), model.space.monitors)
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0x3A3E]))
         self._slopes = _Slopes.before(parameters)
-        self._found: list[AtWavelength] = []
+        self._results: list[AtWavelength] = []
         self._used_nm = {reference_nm}
-        self._taken = self._total = 0
+        self._measured_count = self._total = 0
 
     def run(self, wavelengths_nm: Sequence[float]) -> Extended:
         """Measure at the requested and at intermediate wavelengths; afterwards tune all sources back.
@@ -213,7 +213,9 @@ class WavelengthExtension:
         self._total = self._plan.settings * len(offsets)
         self._step_out(sorted(offsets, key=abs))
         tune_sources(self._logbook, self._reference_hz, self._reported_hz)
-        return Extended(self._now(), self._slopes.covariance, tuple(self._found), tuple(sorted(self._used_nm)))
+        return Extended(
+            self._current_parameters(), self._slopes.covariance, tuple(self._results), tuple(sorted(self._used_nm))
+        )
 
     @property
     def _reference_hz(self) -> float:
@@ -243,8 +245,8 @@ class WavelengthExtension:
             self._at(float(np.sign(offsets_hz[0])) * reach_hz, self._plan.step_settings)
             stepped, last_hz = True, reach_hz
 
-    def _at(self, asked_hz: float, settings: int) -> float:
-        observations = self._measured(asked_hz, settings)
+    def _at(self, requested_hz: float, settings: int) -> float:
+        observations = self._measured(requested_hz, settings)
         offset_hz = float(observations.detunings_hz.mean())
         wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)
         likelihood = replace(self._likelihood, observations=observations)
@@ -255,11 +257,11 @@ class WavelengthExtension:
         # The fixed parameters are known to a milliradian only, so a misfit increases the errors of this result.
         spread = max(fit.chi2_per_dof, 1.0)
         self._slopes = _Slopes(fit.vector[places], fit.covariance()[np.ix_(places, places)] * spread)
-        now = self._now()
+        parameters = self._current_parameters()
         numbers = {port: space.sources.index(port) for port in self._reported_hz}
-        off_hz = np.asarray(fit.parameters.source_detuning_hz) - np.asarray(now.source_detuning_hz)
-        level_db = fit.parameters.source_db - now.source_db
-        self._found.append(
+        off_hz = np.asarray(fit.parameters.source_detuning_hz) - np.asarray(parameters.source_detuning_hz)
+        level_db = fit.parameters.source_db - parameters.source_db
+        self._results.append(
             AtWavelength(
                 wavelength_nm,
                 fit.chi2_per_dof,
@@ -277,14 +279,14 @@ class WavelengthExtension:
         currents = self._walk.random(settings, self._rng).currents_ma
         for port, part in zip(self._reported_hz, np.array_split(currents, len(self._reported_hz)), strict=True):
             self._logbook.light_only_port(port)
-            self._logbook.measure_many(part)
-            self._taken += len(part)
-            self._done(self._taken, self._total)
-        seen = select_monitors(self._logbook.observations(first), self._model.space.monitors, self._dark_ma)
+            self._logbook.measure_batch(part)
+            self._measured_count += len(part)
+            self._on_step(self._measured_count, self._total)
+        selected = select_monitors(self._logbook.observations(first), self._model.space.monitors, self._dark_ma)
         moved_hz = {port: hz - self._reported_hz[port] for port, hz in reached_hz.items()}
-        return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
+        return replace(selected, detuning_hz=np.array([moved_hz[int(port)] for port in selected.source]))
 
-    def _now(self) -> MeshParameters:
+    def _current_parameters(self) -> MeshParameters:
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
         # The phases at the reference stay fixed; with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
@@ -292,17 +294,19 @@ class WavelengthExtension:
         return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
 
     def _scanned(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
-        now = self._now()
-        spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, now.delay_s * TUNING_ERROR_HZ)
-        span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * now.delay_s)
-        found = find_detunings(self._model, now, likelihood, span_hz)
-        lit = [self._model.space.sources.index(port) for port in self._reported_hz]
-        before, after = np.asarray(now.source_detuning_hz), np.asarray(found.source_detuning_hz)
+        parameters = self._current_parameters()
+        spread_rad = (
+            2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, parameters.delay_s * TUNING_ERROR_HZ)
+        )
+        span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * parameters.delay_s)
+        fitted = find_detunings(self._model, parameters, likelihood, span_hz)
+        source_indices = [self._model.space.sources.index(port) for port in self._reported_hz]
+        before, after = np.asarray(parameters.source_detuning_hz), np.asarray(fitted.source_detuning_hz)
         # Frequency errors of lasers are independent, so a common part is the delay of the mesh.
-        common_hz = float((after - before)[lit].mean())
+        common_hz = float((after - before)[source_indices].mean())
         own_hz = after.copy()
-        own_hz[lit] -= common_hz
-        return replace(found, source_detuning_hz=own_hz, delay_s=now.delay_s * (1.0 + common_hz / offset_hz))
+        own_hz[source_indices] -= common_hz
+        return replace(fitted, source_detuning_hz=own_hz, delay_s=parameters.delay_s * (1.0 + common_hz / offset_hz))
 
     def _free(self) -> NDArray[np.bool_]:
         space = self._model.space
@@ -314,7 +318,7 @@ class WavelengthExtension:
 
     def _prior(self) -> Prior:
         space = self._model.space
-        mean = space.pack(self._now())
+        mean = space.pack(self._current_parameters())
         spreads = {"source_detuning_hz": TUNING_ERROR_HZ, "source_db": _LEVEL_SPREAD_DB}
         sigma = space.vector(spreads, otherwise=np.inf)
         precision = np.diag(sigma**-2.0)

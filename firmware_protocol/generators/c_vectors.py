@@ -26,9 +26,9 @@ _PER_LINE = 16
 
 def _array(name: str, values: list[int], kind: str = "uint8_t") -> Iterator[str]:
     yield f"static const {kind} {name}[] = {{"
-    shown = values or [0]
-    for start in range(0, len(shown), _PER_LINE):
-        yield "    " + " ".join(f"{value}," for value in shown[start : start + _PER_LINE])
+    listed = values or [0]
+    for start in range(0, len(listed), _PER_LINE):
+        yield "    " + " ".join(f"{value}," for value in listed[start : start + _PER_LINE])
     yield "};"
 
 
@@ -151,8 +151,8 @@ def _frames(records: list[dict[str, Any]]) -> Iterator[str]:
     for number, record in enumerate(records):
         head = record["header"]
         kind_version = head["version"] << 4 | head["kind"]
-        rest = ", ".join(str(head[name]) for name in ("flags", "command", "status", "seq", "session"))
-        fields = f"{{{kind_version}, {rest}}}"
+        other_fields = ", ".join(str(head[name]) for name in ("flags", "command", "status", "seq", "session"))
+        fields = f"{{{kind_version}, {other_fields}}}"
         sizes = f"payload_{number}, {len(record['payload']) // 2}, wire_{number}, sizeof wire_{number}"
         yield f"    {{{_quoted(record['name'])}, {fields}, {sizes}, check_{number}}},"
     yield "};"

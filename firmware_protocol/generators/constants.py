@@ -27,7 +27,7 @@ CONSTANTS = (
         timing.DEADLINE_RTOS,
         "deadline of a request in units of its first RTO, on a link without losses",
     ),
-    ("MOST_SENDS", timing.MOST_SENDS, "how often a host sends a request at most on a link with losses"),
+    ("MOST_SENDS", timing.MAX_SENDS, "how often a host sends a request at most on a link with losses"),
     ("LONGEST_STEP_RTOS", timing.LONGEST_STEP_RTOS, "longest wait between two sends in units of the RTO"),
 )
 """Name, value and meaning of the constants in the C header."""

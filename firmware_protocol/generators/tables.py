@@ -120,12 +120,12 @@ def _host_times(vectors: dict[str, Any]) -> str:
 
 def _frame_sizes(vectors: dict[str, Any]) -> str:
     kinds = (SetRequest, StageRequest, ConfigLimitsRequest, TelemetryEvent, SweepLoadRequest)
-    holds = ("SET codes", "STAGE codes", "limit records", "TELEMETRY monitors", "SWEEP_LOAD bytes")
+    columns = ("SET codes", "STAGE codes", "limit records", "TELEMETRY monitors", "SWEEP_LOAD bytes")
     rows = []
     for mtu in (256, 512, 1024, 4096):
         payload = max_payload(mtu)
         rows.append((mtu, payload, *(max_elements(kind, mtu) for kind in kinds)))
-    return _table(("MTU", "payload", *holds), rows)
+    return _table(("MTU", "payload", *columns), rows)
 
 
 def _zeros(channels: int) -> SetRequest:

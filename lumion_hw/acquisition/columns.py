@@ -129,13 +129,13 @@ class Reader:
         return [values.get(column.name, FAILED) for column in self.columns]
 
 
-def select_names(patterns: Sequence[str], devices: Mapping[str, str], what: str = "channel") -> list[str]:
+def select_names(patterns: Sequence[str], devices: Mapping[str, str], kind: str = "channel") -> list[str]:
     """Return the column names that match the patterns, in the order of ``devices``.
 
     Args:
         patterns: Column names with shell wildcards; a device name selects all of its columns.
         devices: Device of every column, by column name.
-        what: Noun for a column in the error message, such as ``channel``.
+        kind: Noun for a column in the error message, such as ``channel``.
 
     Raises:
         ConfigError: A pattern matches no column; the message suggests similar names.
@@ -145,7 +145,7 @@ def select_names(patterns: Sequence[str], devices: Mapping[str, str], what: str 
         matches = _matching(pattern, devices)
         if not matches:
             names = [*devices, *sorted(set(devices.values()))]
-            raise ConfigError(f"no {what} {pattern!r}", hint=name_hint(pattern, names))
+            raise ConfigError(f"no {kind} {pattern!r}", hint=name_hint(pattern, names))
         selected |= matches
     return [name for name in devices if name in selected]
 
@@ -252,9 +252,9 @@ _MODULE_QUANTITIES = {
 }
 
 
-def _attributes(name: str, ask: Callable[[], object], units: Mapping[str, str]) -> _ColumnSource:
+def _attributes(name: str, query: Callable[[], object], units: Mapping[str, str]) -> _ColumnSource:
     def read() -> Values:
-        result = ask()
+        result = query()
         numbers = {quantity: getattr(result, quantity) for quantity in units}
         return {
             f"{name}.{quantity}": _missing(quantity) if number is None else Value(State.OK, float(number))

@@ -172,9 +172,16 @@ def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: 
 
 
 def _configuration(recording: RecordedLog, device: str, started_s: float) -> dict[str, Any]:
-    who = recording.header.devices.get(device)
+    device_identity = recording.header.devices.get(device)
     identity = (
-        {} if who is None else {"kind": who.kind, "model": who.model, "serial": who.serial, "firmware": who.firmware}
+        {}
+        if device_identity is None
+        else {
+            "kind": device_identity.kind,
+            "model": device_identity.model,
+            "serial": device_identity.serial,
+            "firmware": device_identity.firmware,
+        }
     )
     data = {f"{_key(device)}-{field}": text for field, text in identity.items() if text}
     source = f"lumion://{recording.header.bench}/{device}"

@@ -164,19 +164,19 @@ class _Drive(enum.Enum):
         The resistance at heat P is R0·(1 + γ·P), where γ is the bend. A current I gives P = I²R0 / (1 - γ·I²R0), and a
         voltage U gives P·(1 + γ·P) = U²/R0. A measured power is multiplied by 1 + γ·P.
         """
-        bent = bend_per_mw * cold_mw
+        bend = bend_per_mw * cold_mw
         if self is _Drive.CURRENT:
-            return cold_mw / np.maximum(1.0 - bent, 0.1)
+            return cold_mw / np.maximum(1.0 - bend, 0.1)
         if self is _Drive.VOLTAGE:
-            return 2.0 * cold_mw / (1.0 + np.sqrt(np.maximum(1.0 + 4.0 * bent, 0.01)))
-        return cold_mw * (1.0 + bent)
+            return 2.0 * cold_mw / (1.0 + np.sqrt(np.maximum(1.0 + 4.0 * bend, 0.01)))
+        return cold_mw * (1.0 + bend)
 
 
 def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measured: str) -> tuple[_Drive, Real, Real]:
     units = [drive.value for drive in _Drive]
     if points.unit not in units:
-        found = points.unit or "no unit"
-        raise ConfigError(f"{points.name} is in {found}, but a fringe fit needs mA, V or mW")
+        unit = points.unit or "no unit"
+        raise ConfigError(f"{points.name} is in {unit}, but a fringe fit needs mA, V or mW")
     drive, x, y = _Drive(points.unit), points.x, points.y
     if measured:
         name, other, good = numbers_of(data, measured)
@@ -194,7 +194,7 @@ def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measure
     return drive, power_mw[order], y[order]
 
 
-_BENT = (0.0, 0.1, 0.2, -0.1)
+_BENT_START = (0.0, 0.1, 0.2, -0.1)
 """Initial values of the bend that are tried: relative change of the heat over the sweep."""
 _BEND_ALLOWED = 0.1
 """Assumed standard deviation of the bend: the resistance of metal heaters increases by about 10 % up to their current
@@ -214,8 +214,8 @@ class _Fringe(NamedTuple):
     def curve(self, at: Real) -> Real:
         """Return the fringe for the parameters Pπ in mW, phase, contrast, mean and, if given, bend per mW."""
         heat_mw = self.drive.heat_mw(self.power_mw, float(at[4]) if len(at) > 4 else 0.0)
-        found: Real = at[3] * (1.0 + at[2] * np.cos(np.pi * heat_mw / at[0] + at[1]))
-        return found
+        fringe: Real = at[3] * (1.0 + at[2] * np.cos(np.pi * heat_mw / at[0] + at[1]))
+        return fringe
 
     def start(self, bends: Sequence[float]) -> list[float]:
         """Return initial parameters of :meth:`curve`, with the best of ``bends`` (relative change over the sweep)."""
@@ -226,18 +226,18 @@ class _Fringe(NamedTuple):
 
     def _best_turn(self, bend: float) -> tuple[float, float, Real]:
         """Search the best Pπ for a bend; return the residual, Pπ, and the mean, cosine and sine parts of the fringe."""
-        few = slice(None, None, max(len(self.y) // _MAX_SEARCH_POINTS, 1))
-        heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[few], self.y[few]
+        sample = slice(None, None, max(len(self.y) // _MAX_SEARCH_POINTS, 1))
+        heat_mw, y = self.drive.heat_mw(self.power_mw, bend / float(self.power_mw.max()))[sample], self.y[sample]
         # From half a fringe over the whole sweep to one fringe per four points.
         p_pi = float(np.ptp(heat_mw)) / np.geomspace(0.5, max(len(y) / 2.0, 1.0), 400)
         angle = np.pi * heat_mw / p_pi[:, None]
         terms = np.stack([np.ones_like(angle), np.cos(angle), np.sin(angle)], axis=2)
         square = np.einsum("tni,tnj->tij", terms, terms) + 1e-9 * len(y) * np.eye(3)
-        along = np.einsum("tni,n->ti", terms, y)
-        found = np.linalg.solve(square, along[:, :, None])[:, :, 0]
-        left = float(y @ y) - np.einsum("ti,ti->t", along, found)
+        projection = np.einsum("tni,n->ti", terms, y)
+        coefficients = np.linalg.solve(square, projection[:, :, None])[:, :, 0]
+        left = float(y @ y) - np.einsum("ti,ti->t", projection, coefficients)
         best = int(np.argmin(left))
-        return float(left[best]), float(p_pi[best]), found[best]
+        return float(left[best]), float(p_pi[best]), coefficients[best]
 
     def solve(self, start: Sequence[float]) -> LeastSquares:
         """Fit the fringe; without a fifth parameter in ``start`` the bend stays 0."""
@@ -248,9 +248,9 @@ class _Fringe(NamedTuple):
 def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
     allowed = _BEND_ALLOWED / float(fringe.power_mw.max())
     if len(fringe.y) > 6:
-        bent = fringe.solve(fringe.start(_BENT))
-        if bent.errors[4] < allowed and abs(bent.at[4]) < _MAX_BEND * allowed:
-            return bent.at, bent.errors, bent.residual
+        bent_fit = fringe.solve(fringe.start(_BENT_START))
+        if bent_fit.errors[4] < allowed and abs(bent_fit.at[4]) < _MAX_BEND * allowed:
+            return bent_fit.at, bent_fit.errors, bent_fit.residual
     straight = fringe.solve(fringe.start((0.0,))[:4])
     step = 1e-3 * allowed
     shift = [fringe.curve(np.append(straight.at, way * step)) for way in (1.0, -1.0)]
@@ -292,10 +292,10 @@ def fit_loss_per_hop(
         power if unit == "dBm" else 10.0 * np.log10(1e3 * power)
     )
     fit = solve(lambda at: at[0] * x + at[1], loss_db, [0.0, 0.0], [1.0, 1.0])
-    found, errors, residual = fit.at, fit.errors, fit.residual
+    parameters, errors, residual = fit.at, fit.errors, fit.residual
     return HopLossFit(
         x, loss_db, residual, "hops", f"loss to {name} (dB)", int(len(numbers) - len(x)),
-        float(found[0]), float(errors[0]), float(found[1]), float(errors[1]),
+        float(parameters[0]), float(errors[0]), float(parameters[1]), float(errors[1]),
     )  # fmt: skip
 
 
@@ -359,8 +359,8 @@ def fit_ber(
         ConfigError: A channel or the modulation does not exist, or there are too few different points.
     """
     (factor, _), (ber_name, ratios, good) = _modulation(modulation), numbers_of(data, ber)
-    osnr_name, osnr_db, known = numbers_of(data, osnr)
-    good &= known & (ratios > 0.0) & (ratios < factor)
+    osnr_name, osnr_db, level_columns = numbers_of(data, osnr)
+    good &= level_columns & (ratios > 0.0) & (ratios < factor)
     x_db, y = osnr_db[good], np.log10(ratios[good])
     if len(y) < 4 or not np.ptp(x_db) > 0.0:
         raise ConfigError(
@@ -371,17 +371,17 @@ def fit_ber(
 
     def curve(at: Real) -> Real:
         inverse = 10.0 ** (at[0] / 10.0) * noise + at[1]
-        found: Real = np.log10(np.maximum(ber_of_snr(1.0 / np.maximum(inverse, 1e-4), modulation), 1e-300))
-        return found
+        log_ber: Real = np.log10(np.maximum(ber_of_snr(1.0 / np.maximum(inverse, 1e-4), modulation), 1e-300))
+        return log_ber
 
     # Total noise over ASE noise is a straight line: its offset and slope are the initial parameters.
     slope, begin = np.polyfit(noise, 1.0 / snr_of_ber(ratios[good], modulation), 1)
     start = [10.0 * math.log10(max(float(slope), 0.1)), float(begin)]
     fit = solve(curve, y, start, [1.0, 1e-3])
-    found, errors, residual = fit.at, fit.errors, fit.residual
+    parameters, errors, residual = fit.at, fit.errors, fit.residual
     return BerFit(
         x_db, y, residual, f"{osnr_name} (dB in 0.1 nm)", f"log10 {ber_name}", int(len(ratios) - len(y)),
-        float(found[0]), float(errors[0]), float(found[1]), float(errors[1]), modulation, symbol_rate_gbd,
+        float(parameters[0]), float(errors[0]), float(parameters[1]), float(errors[1]), modulation, symbol_rate_gbd,
     )  # fmt: skip
 
 

@@ -153,8 +153,8 @@ class LeastSquares(NamedTuple):
     @property
     def errors(self) -> Real:
         """Standard errors of the parameters, shape ``(k,)``."""
-        found: Real = np.sqrt(np.diag(self.covariance))
-        return found
+        errors: Real = np.sqrt(np.diag(self.covariance))
+        return errors
 
 
 def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes: Sequence[float]) -> LeastSquares:
@@ -174,10 +174,10 @@ def solve(curve: Callable[[Real], Real], y: Real, start: Sequence[float], sizes:
     def misfit(at: Real) -> Real:
         return np.asarray((curve(at * size) - y) / scale, dtype=np.float64)
 
-    found = least_squares(misfit, np.asarray(start, dtype=np.float64) / size, x_scale="jac", max_nfev=2000)
-    slopes, residual = np.asarray(found.jac, dtype=np.float64), -scale * found.fun
-    covariance = _covariance(slopes, found.fun) * np.outer(size, size)
-    return LeastSquares(found.x * size, covariance, residual, scale * slopes / size)
+    solution = least_squares(misfit, np.asarray(start, dtype=np.float64) / size, x_scale="jac", max_nfev=2000)
+    slopes, residual = np.asarray(solution.jac, dtype=np.float64), -scale * solution.fun
+    covariance = _covariance(slopes, solution.fun) * np.outer(size, size)
+    return LeastSquares(solution.x * size, covariance, residual, scale * slopes / size)
 
 
 def _covariance(slopes: Real, residual: Real) -> Real:
@@ -189,15 +189,15 @@ def _covariance(slopes: Real, residual: Real) -> Real:
     norm = np.linalg.norm(slopes, axis=0)
     if n - k < _MIN_DEGREES_OF_FREEDOM or not np.all(norm > 0.0):
         return np.full((k, k), np.inf)
-    even = slopes / norm
-    _, sizes, directions = np.linalg.svd(even, full_matrices=False)
+    scaled = slopes / norm
+    _, sizes, directions = np.linalg.svd(scaled, full_matrices=False)
     if sizes[-1] < _MIN_SINGULAR_VALUE_RATIO * sizes[0]:
         return np.full((k, k), np.inf)
     inverse = (directions.T / sizes**2) @ directions
     plain = inverse * float(np.sum(residual**2)) / (n - k)
     lags = _correlation_length(residual)
     if lags:
-        pulls = even * residual[:, None]
+        pulls = scaled * residual[:, None]
         spread = pulls.T @ pulls
         for lag in range(1, lags + 1):
             together = pulls[lag:].T @ pulls[:-lag]

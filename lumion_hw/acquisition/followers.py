@@ -98,15 +98,15 @@ def followers(
             hint=f"Sweep {settings[0].name} with one source, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
             + _KEEP_METERS_HINT,
         )
-    found = [Follower(each, first.axis, _as_unit(each, first.nm)) for each in settings]
-    for follower in found:
+    followers = [Follower(each, first.axis, _as_unit(each, first.nm)) for each in settings]
+    for follower in followers:
         for number in (follower.numbers.min(), follower.numbers.max()):
             try:
                 follower.setting.check(float(number))
             except LimitError as error:
                 error.hint = f"The meters that are read follow {first.name}. {_KEEP_METERS_HINT}"
                 raise
-    return found
+    return followers
 
 
 def _wavelengths(bench: Bench, columns: Sequence[Column]) -> Iterator[Setting]:

@@ -30,15 +30,15 @@ STATE = "_state"
 
 def dataset_names(names: Iterable[str]) -> dict[str, str]:
     """Return HDF5 names for channels or devices, made of letters, digits and ``_`` only, as NeXus requires."""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
         number = 2
         unique = plain
-        while unique in found.values() or unique in (TIME, "index"):
+        while unique in attributes.values() or unique in (TIME, "index"):
             unique, number = f"{plain}_{number}", number + 1
-        found[name] = unique
-    return found
+        attributes[name] = unique
+    return attributes
 
 
 def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
@@ -103,8 +103,13 @@ def _about_bench(entry: Any, header: LogHeader) -> None:
     instrument = _group(entry, "instrument", "NXinstrument", {"name": header.bench})
     instrument["name"].attrs["emulated"] = header.emulated
     plain = dataset_names(header.devices)
-    for name, who in header.devices.items():
-        attributes = {"kind": who.kind, "model": who.model, "serial_number": who.serial, "firmware": who.firmware}
+    for name, identity in header.devices.items():
+        attributes = {
+            "kind": identity.kind,
+            "model": identity.model,
+            "serial_number": identity.serial,
+            "firmware": identity.firmware,
+        }
         _group(instrument, plain[name], "NXcollection", attributes, device=name)
     if header.bench_file is not None:
         file = header.bench_file
@@ -120,14 +125,14 @@ def _about_bench(entry: Any, header: LogHeader) -> None:
 
 def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
     plain = dataset_names(column.name for column in header.columns)
-    first, *others = plain.values()
+    first, *further = plain.values()
     data = _group(entry, "data", "NXdata", signal=first, axes=[TIME], time_s_indices=0)
-    if others:
-        data.attrs["auxiliary_signals"] = others
+    if further:
+        data.attrs["auxiliary_signals"] = further
     data[TIME] = rows.time_s
     data[TIME].attrs.update(units="s", long_name="time since the start", start=header.started)
     data[TIME].make_scale(TIME)
-    _along_time(data, "index", rows.index, long_name="number of the row")
+    _write_time_series(data, "index", rows.index, long_name="number of the row")
     flags = {
         "flag_values": np.array(list(State), dtype=np.uint8),
         "flag_meanings": " ".join(each.name for each in State),
@@ -136,11 +141,11 @@ def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
         name = plain[column.name]
         values, states = rows.value[:, number], rows.state[:, number]
         attributes = {"units": column.unit, "channel": column.name, "long_name": f"{column.name} ({column.unit})"}
-        _along_time(data, name, values, **attributes, device=column.device, ancillary_variables=name + STATE)
-        _along_time(data, name + STATE, states, **flags)
+        _write_time_series(data, name, values, **attributes, device=column.device, ancillary_variables=name + STATE)
+        _write_time_series(data, name + STATE, states, **flags)
 
 
-def _along_time(data: Any, name: str, values: Any, **attrs: object) -> None:
+def _write_time_series(data: Any, name: str, values: Any, **attrs: object) -> None:
     data[name] = values
     data[name].dims[0].attach_scale(data[TIME])
     data[name].attrs.update(attrs)

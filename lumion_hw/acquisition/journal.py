@@ -149,7 +149,7 @@ def log_header(
         started=datetime.now(tz=UTC).isoformat(timespec="milliseconds"),
         software=f"lumion-hw {__version__}",
         emulated=bench.is_emulated,
-        devices={name: who for name in devices for who in _identities(bench, name)},
+        devices={name: identity for name in devices for identity in _identities(bench, name)},
         bench_file=_logged_file(bench, bench_file),
         record=None if record is None else LoggedRecord(record.record_id, record.content_sha256),
     )
@@ -362,9 +362,9 @@ def _table(data: memoryview, n: int) -> LogTable:
     packed = np.ndarray((len(data) // (_layout(n).size + 4),), np.dtype(fields), data)
     step, size = packed.dtype.itemsize, packed.dtype.itemsize - 4
     crcs = (zlib.crc32(data[start : start + size]) for start in range(0, len(packed) * step, step))
-    whole = np.fromiter(crcs, np.uint32, len(packed)) == packed["crc"]
-    whole &= np.all(packed["state"] <= max(State), axis=1)
-    good = packed[: len(packed) if whole.all() else int(np.argmin(whole))]
+    is_intact = np.fromiter(crcs, np.uint32, len(packed)) == packed["crc"]
+    is_intact &= np.all(packed["state"] <= max(State), axis=1)
+    good = packed[: len(packed) if is_intact.all() else int(np.argmin(is_intact))]
     return LogTable(*(np.array(good[name]) for name in ("index", "time_s", "value", "state")))
 
 

@@ -94,7 +94,7 @@ class LambdaScan:
         numbers = [self._moves.numbers(place) for place in places]
         wavelengths_nm = np.array([each[-1] for each in numbers])
         upwards = np.argsort(wavelengths_nm)
-        self._moves.go(places[0])  # averaging times and ranges are settings too
+        self._moves.move_to(places[0])  # averaging times and ranges are settings too
         averaging_s = self._averaging_s()
         if isinstance(averaging_s, str):
             return averaging_s
@@ -131,21 +131,21 @@ class LambdaScan:
             return f"steps are wider than {_WIDEST_NM:g} nm, but a meter keeps one wavelength during a sweep"
         ranges = self._laser.ranges
         slowest = min(ranges.sweep_nm_per_s)
-        bearable = [each for each in ranges.sweep_nm_per_s if each <= ranges.sweep_pulses_per_s * step_nm]
-        if not bearable:
+        allowed_speeds = [each for each in ranges.sweep_nm_per_s if each <= ranges.sweep_pulses_per_s * step_nm]
+        if not allowed_speeds:
             return (
                 f"{self._name} would give {slowest / step_nm:.3g} pulses per second for a step of {step_nm:.4g} nm at "
                 f"its lowest speed, but its maximum is {ranges.sweep_pulses_per_s:g}"
             )
-        speeds = [each for each in bearable if each * averaging_s <= _SHARE * step_nm]
+        speeds = [each for each in allowed_speeds if each * averaging_s <= _SHARE * step_nm]
         if not speeds:
             return (
                 f"a reading averages for {averaging_s:.3g} s, and a step must take {1.0 / _SHARE:g} times as long, but "
                 f"{self._name} passes a step of {step_nm:.4g} nm in {step_nm / slowest:.3g} s at its lowest speed"
             )
         span_nm = step_nm * (len(wavelengths_nm) - 1)
-        gentle = [each for each in speeds if span_nm >= _SHORTEST_S * each] or [min(speeds)]
-        return LaserSweep(start_nm, start_nm + span_nm, step_nm, max(gentle), log=True)
+        slow_speeds = [each for each in speeds if span_nm >= _SHORTEST_S * each] or [min(speeds)]
+        return LaserSweep(start_nm, start_nm + span_nm, step_nm, max(slow_speeds), log=True)
 
     def _grid_nm(self, wavelength_nm: float) -> float:
         ranges = self._laser.ranges
@@ -181,9 +181,9 @@ class LambdaScan:
             log = self._laser.sweep(plan)
             # Count first: meters must not wait for pulses that the laser did not give.
             if log.wavelength_nm is None or len(log.wavelength_nm) != n_samples:
-                found = 0 if log.wavelength_nm is None else len(log.wavelength_nm)
+                n_points = 0 if log.wavelength_nm is None else len(log.wavelength_nm)
                 raise DeviceError(
-                    f"the laser gave {found} trigger pulses for {n_samples} scan points",
+                    f"the laser gave {n_points} trigger pulses for {n_samples} scan points",
                     command="sweep",
                     device=self._name,
                     hint="Choose a span that is a multiple of the step.",

@@ -52,12 +52,12 @@ class Latest:
 
     def entries(self) -> list[LatestValue]:
         """Return every column with the latest value."""
-        now = self._clock.now()
+        now_s = self._clock.now()
         return [
             LatestValue(
                 column,
                 self._values.get(column.name, FAILED),
-                now - self._read_s.get(column.name, self._start_s) if column.name in self._stale else None,
+                now_s - self._read_s.get(column.name, self._start_s) if column.name in self._stale else None,
             )
             for column in self._reader.columns
         ]

@@ -59,32 +59,32 @@ def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep 
         return None
     if any(column.name not in names for column in reader.columns):
         return None
-    whole = f"{controller}.heaters_ma"
+    all_heaters = f"{controller}.heaters_ma"
     n_axes = 0
     while n_axes < len(moves.plan.axes) and all(
-        setting.part_of == whole and setting.place is not None for setting in moves.of_axis(-1 - n_axes)
+        setting.part_of == all_heaters and setting.place is not None for setting in moves.of_axis(-1 - n_axes)
     ):
         n_axes += 1
     if not n_axes:
         return None
-    return _BoardSweep(mesh, moves, whole, n_axes, [names[column.name] for column in reader.columns])
+    return _BoardSweep(mesh, moves, all_heaters, n_axes, [names[column.name] for column in reader.columns])
 
 
 class _BoardSweep:
     description = "the mesh controller"
 
-    def __init__(self, mesh: MeshAccess, moves: Moves, whole: str, n_axes: int, monitors: Sequence[int]) -> None:
-        self._mesh, self._moves, self._whole, self._monitors = mesh, moves, whole, list(monitors)
+    def __init__(self, mesh: MeshAccess, moves: Moves, all_heaters: str, n_axes: int, monitors: Sequence[int]) -> None:
+        self._mesh, self._moves, self._all_heaters, self._monitors = mesh, moves, all_heaters, list(monitors)
         # Groups stay within one pass of these axes, because other settings change between passes.
         self.points_in_pass = math.prod(moves.plan.shape[len(moves.plan.axes) - n_axes :])
         self.max_points_per_sweep = _MAX_POINTS_PER_SWEEP
 
     def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
         """Measure the points at these places in one sweep of the board."""
-        self._moves.go(places[0])
-        tables = [self._moves.arrays(place)[self._whole] for place in places]
+        self._moves.move_to(places[0])
+        tables = [self._moves.arrays(place)[self._all_heaters] for place in places]
         read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]
-        self._moves.arrived(places[-1], {self._whole: tables[-1]})
+        self._moves.arrived(places[-1], {self._all_heaters: tables[-1]})
         return [
             SweptPoint(
                 self._moves.numbers(place),

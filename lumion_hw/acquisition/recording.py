@@ -92,7 +92,7 @@ class RecordedLog:
     def _about(self) -> dict[str, str]:
         header = self.header
         about = {"bench": header.bench, "started": header.started, "software": header.software}
-        about |= {f"device.{name}": str(who) for name, who in header.devices.items()}
+        about |= {f"device.{name}": str(identity) for name, identity in header.devices.items()}
         if header.record is not None:
             about["calibration_record"] = header.record.record_id
         return {key: text for key, text in about.items() if text}
@@ -147,9 +147,9 @@ def _read_hdf5(source: Path, patterns: Sequence[str]) -> RecordedLog:
         lengths = {"index": len(index)} | {column.name: len(column.value) for column in columns}
         if longer := [name for name, length in lengths.items() if length != len(time_s)]:
             raise ValueError(f"{longer[0]!r} and {TIME!r} have different numbers of rows")
-        if odd := [
+        if invalid := [
             each.name for each in columns if len(each.state) != len(time_s) or not set(each.state) <= set(State)
         ]:
-            raise ValueError(f"this version does not know the reading states of {odd[0]}")
+            raise ValueError(f"this version does not know the reading states of {invalid[0]}")
         check_rows(source, header, index)
         return RecordedLog(header, index, time_s, columns)

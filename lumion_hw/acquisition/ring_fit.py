@@ -125,8 +125,8 @@ def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str 
     if reference is not None:
         light = light / _reference(thz, data, reading, setting, reference)
     points.check(_MIN_POINTS)
-    even = np.linspace(thz[0], thz[-1], len(thz))
-    fits = _clear_resonances(thz, light, even)
+    even_thz = np.linspace(thz[0], thz[-1], len(thz))
+    fits = _clear_resonances(thz, light, even_thz)
     if len(fits) < 2:
         raise ConfigError(
             f"{reading} shows fewer than two resonances, but a free spectral range needs two",
@@ -156,14 +156,14 @@ def _spectrum(points: FitPoints) -> tuple[Real, Real]:
 
 def _reference(thz: Real, data: ScanData, reading: str, setting: str, reference: str | ScanData) -> Real:
     name, of = (reference, data) if isinstance(reference, str) else (reading, reference)
-    there_thz, light = _spectrum(FitPoints.of(of, name, setting))
-    if not len(light) or not np.all(light > 0.0) or there_thz[0] > thz[0] or there_thz[-1] < thz[-1]:
+    spectrum_thz, light = _spectrum(FitPoints.of(of, name, setting))
+    if not len(light) or not np.all(light > 0.0) or spectrum_thz[0] > thz[0] or spectrum_thz[-1] < thz[-1]:
         raise ConfigError(
             f"the reference {name} has no light in a part of the sweep",
             hint="Sweep scan and reference over the same range.",
         )
-    found: Real = np.interp(thz, there_thz, light)
-    return found
+    interpolated: Real = np.interp(thz, spectrum_thz, light)
+    return interpolated
 
 
 class _FittedResonance(NamedTuple):
@@ -174,10 +174,10 @@ class _FittedResonance(NamedTuple):
     light: float
 
 
-def _clear_resonances(thz: Real, light: Real, even: Real) -> list[_FittedResonance]:
-    for found in find_resonances(np.interp(even, thz, light)):
-        fits = _fitted(thz, light, even, found)
-        of_all = len(fits) / len(found.orders)
+def _clear_resonances(thz: Real, light: Real, even_thz: Real) -> list[_FittedResonance]:
+    for resonances in find_resonances(np.interp(even_thz, thz, light)):
+        fits = _fitted(thz, light, even_thz, resonances)
+        of_all = len(fits) / len(resonances.orders)
         if len(fits) > 2 and of_all >= _MIN_CLEAR_FRACTION and _is_regular(fits):
             return fits
         if len(fits) == 2 and of_all == 1.0:
@@ -196,11 +196,11 @@ def _is_regular(fits: list[_FittedResonance]) -> bool:
     return float(np.median(away)) < _MAX_UNEVENNESS * float(np.median([each.resonance.fwhm_ghz for each in fits]))
 
 
-def _fitted(thz: Real, light: Real, even: Real, found: Resonances) -> list[_FittedResonance]:
-    step_ghz = 1e3 * float(even[1] - even[0])
+def _fitted(thz: Real, light: Real, even_thz: Real, resonances: Resonances) -> list[_FittedResonance]:
+    step_ghz = 1e3 * float(even_thz[1] - even_thz[0])
     fits = []
-    for order, place in zip(found.orders.tolist(), found.places.tolist(), strict=True):
-        fit = _fit_resonance(thz, light, found.dips, order, float(even[place]), found.spacing * step_ghz)
+    for order, place in zip(resonances.orders.tolist(), resonances.places.tolist(), strict=True):
+        fit = _fit_resonance(thz, light, resonances.dips, order, float(even_thz[place]), resonances.spacing * step_ghz)
         if fit is not None:
             fits.append(fit)
     return fits
@@ -274,12 +274,12 @@ class _Shape(NamedTuple):
 
     def curve(self, at: Real) -> Real:
         """Return the relative power at every point for the given parameters, shape ``(n,)``."""
-        level, place, log_width, rest, slope, *bend = at.tolist()
-        along = self.ghz / self.reach_ghz
-        top = np.exp(np.clip(level + slope * along + (bend[0] * along**2 if bend else 0.0), -100.0, 100.0))
+        level, place, log_width, depth, slope, *bend = at.tolist()
+        relative = self.ghz / self.reach_ghz
+        top = np.exp(np.clip(level + slope * relative + (bend[0] * relative**2 if bend else 0.0), -100.0, 100.0))
         resonant = 1.0 / (1.0 + self.finesse(log_width) * np.sin(np.pi * (self.ghz - place) / self.fsr_ghz) ** 2)
-        found: Real = top * (1.0 - (1.0 - rest) * resonant if self.dips else rest + (1.0 - rest) * resonant)
-        return found
+        spectrum: Real = top * (1.0 - (1.0 - depth) * resonant if self.dips else depth + (1.0 - depth) * resonant)
+        return spectrum
 
     def is_clear(self, solved: LeastSquares, width_ghz: float) -> bool:
         """Return whether a fit shows a resonance inside the fitted range and well above its errors."""
@@ -310,8 +310,8 @@ class _Shape(NamedTuple):
 
 
 def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonance:
-    most = max(each.light for each in fits)
-    bright = [each for each in fits if each.light >= _BRIGHT * most]
+    brightest = max(each.light for each in fits)
+    bright = [each for each in fits if each.light >= _BRIGHT * brightest]
     return min(bright, key=lambda each: abs(each.resonance.frequency_thz - middle_thz))
 
 
@@ -331,8 +331,8 @@ class _FreeSpectralRange(NamedTuple):
         if len(fits) < 4:
             return cls(middle, *straight)
         curved = _polynomial(orders - middle, ghz, sigma, 2)
-        shows = abs(curved[0][2]) > _CURVED * math.sqrt(curved[1][2, 2])
-        return cls(middle, *(curved if shows else straight))
+        is_curved = abs(curved[0][2]) > _CURVED * math.sqrt(curved[1][2, 2])
+        return cls(middle, *(curved if is_curved else straight))
 
     def at(self, order: int) -> tuple[float, float]:
         """Return the free spectral range at an order and its standard error, both in GHz."""
@@ -346,9 +346,9 @@ def _polynomial(x: Real, y: Real, sigma: Real, degree: int) -> tuple[Real, Real]
     floor = max(float(np.median(sigma)) * 1e-3, 1e-12)
     weight = 1.0 / np.maximum(sigma, floor)
     terms = np.vander(x, degree + 1, increasing=True) * weight[:, None]
-    found, *_ = np.linalg.lstsq(terms, y * weight, rcond=None)
+    coefficients, *_ = np.linalg.lstsq(terms, y * weight, rcond=None)
     covariance = np.linalg.inv(terms.T @ terms)
     free = len(y) - degree - 1
     if free > 0:
-        covariance = covariance * max(float(np.sum((terms @ found - y * weight) ** 2)) / free, 1.0)
-    return np.asarray(found, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+        covariance = covariance * max(float(np.sum((terms @ coefficients - y * weight) ** 2)) / free, 1.0)
+    return np.asarray(coefficients, dtype=np.float64), np.asarray(covariance, dtype=np.float64)

@@ -71,9 +71,13 @@ def find_resonances(light: Real) -> Iterator[Resonances]:
     for teeth, spacing in _best_combs(features, len(light)):
         light_of = np.sort(features.light[list(teeth.values())])
         # Any two of many features define a spacing, so they must be the two clearest ones.
-        two_of_many = len(teeth) == 2 and set(teeth.values()) != clearest
+        is_ambiguous_pair = len(teeth) == 2 and set(teeth.values()) != clearest
         share = float(features.weight[list(teeth.values())].sum() / features.weight.sum())
-        if share >= _MIN_EXPLAINED_FRACTION and light_of[-2] >= _MIN_SECOND_LIGHT * light_of[-1] and not two_of_many:
+        if (
+            share >= _MIN_EXPLAINED_FRACTION
+            and light_of[-2] >= _MIN_SECOND_LIGHT * light_of[-1]
+            and not is_ambiguous_pair
+        ):
             orders = np.array(sorted(teeth), dtype=np.intp)
             places = features.places[[teeth[order] for order in orders.tolist()]]
             yield Resonances(as_dips, orders, places, spacing)
@@ -89,8 +93,8 @@ class _Features(NamedTuple):
     @property
     def weight(self) -> Real:
         """Weight of each feature, larger for strong and narrow ones; shape ``(n,)``."""
-        found: Real = self.light**1.5 / self.width
-        return found
+        significance: Real = self.light**1.5 / self.width
+        return significance
 
     @property
     def clearest(self) -> float:
@@ -110,8 +114,8 @@ def _decibels(light: Real) -> Real:
     steps = np.diff(light)
     noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
     top = float(light.max())
-    found: Real = 10.0 * np.log10(np.maximum(light, max(1e-9 * top, min(3.0 * noise, 0.1 * top))))
-    return found
+    level_db: Real = 10.0 * np.log10(np.maximum(light, max(1e-9 * top, min(3.0 * noise, 0.1 * top))))
+    return level_db
 
 
 def _features(light: Real, dips: bool) -> _Features:
@@ -125,21 +129,21 @@ def _features(light: Real, dips: bool) -> _Features:
     places, details = find_peaks(smooth, prominence=1e-6, distance=max(2 * half_width, 2))
     height = details["prominences"]
     at = level_db[places]
-    taken = np.abs(10.0 ** ((at - sign * height) / 10.0) - 10.0 ** (at / 10.0))
+    difference = np.abs(10.0 ** ((at - sign * height) / 10.0) - 10.0 ** (at / 10.0))
     clear = height > _CLEAR * _ripple(smooth)[places]
     if np.count_nonzero(clear) > 1:
-        clear &= taken > _MIN_LIGHT_FRACTION * np.sort(taken[clear])[-2]
+        clear &= difference > _MIN_LIGHT_FRACTION * np.sort(difference[clear])[-2]
     places = places[clear]
-    return _Features(places + low, taken[clear], peak_widths(smooth, places, rel_height=0.5)[0])
+    return _Features(places + low, difference[clear], peak_widths(smooth, places, rel_height=0.5)[0])
 
 
 def _ripple(height: Real) -> Real:
-    most = float(np.quantile(height, 1.0 - 3.0 / len(height)))
+    height_quantile = float(np.quantile(height, 1.0 - 3.0 / len(height)))
     window = max(len(height) // 12, 30)
-    around = 1.4826 * _running_median(np.abs(height - _running_median(height, window)), window)
+    scatter = 1.4826 * _running_median(np.abs(height - _running_median(height, window)), window)
     # Broad resonances fill half of the spectrum, so their own height could be taken for ripples.
-    found: Real = np.clip(around, max(most / 60.0, 1e-9), max(most / 5.0, 1e-9))
-    return found
+    limit: Real = np.clip(scatter, max(height_quantile / 60.0, 1e-9), max(height_quantile / 5.0, 1e-9))
+    return limit
 
 
 def _smoothed(height: Real) -> tuple[Real, int]:
@@ -160,8 +164,8 @@ def _envelope(level_db: Real, sign: float) -> Real:
     terms = np.polynomial.chebyshev.chebvander(np.linspace(-1.0, 1.0, len(level_db)), _DEGREE)
     weight, curve = np.ones(len(level_db)), level_db
     for _ in range(_ENVELOPE_STEPS):
-        found = np.linalg.lstsq(terms * weight[:, None], level_db * weight, rcond=None)[0]
-        curve = terms @ found
+        coefficients = np.linalg.lstsq(terms * weight[:, None], level_db * weight, rcond=None)[0]
+        curve = terms @ coefficients
         height = sign * (level_db - curve)
         below = height[height < 0.0]
         spread = max(1.4826 * float(np.median(-below)) if len(below) > 10 else 0.0, 1e-6)
@@ -234,8 +238,8 @@ def _average(values: Real, half_width: int) -> Real:
     total = np.concatenate([[0.0], np.cumsum(values)])
     at = np.arange(len(values))
     first, end = np.maximum(at - half_width, 0), np.minimum(at + half_width + 1, len(values))
-    found: Real = (total[end] - total[first]) / (end - first)
-    return found
+    mean: Real = (total[end] - total[first]) / (end - first)
+    return mean
 
 
 def _running_median(values: Real, width: int) -> Real:
@@ -243,7 +247,7 @@ def _running_median(values: Real, width: int) -> Real:
 
     step = max(width // 128, 1)
     at = np.arange(0, len(values), step)
-    found: Real = np.interp(
+    interpolated: Real = np.interp(
         np.arange(len(values)), at, median_filter(values[::step], size=max(width // step, 3) | 1, mode="nearest")
     )
-    return found
+    return interpolated

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 READ = ".read"
 """Suffix of the name of a reading in tables if a swept setting has the same name."""
-_MAX_SHOWN = 12
+_MAX_LISTED = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class ScanData:
         ]
         axes = html_table(repr(self)[1:-1], ("swept", "points", "from", "to", "unit"), rows)
         readings = []
-        for name in list(self.value)[:_MAX_SHOWN]:
+        for name in list(self.value)[:_MAX_LISTED]:
             good = self.value[name][self.state[name] == State.OK]
             lowest, highest = (f"{good.min():.6g}", f"{good.max():.6g}") if good.size else ("", "")
             readings.append((name, good.size, lowest, highest, self.unit[name]))
@@ -172,9 +172,9 @@ class ScanData:
             variables[plain + STATE] = (dims, self.state[name], flags)
         variables["time_s"] = (dims, self.time_s, {"units": "s", "start": self.header.started})
         variables["by_instrument"] = (dims, self.by_instrument)
-        for name, found in self.setting_was.items():
+        for name, values in self.setting_was.items():
             units = {"units": self.swept(name)[1].unit}
-            coordinates[name + SET] = (dims, found, units)
+            coordinates[name + SET] = (dims, values, units)
         data: xr.Dataset = xarray.Dataset(variables, coords=coordinates, attrs=self._about())
         return data
 
@@ -196,7 +196,7 @@ class ScanData:
         }
         names = self._names()
         columns |= {plain: self.value[name].ravel() for name, plain in names.items()}
-        columns |= {name + SET: found.ravel() for name, found in self.setting_was.items()}
+        columns |= {name + SET: values.ravel() for name, values in self.setting_was.items()}
         columns |= {"time_s": self.time_s.ravel(), "by_instrument": self.by_instrument.ravel()}
         table: pd.DataFrame = pandas.DataFrame(columns)
         units = {setting.name: setting.unit for setting in self.plan.settings}
@@ -227,7 +227,7 @@ class ScanData:
     def _about(self) -> dict[str, Any]:
         header = self.header
         about = {"bench": header.bench, "started": header.started, "software": header.software}
-        about |= {f"device.{name}": str(who) for name, who in header.devices.items()}
+        about |= {f"device.{name}": str(identity) for name, identity in header.devices.items()}
         if header.record is not None:
             about |= {
                 "calibration_record": header.record.record_id,

@@ -41,8 +41,8 @@ class Moves:
         LimitError: A value is outside the limits of its device.
 
     Attributes:
-        wholes: Array settings whose elements are swept, by name.
-        followers: Meters whose wavelength follows the light; none before :meth:`let_follow`.
+        vector_settings: Array settings whose elements are swept, by name.
+        followers: Meters whose wavelength follows the light; none before :meth:`set_followers`.
     """
 
     def __init__(self, bench: Bench, sweep: Sweep, snake: bool = False) -> None:
@@ -57,7 +57,7 @@ class Moves:
             snake,
         )
         parts = {track.setting.part_of for axis in self._axes for track in axis if track.setting.place is not None}
-        self.wholes = {name: Settings(bench, [name])[name] for name in sorted(parts)}
+        self.vector_settings = {name: Settings(bench, [name])[name] for name in sorted(parts)}
         self._driven: dict[str, Real] = {}
         self._at: tuple[int | None, ...] = (None,) * len(self._axes)
 
@@ -70,7 +70,7 @@ class Moves:
         """Return the settings of one axis of the scan."""
         return [track.setting for track in self._axes[axis]]
 
-    def let_follow(self, columns: Sequence[Column]) -> None:
+    def set_followers(self, columns: Sequence[Column]) -> None:
         """Let the meters follow the wavelength of the swept light. Raises as :func:`followers`."""
         axes = [[(track.setting, track.numbers) for track in axis] for axis in self._axes]
         swept = {each.part_of or each.name for each in self.settings}
@@ -92,7 +92,7 @@ class Moves:
         """Return the value of every setting at a scan point, as a number."""
         return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
 
-    def go(self, place: tuple[int, ...]) -> None:
+    def move_to(self, place: tuple[int, ...]) -> None:
         """Set the settings that change at a scan point, and wait until the devices have settled.
 
         Raises the devices' errors.
@@ -108,9 +108,9 @@ class Moves:
                 follower.write(place[follower.axis])
         for name, values in self.arrays(place).items():
             if not np.array_equal(values, self._driven.get(name, ())):
-                self.wholes[name].write(values)
+                self.vector_settings[name].write(values)
                 self._driven[name] = values
-                moved[self.wholes[name].device] = self.wholes[name]
+                moved[self.vector_settings[name].device] = self.vector_settings[name]
         self._at = place
         for setting in moved.values():
             setting.wait_settled()
@@ -120,15 +120,15 @@ class Moves:
 
         Elements that are not swept keep their values.
         """
-        found: dict[str, Real] = {}
-        for name, whole in self.wholes.items():
+        positions: dict[str, Real] = {}
+        for name, vector_setting in self.vector_settings.items():
             before = self._driven.get(name)
-            found[name] = np.array(whole.read() if before is None else before, dtype=np.float64)
+            positions[name] = np.array(vector_setting.read() if before is None else before, dtype=np.float64)
         for axis, at in zip(self._axes, place, strict=True):
             for track in axis:
                 if track.setting.place is not None:
-                    found[track.setting.part_of][track.setting.place] = track.numbers[at]
-        return found
+                    positions[track.setting.part_of][track.setting.place] = track.numbers[at]
+        return positions
 
     def forget(self, axis: int) -> None:
         """Write the settings of an axis again at the next point, because a device has changed them itself."""
@@ -169,19 +169,19 @@ def _settings(bench: Bench, pattern: str) -> list[Setting]:
     """Return the settings that match a name. Arrays must be swept element by element."""
     if not isinstance(pattern, str):
         raise ConfigError(f"expected the name of a setting, found {pattern!r}")
-    found = list(Settings(bench, [pattern]).values())
-    single = [setting for setting in found if setting.kind is not SettingKind.ARRAY]
+    matches = list(Settings(bench, [pattern]).values())
+    single = [setting for setting in matches if setting.kind is not SettingKind.ARRAY]
     if not single:
         raise ConfigError(
-            f"{found[0].name} is an array of {found[0].shape[0]} values",
-            device=found[0].device,
-            hint=f"Sweep the array's values by name: {_example(bench, found[0])}.",
+            f"{matches[0].name} is an array of {matches[0].shape[0]} values",
+            device=matches[0].device,
+            hint=f"Sweep the array's values by name: {_example(bench, matches[0])}.",
         )
     return single
 
 
-def _example(bench: Bench, whole: Setting) -> str:
-    parts = [each.name for each in Settings(bench, [whole.device]).values() if each.part_of == whole.name]
+def _example(bench: Bench, setting: Setting) -> str:
+    parts = [each.name for each in Settings(bench, [setting.device]).values() if each.part_of == setting.name]
     return ", ".join(parts[:2]) + (" and so on" if len(parts) > 2 else "")
 
 
@@ -232,11 +232,11 @@ def _swept(track: _Track) -> SweptSetting:
 
 def _check_once(settings: Sequence[Setting]) -> None:
     """Raise ``ConfigError`` if a setting is swept twice, for example as wavelength and as frequency."""
-    seen: dict[tuple[str, int | None], str] = {}
+    first_by_place: dict[tuple[str, int | None], str] = {}
     for setting in settings:
-        stands_for = (setting.part_of or setting.name, setting.place)
-        if stands_for in seen:
+        key = (setting.part_of or setting.name, setting.place)
+        if key in first_by_place:
             raise ConfigError(
-                f"{setting.name} and {seen[stands_for]} are the same setting, swept twice", device=setting.device
+                f"{setting.name} and {first_by_place[key]} are the same setting, swept twice", device=setting.device
             )
-        seen[stands_for] = setting.name
+        first_by_place[key] = setting.name

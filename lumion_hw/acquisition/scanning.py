@@ -112,7 +112,7 @@ def prepare_scan(
         raise ConfigError(f"the scan has {moves.plan.n_points} points, more than {MAX_ROWS}", hint="Give fewer values.")
     reader = Reader(bench, (readings,) if isinstance(readings, str) else readings)
     if not keep_meters:
-        moves.let_follow(reader.columns)
+        moves.set_followers(reader.columns)
     own = "" if by_hand else own_sweep(bench, moves, reader)
     return (
         PreparedScan(bench, moves, reader, None, own)
@@ -199,11 +199,11 @@ class _Scanning:
         self._plan = prepared.moves.plan
         self._clock = prepared.bench.clock
         self._journal, self._progress = journal, progress
-        self._done = np.zeros(self._plan.n_points, dtype=np.bool_)
+        self._is_point_done = np.zeros(self._plan.n_points, dtype=np.bool_)
         self._elapsed_before_s = 0.0
         if journal.acknowledged:
             table = read_table(journal.path)[1]
-            self._done[table.index] = True
+            self._is_point_done[table.index] = True
             self._elapsed_before_s = float(table.time_s[-1])
         self._origin_s = self._clock.now() - self._elapsed_before_s
         self._synced_s, self._before = time.monotonic(), journal.acknowledged
@@ -241,11 +241,11 @@ class _Scanning:
             self._store_point(place, _BY_INSTRUMENT, point.values, point.numbers)
 
     def _is_stored(self, place: tuple[int, ...]) -> bool:
-        return bool(self._done[self._plan.index(place)])
+        return bool(self._is_point_done[self._plan.index(place)])
 
     def _visit(self, place: tuple[int, ...]) -> None:
         if not self._is_stored(place):
-            self._moves.go(place)
+            self._moves.move_to(place)
             self._reader.begin()
             self._store_point(place, _BY_HOST, self._read(), self._moves.numbers(place))
 
@@ -267,7 +267,7 @@ class _Scanning:
         ]
         index = self._plan.index(place)
         self._journal.append(LogRow(index, self._clock.now() - self._origin_s, (*settings, way, *values)))
-        self._done[index] = True
+        self._is_point_done[index] = True
         if time.monotonic() - self._synced_s >= _SYNC_S:
             self._report_progress()
             self._synced_s = time.monotonic()
@@ -350,21 +350,26 @@ def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
     return journal
 
 
-def _check_resumable(path: Path, stored: LogHeader, now: LogHeader) -> None:
+def _check_resumable(path: Path, stored: LogHeader, current: LogHeader) -> None:
     hint = "Resume with the same scan of the same bench, or choose another file. Nothing was changed."
-    for what, before, after in (
-        ("bench", (stored.bench, stored.emulated), (now.bench, now.emulated)),
-        ("scan", stored.scan, now.scan),
-        ("readings", stored.columns, now.columns),
-        ("bench file", stored.bench_file and stored.bench_file.sha256, now.bench_file and now.bench_file.sha256),
-        ("calibration record", stored.record, now.record),
+    for quantity, before, after in (
+        ("bench", (stored.bench, stored.emulated), (current.bench, current.emulated)),
+        ("scan", stored.scan, current.scan),
+        ("readings", stored.columns, current.columns),
+        (
+            "bench file",
+            stored.bench_file and stored.bench_file.sha256,
+            current.bench_file and current.bench_file.sha256,
+        ),
+        ("calibration record", stored.record, current.record),
     ):
         if before != after:
-            raise ConfigError(f"the scan in {path} was started with another {what}", hint=hint)
+            raise ConfigError(f"the scan in {path} was started with another {quantity}", hint=hint)
     for name, identity in stored.devices.items():
-        if name in now.devices and identity.contradicts(now.devices[name]):
+        if name in current.devices and identity.contradicts(current.devices[name]):
             raise IdentityError(
-                f"the scan in {path} was started with another device: {identity}; this bench has {now.devices[name]}",
+                f"the scan in {path} was started with another device: {identity}; "
+                f"this bench has {current.devices[name]}",
                 device=name,
                 hint=hint,
             )

@@ -62,7 +62,7 @@ class SettingKind(enum.Enum):
 
 
 SettingValue = float | bool | str | NDArray[np.float64] | None
-"""A number, a flag, a choice, or numbers of shape ``(n,)``. ``None`` is allowed if :attr:`Setting.none_means` is not
+"""A number, a flag, a choice, or numbers of shape ``(n,)``. ``None`` is allowed if :attr:`Setting.text_for_none` is not
 empty.
 """
 _Limits = tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -88,7 +88,7 @@ class Setting:
         unit: Unit of the value; empty for flags and choices.
         shape: Shape of an array; empty otherwise.
         choices: Valid values of a choice.
-        none_means: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not allowed.
+        text_for_none: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not allowed.
         part_of: Name of the setting that contains the same value: an array with this setting as an element, or the same
             quantity in another unit. Otherwise empty.
         place: Index in the array ``part_of``, from 0; ``None`` without such an array.
@@ -100,7 +100,7 @@ class Setting:
     device: str
     unit: str
     kind: SettingKind
-    _ask: Callable[[], Any] = field(repr=False)
+    _read: Callable[[], Any] = field(repr=False)
     _pick: Callable[[Any], SettingValue] = field(repr=False)
     _write: Callable[[Any], object] = field(repr=False)
     _limits: Callable[[], _Limits | None] = field(default=_no_limits, repr=False)
@@ -115,7 +115,7 @@ class Setting:
 
     def read(self) -> SettingValue:
         """Read the present value; ``None`` if it was never set. Raises the errors of the device."""
-        return self._pick(self._ask())
+        return self._pick(self._read())
 
     def limits(self) -> _Limits | None:
         """Read the lowest and highest allowed value; ``None`` if there are no limits.
@@ -267,14 +267,14 @@ class Settings(Mapping[str, Setting]):
         answers: dict[Callable[[], Any], Any] = {}
         self.failures = dict(self._silent)
         for setting in selected:
-            if setting._ask in answers or setting.device in self.failures:
+            if setting._read in answers or setting.device in self.failures:
                 continue
             try:
-                answers[setting._ask] = setting._ask()
+                answers[setting._read] = setting._read()
             except LumionError as error:
                 self.failures[setting.device] = error
         return {
-            setting.name: setting._pick(answers[setting._ask])
+            setting.name: setting._pick(answers[setting._read])
             for setting in selected
             if setting.device not in self.failures
         }
@@ -310,10 +310,10 @@ def _meter(name: str, meter: PowerMeter) -> Iterator[Setting]:
     if ranges_dbm is not None:  # otherwise the range is always automatic
         rows.append(("range_dbm", "dBm", meter.set_range_dbm, "automatic"))
     for channel in meter.channels:
-        ask, ask_limits = partial(meter.settings, channel), partial(meter.limits, channel)
+        read, read_limits = partial(meter.settings, channel), partial(meter.limits, channel)
         for quantity, unit, write, text_for_none in rows:
             setting = _number(
-                name, quantity, unit, ask, partial(write, channel), ask_limits, text_for_none=text_for_none
+                name, quantity, unit, read, partial(write, channel), read_limits, text_for_none=text_for_none
             )
             yield replace(setting, name=f"{setting.name}.{channel}")
 
@@ -322,9 +322,9 @@ def _number(
     device: str,
     quantity: str,
     unit: str,
-    ask: Callable[[], object],
+    read: Callable[[], object],
     write: Callable[[Any], object],
-    ask_limits: Callable[[], object],
+    read_limits: Callable[[], object],
     *,
     text_for_none: str = "",
 ) -> Setting:
@@ -333,10 +333,10 @@ def _number(
         device=device,
         unit=unit,
         kind=SettingKind.NUMBER,
-        _ask=ask,
+        _read=read,
         _pick=attrgetter(quantity),
         _write=write,
-        _limits=partial(_read_attribute, ask_limits, quantity),
+        _limits=partial(_read_attribute, read_limits, quantity),
         text_for_none=text_for_none,
     )
 
@@ -346,9 +346,9 @@ def _read_attribute(query: Callable[[], object], attribute: str) -> Any:
 
 
 def _polarimeter(name: str, polarimeter: Polarimeter) -> Iterator[Setting]:
-    ask, ask_limits = polarimeter.settings, polarimeter.limits
-    yield _number(name, "frequency_thz", "THz", ask, polarimeter.set_frequency_thz, ask_limits)
-    yield _number(name, "averaging_s", "s", ask, polarimeter.set_averaging_s, ask_limits)
+    read, read_limits = polarimeter.settings, polarimeter.limits
+    yield _number(name, "frequency_thz", "THz", read, polarimeter.set_frequency_thz, read_limits)
+    yield _number(name, "averaging_s", "s", read, polarimeter.set_averaging_s, read_limits)
 
 
 def _polarization(bench: Bench, name: str, controller: PolarizationController) -> Iterator[Setting]:
@@ -356,12 +356,12 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
     units = {actuator.unit for actuator in actuators}
     low = np.array([-np.inf if actuator.endless else actuator.minimum for actuator in actuators])
     high = np.array([np.inf if actuator.endless else actuator.maximum for actuator in actuators])
-    whole = Setting(
+    vector_setting = Setting(
         name=f"{name}.settings",
         device=name,
         unit=units.pop() if len(units) == 1 else "",
         kind=SettingKind.ARRAY,
-        _ask=controller.read,
+        _read=controller.read,
         _pick=_unchanged,
         _write=controller.set,
         _limits=lambda: (low, high),
@@ -369,9 +369,9 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
         _step=lambda: np.array([actuator.step for actuator in actuators]),
         shape=(len(actuators),),
     )
-    yield whole
+    yield vector_setting
     # Numbered from 1, with the same names as the readings of these actuators.
-    yield from _elements_of(whole, 1, f"{name}.setting")
+    yield from _elements_of(vector_setting, 1, f"{name}.setting")
 
 
 def _temperature(name: str, controller: TemperatureController) -> Iterator[Setting]:
@@ -387,7 +387,7 @@ def _temperature(name: str, controller: TemperatureController) -> Iterator[Setti
         device=name,
         unit="",
         kind=SettingKind.FLAG,
-        _ask=controller.settings,
+        _read=controller.settings,
         _pick=attrgetter("enabled"),
         _write=lambda on: controller.enable() if on else controller.disable(),
     )
@@ -396,8 +396,8 @@ def _temperature(name: str, controller: TemperatureController) -> Iterator[Setti
 def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
     for channel in attenuator.channels:
         limits = attenuator.limits(channel)
-        part = partial(Setting, device=name, _ask=partial(attenuator.settings, channel))
-        ask_limits = partial(attenuator.limits, channel)
+        part = partial(Setting, device=name, _read=partial(attenuator.settings, channel))
+        read_limits = partial(attenuator.limits, channel)
         # The wavelength comes first, because the attenuation depends on it.
         if limits.wavelength_nm is not None:
             yield part(
@@ -406,7 +406,7 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
                 kind=SettingKind.NUMBER,
                 _pick=attrgetter("wavelength_nm"),
                 _write=partial(attenuator.set_wavelength_nm, channel),
-                _limits=partial(_read_attribute, ask_limits, "wavelength_nm"),
+                _limits=partial(_read_attribute, read_limits, "wavelength_nm"),
             )
         yield part(
             name=f"{name}.attenuation_db.{channel}",
@@ -414,8 +414,8 @@ def _attenuator(name: str, attenuator: VariableAttenuator) -> Iterator[Setting]:
             kind=SettingKind.NUMBER,
             _pick=attrgetter("attenuation_db"),
             _write=partial(attenuator.set_attenuation_db, channel),
-            _limits=partial(_read_attribute, ask_limits, "attenuation_db"),
-            _step=partial(_read_attribute, ask_limits, "attenuation_step_db"),
+            _limits=partial(_read_attribute, read_limits, "attenuation_db"),
+            _step=partial(_read_attribute, read_limits, "attenuation_step_db"),
         )
         if limits.shutter:
             yield part(
@@ -448,8 +448,8 @@ def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
         device=name,
         unit="",
         kind=SettingKind.ARRAY,
-        _ask=switch.connections,
-        _pick=lambda made: np.array([float(made.get(port, 0)) for port in inputs]),
+        _read=switch.connections,
+        _pick=lambda connections: np.array([float(connections.get(port, 0)) for port in inputs]),
         _write=write,
         _limits=lambda: (0.0, float(max(switch.ports.outputs))),
         shape=(len(inputs),),
@@ -458,7 +458,7 @@ def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
 
 def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
     limits = analyzer.limits()
-    part = partial(Setting, device=name, _ask=analyzer.settings)
+    part = partial(Setting, device=name, _read=analyzer.settings)
     resolutions_nm = {f"{each_nm:g}": each_nm for each_nm in limits.resolutions_nm}
 
     def resolution(settings: SpectrumSettings) -> str:
@@ -534,12 +534,12 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
     """Yield the setting of all heater currents in mA; index 2·PUC + arm. Channels without a heater stay off."""
     if not mesh.controller.info.readback:
         return
-    whole = Setting(
+    vector_setting = Setting(
         name=f"{name}.heaters_ma",
         device=name,
         unit="mA",
         kind=SettingKind.ARRAY,
-        _ask=mesh.confirmed_currents_ma,
+        _read=mesh.confirmed_currents_ma,
         _pick=_unchanged,
         _write=partial(mesh.program, settle_s=0.0),
         _limits=lambda: (0.0, min(mesh.heater_max_ma, mesh.controller.info.current_full_scale_ma)),
@@ -547,46 +547,46 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
         _step=lambda: max(2.0 * mesh.controller.info.readback_tolerance_ma, mesh.controller.info.current_step_ma),
         shape=(len(mesh.heater_channels),),
     )
-    yield whole
-    yield from _elements_of(whole, 0, f"{name}.heater_ma")
+    yield vector_setting
+    yield from _elements_of(vector_setting, 0, f"{name}.heater_ma")
 
 
 def _unchanged(answer: SettingValue) -> SettingValue:
     return answer
 
 
-def _elements_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
+def _elements_of(vector_setting: Setting, number_from: int, stem: str) -> Iterator[Setting]:
     lock = fork_safe(threading.Lock())  # so that two writers of different elements do not undo each other
 
     def write(index: int, value: float) -> None:
         with lock:
-            values: Any = np.array(whole.read())
+            values: Any = np.array(vector_setting.read())
             values[index] = value
-            whole.write(values)
+            vector_setting.write(values)
 
     def limits(index: int) -> _Limits | None:
-        bounds = whole.limits()
+        bounds = vector_setting.limits()
         if bounds is None:
             return None
-        low, high = (np.broadcast_to(bound, whole.shape)[index] for bound in bounds)
+        low, high = (np.broadcast_to(bound, vector_setting.shape)[index] for bound in bounds)
         return float(low), float(high)
 
     def step(index: int) -> float:
-        return float(np.broadcast_to(whole._step(), whole.shape)[index])
+        return float(np.broadcast_to(vector_setting._step(), vector_setting.shape)[index])
 
-    for index in range(whole.shape[0]):
+    for index in range(vector_setting.shape[0]):
         yield Setting(
             name=f"{stem}.{index + number_from}",
-            device=whole.device,
-            unit=whole.unit,
+            device=vector_setting.device,
+            unit=vector_setting.unit,
             kind=SettingKind.NUMBER,
-            _ask=whole._ask,
+            _read=vector_setting._read,
             _pick=partial(_element, index),
             _write=partial(write, index),
             _limits=partial(limits, index),
-            _settle=whole.wait_settled,
+            _settle=vector_setting.wait_settled,
             _step=partial(step, index),
-            part_of=whole.name,
+            part_of=vector_setting.name,
             place=index,
         )
 
@@ -617,7 +617,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
             )
         laser.set_frequency_thz(_thz_or_nm(wavelength_nm))
 
-    number = partial(Setting, device=name, kind=SettingKind.NUMBER, _ask=laser.state, _settle=settle)
+    number = partial(Setting, device=name, kind=SettingKind.NUMBER, _read=laser.state, _settle=settle)
     yield number(
         name=f"{name}.frequency_thz",
         unit="THz",
@@ -656,7 +656,7 @@ def _thz_or_nm(value: float) -> float:
 def _light_switch(
     name: str,
     source: TunableLaser | Transponder | OpticalAmplifier,
-    ask: Callable[[], Any],
+    read: Callable[[], Any],
     is_on: Callable[[Any], bool],
     settle: Callable[[], object] = _no_wait,
 ) -> Setting:
@@ -665,7 +665,7 @@ def _light_switch(
         device=name,
         unit="",
         kind=SettingKind.FLAG,
-        _ask=ask,
+        _read=read,
         _pick=is_on,
         _write=lambda on: source.enable() if on else source.disable(),
         _settle=settle,
@@ -686,13 +686,13 @@ def _module(name: str, module: Transponder) -> Iterator[Setting]:
 def _coherent(name: str, module: CoherentTransponder) -> Iterator[Setting]:
     """Yield the settings of a coherent module in the order in which they must be set; without light on and off."""
     capabilities = module.capabilities()
-    number = partial(Setting, device=name, kind=SettingKind.NUMBER, _ask=module.settings)
+    number = partial(Setting, device=name, kind=SettingKind.NUMBER, _read=module.settings)
     yield Setting(
         name=f"{name}.powered",
         device=name,
         unit="",
         kind=SettingKind.FLAG,
-        _ask=module.settings,
+        _read=module.settings,
         _pick=attrgetter("powered"),
         _write=lambda on: module.power_up() if on else module.power_down(),
         switches="supply",
@@ -707,7 +707,7 @@ def _coherent(name: str, module: CoherentTransponder) -> Iterator[Setting]:
             device=name,
             unit="",
             kind=SettingKind.CHOICE,
-            _ask=module.settings,
+            _read=module.settings,
             _pick=partial(_application_on, lane),
             _write=partial(_select, module, lane),
             choices=tuple(numbers),

@@ -96,9 +96,18 @@ def take_snapshot(bench: Bench, patterns: Sequence[str] = ("*",)) -> Snapshot:
         except LinkError as error:
             failures[device] = error
             del devices[device]
-    raise_silent(patterns, {f"{name}.{each}": name for name, found in devices.items() for each in found}, failures)
-    now, silent = datetime.now(UTC).isoformat(timespec="seconds"), {name: str(each) for name, each in failures.items()}
-    return Snapshot(bench.model.name, bench.is_emulated, now, f"lumion-hw {__version__}", identities, devices, silent)
+    raise_silent(
+        patterns,
+        {f"{name}.{each}": name for name, device_settings in devices.items() for each in device_settings},
+        failures,
+    )
+    time_utc, silent = (
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        {name: str(each) for name, each in failures.items()},
+    )
+    return Snapshot(
+        bench.model.name, bench.is_emulated, time_utc, f"lumion-hw {__version__}", identities, devices, silent
+    )
 
 
 def snapshot_yaml(snapshot: Snapshot) -> str:
@@ -182,7 +191,7 @@ class SettingChange:
     """
 
     setting: Setting
-    now: SettingValue
+    present_value: SettingValue
     wanted: SettingValue
 
     @property
@@ -251,12 +260,12 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
             f"the snapshot contains settings that this bench does not have: {', '.join(unknown)}",
             hint="Take a snapshot of this bench.",
         )
-    now, values = settings.read(), snapshot.values
+    present, values = settings.read(), snapshot.values
     for failure in settings.failures.values():
         raise failure
     changes = tuple(
         SettingChange(settings[name], value, values[name])
-        for name, value in now.items()
+        for name, value in present.items()
         if name in chosen and not settings[name].is_equivalent(value, values[name])
     )
     for change in changes:
@@ -266,17 +275,17 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
 
 
 def _check_identities(bench: Bench, snapshot: Snapshot, concerned: Collection[str]) -> None:
-    here = device_identities(bench, set(concerned))
-    if missing := sorted(set(concerned) - set(here)):
+    present_identities = device_identities(bench, set(concerned))
+    if missing := sorted(set(concerned) - set(present_identities)):
         raise ConfigError(
             f"the snapshot contains devices that are not open: {', '.join(missing)}",
             hint="Open them, or select the settings of the other devices.",
         )
     for name in concerned:
         stored = snapshot.identities[name]
-        if stored.contradicts(here[name]):
+        if stored.contradicts(present_identities[name]):
             raise IdentityError(
-                f"the snapshot was taken with another device: {stored}; this bench has {here[name]}",
+                f"the snapshot was taken with another device: {stored}; this bench has {present_identities[name]}",
                 device=name,
                 hint="Nothing was changed. Take a new snapshot, or select the settings of the other devices.",
             )

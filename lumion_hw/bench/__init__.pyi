@@ -1,4 +1,8 @@
-from .discovery import FoundInstrument as FoundInstrument, discover as discover, draft_bench_file as draft_bench_file
+from .discovery import (
+    DiscoveredInstrument as DiscoveredInstrument,
+    discover as discover,
+    draft_bench_file as draft_bench_file,
+)
 from .events import EventLog as EventLog
 from .file.checks import BenchData as BenchData, Check as Check
 from .file.devices import (
@@ -15,7 +19,7 @@ from .file.fields import (
     Port as Port,
     Serial as Serial,
     StrictModel as StrictModel,
-    Whole as Whole,
+    WholeNumber as WholeNumber,
 )
 from .file.kind import DeviceKind as DeviceKind, DiscoveryQuery as DiscoveryQuery, ScpiIdentity as ScpiIdentity
 from .file.loader import (

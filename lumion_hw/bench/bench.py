@@ -283,8 +283,8 @@ class Bench:
             ConfigError: This bench is real, or is emulated in another process.
         """
         if self._emulated is None:
-            here = " in this process" if self._is_emulated_remotely else ""
-            raise ConfigError(f"bench {self.model.name} is not emulated{here}")
+            process_text = " in this process" if self._is_emulated_remotely else ""
+            raise ConfigError(f"bench {self.model.name} is not emulated{process_text}")
         return self._emulated
 
     @property
@@ -461,11 +461,11 @@ def _missing_features(controller: MeshController) -> list[str]:
     return [feature for feature, is_present in features.items() if not is_present]
 
 
-def _check_names(names: Collection[str], model: BenchModel, what: str) -> None:
+def _check_names(names: Collection[str], model: BenchModel, section: str) -> None:
     unknown = sorted(set(names) - set(model.devices))
     if unknown:
         raise ConfigError(
-            f"found {what} that are not in the bench file: {', '.join(unknown)}",
+            f"found {section} that are not in the bench file: {', '.join(unknown)}",
             hint=name_hint(unknown[0], model.devices, "It has"),
         )
 

@@ -28,7 +28,7 @@ _MAX_REPLY_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class FoundInstrument:
+class DiscoveredInstrument:
     """An instrument that has replied to a discovery query.
 
     Attributes:
@@ -99,7 +99,7 @@ def _identify_scpi(kinds: Sequence[DeviceKind], reply: bytes) -> tuple[str, str 
     return text, None, {}
 
 
-def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument], dict[str, LumionError]]:
+def discover(places: Sequence[str], clock: Clock) -> tuple[list[DiscoveredInstrument], dict[str, LumionError]]:
     """Query all given hosts, serial ports and VISA resources for instruments.
 
     Args:
@@ -113,7 +113,7 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument]
     Raises:
         ConfigError: An entry of ``places`` is not a valid address.
     """
-    instruments: list[FoundInstrument] = []
+    instruments: list[DiscoveredInstrument] = []
     failures: dict[str, LumionError] = {}
     probes = discovery_probes(all_kinds()[0])
     for place in places:
@@ -127,17 +127,17 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument]
     return instruments, failures
 
 
-def _query_place(place: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> FoundInstrument | None:
-    scheme, _, rest = place.partition("://")
+def _query_place(place: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> DiscoveredInstrument | None:
+    scheme, _, location = place.partition("://")
     # An IPv6 address in brackets contains colons that do not precede a port.
-    if scheme == "tcp" and ":" not in rest.rpartition("]")[2]:
+    if scheme == "tcp" and ":" not in location.rpartition("]")[2]:
         place = f"{place}:{SCPI_PORT}"
     for probe in probes[:1] if scheme == "visa" else probes:  # only *IDN? for VISA resources
-        rates = probe.query.bauds if scheme == "serial" and "?" not in rest else (None,)
+        rates = probe.query.bauds if scheme == "serial" and "?" not in location else (None,)
         for address in (place if rate is None else f"{place}?baud={rate}" for rate in rates):
             result = probe.identify(_exchange(address, probe.query.request, clock))
             if result is not None:
-                return FoundInstrument(address, *result)
+                return DiscoveredInstrument(address, *result)
     return None
 
 
@@ -181,7 +181,7 @@ def visa_resources() -> list[str]:
         raise ConfigError(f"cannot list the VISA resources: {error}", hint="Check the VISA installation.") from error
 
 
-def draft_bench_file(instruments: Iterable[FoundInstrument]) -> str:
+def draft_bench_file(instruments: Iterable[DiscoveredInstrument]) -> str:
     """Return the text of a bench file with the given instruments; the user must add mesh and wiring."""
     import yaml
 

@@ -31,7 +31,7 @@ class EventLog:
         self._file: IO[bytes] | None = None
         self._path = Path()
         self._pending: deque[str] = deque(maxlen=_MAX_IN_MEMORY)
-        self._most_bytes, self._size = math.inf, 0
+        self._max_bytes, self._size = math.inf, 0
         self._lock = fork_safe(threading.RLock())
         self._listeners: list[Callable[[dict[str, Any]], None]] = []
 
@@ -56,7 +56,7 @@ class EventLog:
         with writing("the event log", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file, self._path = check_target(path, "the event log").open("a+b", buffering=0), path
-            self._size, self._most_bytes = self._file.seek(0, os.SEEK_END), max_bytes
+            self._size, self._max_bytes = self._file.seek(0, os.SEEK_END), max_bytes
             is_incomplete = self._size > 0
             if is_incomplete:
                 self._file.seek(-1, os.SEEK_END)
@@ -87,7 +87,7 @@ class EventLog:
             try:
                 with writing("the event log", self._path):
                     remaining = lines.encode()
-                    if self._size > self._most_bytes:
+                    if self._size > self._max_bytes:
                         self._file = self._rotated_file(self._file)
                     self._size += len(remaining)
                     # An unbuffered file may write only a part.

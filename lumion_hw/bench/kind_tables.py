@@ -21,8 +21,8 @@ def device_table() -> str:
     rows = ["| kind | is | found as | baud | emulated on | keys and defaults |", "|---|---|---|---|---|---|"]
     for kind in builtin_kinds():
         wires = {"tcp": "TCP", "pty": "pty"}[kind.wire] + (", HiSLIP" if kind.hislip else "")
-        found_as = f"`bench.{kind.role.attribute}` | {kind.baud}"
-        rows.append(f"| `{kind.name}` | {kind.title} | {found_as} | {wires} | {_keys(kind)} |")
+        table_row = f"`bench.{kind.role.attribute}` | {kind.baud}"
+        rows.append(f"| `{kind.name}` | {kind.title} | {table_row} | {wires} | {_keys(kind)} |")
     return "\n".join(rows)
 
 
@@ -69,14 +69,14 @@ def _key_rows(place: str, section: Mapping[str, Any]) -> Iterator[str]:
     for key, described in section["properties"].items():
         default = described.get("default")
         if key in section.get("required", ()):
-            shown = "needed"
+            default_text = "needed"
         elif default in (None, "", [], {}):
-            shown = "none"
+            default_text = "none"
         elif key == "detectors":
-            shown = ", ".join(each["detector"] for each in default)
+            default_text = ", ".join(each["detector"] for each in default)
         else:
-            shown = str(default).lower() if isinstance(default, bool) else f"{default}"
-        yield f"| `{place}{'.' if place else ''}{key}` | {shown} | {described.get('description', '')} |"
+            default_text = str(default).lower() if isinstance(default, bool) else f"{default}"
+        yield f"| `{place}{'.' if place else ''}{key}` | {default_text} | {described.get('description', '')} |"
 
 
 def fault_table() -> str:
@@ -107,9 +107,9 @@ def cmis_page_table() -> str:
     from lumion_hw.standards.cmis.index import PAGE_CONTENTS
 
     def row(page: Page) -> str:
-        n_unsure = sum(field.certainty is Certainty.CHECK for field in fields_of(page))
+        n_unverified = sum(field.certainty is Certainty.CHECK for field in fields_of(page))
         name = "lower memory" if page is None else f"{page:02X}h"
-        return f"| {name} | {PAGE_CONTENTS[page]} | {len(fields_of(page))} | {n_unsure} |"
+        return f"| {name} | {PAGE_CONTENTS[page]} | {len(fields_of(page))} | {n_unverified} |"
 
     rows = ["| page | contents | fields | of these to confirm |", "|---|---|---|---|"]
     pages = sorted(MEMORY_PAGES, key=lambda page: -1 if page is None else page)

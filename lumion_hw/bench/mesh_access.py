@@ -79,13 +79,13 @@ class MeshAccess:
         self._programmed_ma = np.zeros(len(self.heater_channels))
         info = self.controller.info
         n_heaters = max(self.heater_channels, default=-1) + 1
-        for what, available, needed in (
+        for quantity, available, needed in (
             ("heaters", info.n_heaters, n_heaters),
             ("monitors", info.n_monitors, 0 if self.meters else len(self.monitor_ports)),
         ):
             if available < needed:
                 raise ConfigError(
-                    f"controller {info.serial} has {available} {what}, but the bench file needs {needed}",
+                    f"controller {info.serial} has {available} {quantity}, but the bench file needs {needed}",
                     hint="Check 'mesh' in the bench file, or connect the controller of this mesh.",
                 )
 

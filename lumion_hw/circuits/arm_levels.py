@@ -34,7 +34,7 @@ _READS, _APART_S = 4, 0.15
 _READING_SIGMA_DB = 0.1
 """Modules resolve received power to 0.1 dB."""
 # Half of the allowed imbalance: the other half covers the error of the readings.
-_LEVEL_WITHIN_DB = 0.5 * MAX_IMBALANCE_DB
+_LEVEL_TOLERANCE_DB = 0.5 * MAX_IMBALANCE_DB
 # A trim is calculated with the calibrated model; the second one corrects the part that the model has missed.
 _ROUNDS = 2
 _MAX_LEVELLED_DB = 6.0
@@ -87,7 +87,7 @@ class ArmLeveller:
     def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
         self._bench = bench
         self._planning = planning_mesh(record)
-        self._lit_names: set[str] = set()
+        self._transmitting: set[str] = set()
 
     def level(self, plan: CircuitPlan, circuit: PlannedCircuit) -> tuple[CircuitPlan, ArmLevels]:
         """Measure the arms of a circuit separately, and attenuate the stronger arm until both are equal.
@@ -105,7 +105,7 @@ class ArmLeveller:
             LumionError: A device failed.
         """
         trimmed_db = [0.0] * len(circuit.arms)
-        self._lit_names = self._lit_modules(plan, circuit)
+        self._transmitting = self._transmitting_modules(plan, circuit)
         levels = self._measure_arms(plan, circuit)
         for _ in range(_ROUNDS):
             changes_db = None if levels.failure or levels.unresolved else _trim_changes_db(circuit, levels)
@@ -154,10 +154,10 @@ class ArmLeveller:
                 currents_ma = self._with_puc_set(plan.currents_ma, puc, PucTarget.state(opposite_state(state)))
                 if currents_ma is not None:
                     candidates.append((self._stray_light_db(plan, circuit, currents_ma, arm), puc, currents_ma))
-        astray_db, puc, currents_ma = min(
+        stray_db, puc, currents_ma = min(
             candidates, key=lambda candidate: candidate[0], default=(math.inf, -1, plan.currents_ma)
         )
-        return (puc, currents_ma) if astray_db < _DARK_ENOUGH_DB else None
+        return (puc, currents_ma) if stray_db < _DARK_ENOUGH_DB else None
 
     def _stray_light_db(
         self, plan: CircuitPlan, circuit: PlannedCircuit, currents_ma: Real, diverted: CircuitArm | None = None
@@ -168,34 +168,36 @@ class ArmLeveller:
         """
         wiring, devices = self._bench.wiring, self._bench.model.devices
         entries = {
-            path.port: devices[path.transponder].optics for path in wiring.inputs if path.transponder in self._lit_names
+            path.port: devices[path.transponder].optics
+            for path in wiring.inputs
+            if path.transponder in self._transmitting
         }
         sources = {port: math.nan if optics is None else optics.emits_nm for port, optics in entries.items()}
         power = {port: np.abs(field) ** 2 for port, field in self._planning.fields(currents_ma, sources).items()}
         receivers = {out.port for out in wiring.outputs if out.transponder is not None}
         # The end of a diverted arm still leads to the receiver, for light of other circuits.
         ends = {arm.exit.port for arm in circuit.arms}
-        astray = [
+        stray_w = [
             power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not diverted else set()))].max()
             for arm in circuit.arms
         ]
         own = {arm.entry.port for arm in circuit.arms}
-        astray += [power[port][sorted(ends)].max() for port in power.keys() - own]
+        stray_w += [power[port][sorted(ends)].max() for port in power.keys() - own]
         weakest = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not diverted)
-        return 10.0 * math.log10(max(float(max(astray) / weakest), 1e-20))
+        return 10.0 * math.log10(max(float(max(stray_w) / weakest), 1e-20))
 
-    def _lit_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
+    def _transmitting_modules(self, plan: CircuitPlan, circuit: PlannedCircuit) -> set[str]:
         # A coherent receiver's own transmitter is on, even if no circuit uses its light.
-        lit = {other.request.source for other in plan.circuits} | {circuit.request.target}
-        for name in {path.transponder for path in self._bench.wiring.inputs if path.transponder} - lit:
+        transmitting = {other.request.source for other in plan.circuits} | {circuit.request.target}
+        for name in {path.transponder for path in self._bench.wiring.inputs if path.transponder} - transmitting:
             module = self._bench.transponders.get(name)
             try:
                 status = None if module is None else module.status()
             except LumionError:
                 status = None
             if status is None or not (status.tx_disabled or status.tx_fault):
-                lit.add(name)
-        return lit
+                transmitting.add(name)
+        return transmitting
 
     def _received_w(self, name: str) -> float:
         clock, module, readings = self._bench.clock, self._bench.transponders[name], list[float]()
@@ -214,8 +216,8 @@ class ArmLeveller:
     ) -> tuple[CircuitPlan, PlannedCircuit] | None:
         """Return plan and circuit with new added losses (trims) of the arms; ``None`` if no PUC can add that loss."""
         currents_ma, arms = plan.currents_ma, list(circuit.arms)
-        for index, (now_db, then_db) in enumerate(wanted_db):
-            if then_db == now_db:
+        for index, (present_db, then_db) in enumerate(wanted_db):
+            if then_db == present_db:
                 continue
             tried = islice(self._trims(plan, currents_ma, arms[index], then_db), _MAX_TRIMS)
             candidates = [(self._stray_light_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
@@ -223,7 +225,7 @@ class ArmLeveller:
                 return None
             # Trims below the harmless level tie, so that the first of them is used, in the order of `_trims`.
             _, trim, currents_ma = min(candidates, key=lambda candidate: max(candidate[0], _HARMLESS_DB))
-            arms[index] = replace(arms[index], trim=trim, loss_db=arms[index].loss_db + then_db - now_db)
+            arms[index] = replace(arms[index], trim=trim, loss_db=arms[index].loss_db + then_db - present_db)
         levelled = circuit.with_arms(arms)
         circuits = tuple(levelled if other is circuit else other for other in plan.circuits)
         heat_mw = float(self._planning.heat_mw(currents_ma).sum())
@@ -243,7 +245,7 @@ class ArmLeveller:
         if loss_db < _MIN_TRIM_DB:
             yield None, currents_ma
         for trim in self._trimmer(plan).options(arm.path, loss_db):
-            target = PucTarget.coupling(trim.coupling, self._planning.known.coupler(trim.puc))
+            target = PucTarget.coupling(trim.coupling, self._planning.calibrated.coupler(trim.puc))
             then_ma = self._with_puc_set(currents_ma, trim.puc, target)
             if then_ma is not None:
                 yield trim, then_ma
@@ -254,12 +256,12 @@ class ArmLeveller:
         return Trimmer(bench.mesh.topology, self._planning, bench.wiring, plan.states, plan.currents_ma, paths)
 
     def _with_puc_set(self, currents_ma: Real, puc: int, target: PucTarget) -> Real | None:
-        calibrated = self._planning.known
+        calibrated = self._planning.calibrated
         cells = calibrated.cells(currents_ma)
-        now_rad = float((cells.phase_upper - cells.phase_lower)[puc])
+        present_rad = float((cells.phase_upper - cells.phase_lower)[puc])
         # The smallest change of phase first, so that the heat, and with it the crosstalk to other circuits, changes
         # little. Where the heater's range ends, a full turn more or less gives the same state.
-        nearest = [math.remainder(phase_rad - now_rad, 2.0 * math.pi) for phase_rad in target.differentials_rad]
+        nearest = [math.remainder(phase_rad - present_rad, 2.0 * math.pi) for phase_rad in target.differentials_rad]
         changes = [change_rad + turn for change_rad in nearest for turn in (0.0, 2.0 * math.pi, -2.0 * math.pi)]
         for by_rad in sorted(changes, key=abs):
             try:
@@ -289,13 +291,13 @@ def _arm_failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
 
 
 def _trim_changes_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[float, float]] | None:
-    now = [0.0 if arm.trim is None else arm.trim.loss_db for arm in circuit.arms]
+    present_db = [0.0 if arm.trim is None else arm.trim.loss_db for arm in circuit.arms]
     excess_db = levels.imbalance_db or 0.0
-    if excess_db <= _LEVEL_WITHIN_DB:
+    if excess_db <= _LEVEL_TOLERANCE_DB:
         return None
     dim, bright = levels.arms_by_power
-    then = now.copy()
+    then = present_db.copy()
     # First reduce a trim of the weaker arm, except the part that keeps both below the overload level.
-    then[dim] -= min(excess_db, now[dim] - min(now))
-    then[bright] += excess_db - (now[dim] - then[dim])
-    return list(zip(now, then, strict=True))
+    then[dim] -= min(excess_db, present_db[dim] - min(present_db))
+    then[bright] += excess_db - (present_db[dim] - then[dim])
+    return list(zip(present_db, then, strict=True))

@@ -20,9 +20,9 @@ from lumion_hw.quantities import db_from_ratio, frequency_hz_from_wavelength_m, 
 
 LOCK_TIMEOUT_S = 60.0
 """Longest time until a coherent receiver has locked; locking takes a second once its data path is up."""
-PDL_WITHIN_DB = 0.5
+PDL_TOLERANCE_DB = 0.5
 """Allowed excess of the measured over the predicted loss between the polarizations; modules resolve 0.1 dB."""
-DGD_WITHIN_PS = 2.0
+DGD_TOLERANCE_PS = 2.0
 """Allowed excess of the measured over the predicted delay between the polarizations; modules resolve 1 ps."""
 MAX_SOP_KRAD_PER_S = 50.0
 """Polarization rate that a receiver can follow with 0.3 dB penalty (product page 02313LHH)."""
@@ -66,19 +66,19 @@ def transmitters_of(circuits: Sequence[PlannedCircuit]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
-    """Switch on the transmitters of circuits in parallel, except those in ``lit``, which are already on.
+def switch_on_transmitters(bench: Bench, circuits: Sequence[PlannedCircuit], transmitting: Collection[str]) -> None:
+    """Switch on the transmitters of circuits in parallel, except those in ``transmitting``, which are already on.
 
     Raises:
         LumionError: A module failed.
     """
     # By name, because a module that two circuits use is brought up only once.
     circuit_of = {name: circuit for circuit in circuits for name in transmitters_of([circuit])}
-    work = [(name, functools.partial(_bring_up, bench, name, circuit)) for name, circuit in circuit_of.items()]
-    bench.run_parallel([(name, job) for name, job in work if name not in lit])
+    work = [(name, functools.partial(_activate_module, bench, name, circuit)) for name, circuit in circuit_of.items()]
+    bench.run_parallel([(name, job) for name, job in work if name not in transmitting])
 
 
-def _bring_up(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
+def _activate_module(bench: Bench, name: str, circuit: PlannedCircuit) -> None:
     module = bench.transponders[name]
     if isinstance(module, CoherentTransponder):
         module.power_up()
@@ -173,8 +173,8 @@ def check_receiver(bench: Bench, circuit: PlannedCircuit, timeout_s: float = LOC
     budget = circuit.budget
     bound = max_ber(budget)
     limits = (
-        ("PDL", values["pdl"], budget.pdl_db + PDL_WITHIN_DB, "dB"),
-        ("DGD", values["dgd"], budget.dgd_ps + DGD_WITHIN_PS, "ps"),
+        ("PDL", values["pdl"], budget.pdl_db + PDL_TOLERANCE_DB, "dB"),
+        ("DGD", values["dgd"], budget.dgd_ps + DGD_TOLERANCE_PS, "ps"),
         ("SOP rate", values["sop_rate"], MAX_SOP_KRAD_PER_S, "krad/s"),
         ("BER before correction", values["prefec_ber"], bound, ""),
     )

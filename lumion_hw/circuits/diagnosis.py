@@ -44,8 +44,8 @@ _FLOOR_DB = 25.0
 """Light counts as dark if it is weaker than expected by this much."""
 _BACKGROUND_VARIATION = 0.05
 """Largest relative change of other circuits' light that is ignored (0.2 dB)."""
-_MOST_TESTS = 8
-_LOST_DB = 1.0
+_MAX_TESTS = 8
+_MIN_LOSS_DB = 1.0
 """Smallest deviation from the predicted power that counts as a fault."""
 _SAME_LIGHT_DB = 2.0
 """Powers in two output fibres that differ by at most this much count as equal."""
@@ -179,7 +179,7 @@ class _ArmDiagnosis:
     def __init__(
         self, diagnosis: Diagnosis, proof: CircuitProof, arm: CircuitArm, background_w: Mapping[int, float]
     ) -> None:
-        self._do = diagnosis
+        self._diagnosis = diagnosis
         self._proof = proof
         self._circuit = proof.circuit
         self._arm = arm
@@ -194,46 +194,46 @@ class _ArmDiagnosis:
 
     def finding(self) -> CircuitFinding:
         """Test possible faults with light, and set the PUCs back to their states before returning the finding."""
-        self._do.program_states(self._do.states)
-        first_w = self._read_arm_light(self._do.states)
+        self._diagnosis.program_states(self._diagnosis.states)
+        first_w = self._read_arm_light(self._diagnosis.states)
         remaining = self._run_tests(self._suspects(), first_w)
-        self._do.program_states(self._do.states)
+        self._diagnosis.program_states(self._diagnosis.states)
         return self._conclude(remaining, first_w)
 
     # -- which hypotheses agree with the light ------------------------------------------------------------------------
 
     def _suspects(self) -> list[_Fault]:
-        at, states = self._arm.entry.port, self._do.states
+        at, states = self._arm.entry.port, self._diagnosis.states
         used_ports = {at, *(sibling.entry.port for sibling in self._siblings)}
         # A trimming PUC couples only partly by intention, so the light that it diverts is no fault.
         trimmed = None if self._arm.trim is None else self._arm.trim.puc
         stuck = [
             _Fault(at, {puc: opposite_state(states[puc])})
             for puc in self._arm.path.pucs
-            if puc not in self._do.held and puc != trimmed
+            if puc not in self._diagnosis.held and puc != trimmed
         ]
-        elsewhere = [_Fault(port) for port in self._do.mesh.fibre_ports if port not in used_ports]
-        return [_Fault(at), _Fault(None), *stuck, *elsewhere]
+        misrouted = [_Fault(port) for port in self._diagnosis.mesh.fibre_ports if port not in used_ports]
+        return [_Fault(at), _Fault(None), *stuck, *misrouted]
 
     def _run_tests(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
-        states = self._do.states
+        states = self._diagnosis.states
         remaining = [fault for fault in faults if self._is_consistent(fault, states, first_w)]
-        for _ in range(_MOST_TESTS):
-            puc = self._most_informative_puc(remaining)
+        for _ in range(_MAX_TESTS):
+            puc = self._best_test_puc(remaining)
             if puc is None:
                 break
-            states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
-            self._do.program_states(states)
-            seen_w = self._read_arm_light(states)
+            states = {**self._diagnosis.states, puc: opposite_state(self._diagnosis.states[puc])}
+            self._diagnosis.program_states(states)
+            light_w = self._read_arm_light(states)
             # If the tested PUC itself is stuck, its hypothesis predicts no change, so the test cannot rule it out.
-            remaining = [fault for fault in remaining if self._is_consistent(fault, states, seen_w)]
+            remaining = [fault for fault in remaining if self._is_consistent(fault, states, light_w)]
         return remaining
 
-    def _most_informative_puc(self, remaining: Sequence[_Fault]) -> int | None:
+    def _best_test_puc(self, remaining: Sequence[_Fault]) -> int | None:
         best, smallest = None, len(remaining)
-        reached = {puc for fault in remaining for puc in self._trace(fault, self._do.states)[1]}
-        for puc in sorted(reached - self._do.held):
-            states = {**self._do.states, puc: opposite_state(self._do.states[puc])}
+        reached = {puc for fault in remaining for puc in self._trace(fault, self._diagnosis.states)[1]}
+        for puc in sorted(reached - self._diagnosis.held):
+            states = {**self._diagnosis.states, puc: opposite_state(self._diagnosis.states[puc])}
             # In the worst case the light appears where most faults predict it, and these faults remain. The PUC for
             # which the fewest remain then tells most.
             largest = max(Counter(self._trace(fault, states)[0] for fault in remaining).values())
@@ -246,23 +246,27 @@ class _ArmDiagnosis:
         if fault.entry is None:
             return None, ()
         try:
-            trace = self._do.mesh.trace(fault.entry, {**states, **fault.stuck})
+            trace = self._diagnosis.mesh.trace(fault.entry, {**states, **fault.stuck})
         except ConfigError:
             return None, ()
         return trace.port, trace.pucs
 
-    def _is_consistent(self, fault: _Fault, states: Mapping[int, State], seen_w: Mapping[int, float]) -> bool:
+    def _is_consistent(self, fault: _Fault, states: Mapping[int, State], light_w: Mapping[int, float]) -> bool:
         port, floor_w = self._trace(fault, states)[0], self._expected_w / ratio_from_db(_FLOOR_DB)
-        if port is None or port not in seen_w:
+        if port is None or port not in light_w:
             # Light that ends in the mesh, or at a port without a monitor, is predicted to be seen nowhere.
-            return max(seen_w.values(), default=0.0) < floor_w
-        return seen_w[port] > max(floor_w, _SHARE * sum(seen_w.values()))
+            return max(light_w.values(), default=0.0) < floor_w
+        return light_w[port] > max(floor_w, _SHARE * sum(light_w.values()))
 
     def _read_arm_light(self, states: Mapping[int, State]) -> dict[int, float]:
-        theirs = {self._trace(_Fault(sibling.entry.port), states)[0] for sibling in self._siblings}
+        sibling_ports = {self._trace(_Fault(sibling.entry.port), states)[0] for sibling in self._siblings}
         # A trim diverts light on purpose, so light at its port says nothing about a fault.
-        theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
-        return {port: w for port, w in self._do.output_powers_w(self._background_w).items() if port not in theirs}
+        sibling_ports |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
+        return {
+            port: w
+            for port, w in self._diagnosis.output_powers_w(self._background_w).items()
+            if port not in sibling_ports
+        }
 
     # -- what that means ----------------------------------------------------------------------------------------------
 
@@ -297,7 +301,7 @@ class _ArmDiagnosis:
 
     def _wrong_port_text(self, port: int | None) -> str:
         entry = self._arm.entry
-        owner = next((path.source for path in self._do.wiring.inputs if path.port == port), None)
+        owner = next((path.source for path in self._diagnosis.wiring.inputs if path.port == port), None)
         place = (
             f"where the bench file connects {owner}: their fibres are swapped"
             if owner
@@ -307,20 +311,20 @@ class _ArmDiagnosis:
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
         finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
-        exits = self._do.exits
+        exits = self._diagnosis.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
         arrives_dbm = exits.fibre_level_dbm(out) if out.meter is not None else leaves_dbm
-        if arrives_dbm is None or leaves_dbm - arrives_dbm > _LOST_DB:
+        if arrives_dbm is None or leaves_dbm - arrives_dbm > _MIN_LOSS_DB:
             return finding("fibre behind the mesh", self._loss_behind_text(leaves_dbm, arrives_dbm))
         missing_db = self._expected_dbm - leaves_dbm
-        if missing_db > _LOST_DB:
-            lost = f"port {out.port} emits {missing_db:.1f} dB less than predicted"
+        if missing_db > _MIN_LOSS_DB:
+            missing = f"port {out.port} emits {missing_db:.1f} dB less than predicted"
             if self._circuit.strategy == "none" or (
                 self._circuit.strategy == "controller" and self._proof.alignment is None
             ):
-                return finding("polarization", f"{lost}, and the polarization was not turned to TE")
-            return finding("fibre before the mesh", lost)
-        if missing_db < -_LOST_DB:
+                return finding("polarization", f"{missing}, and the polarization was not turned to TE")
+            return finding("fibre before the mesh", missing)
+        if missing_db < -_MIN_LOSS_DB:
             return finding("budget", f"port {out.port} emits {-missing_db:.1f} dB more than predicted")
         if self._proof.los:
             target = self._circuit.request.target
@@ -330,15 +334,15 @@ class _ArmDiagnosis:
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
         out, target = self._arm.exit, self._circuit.request.target
         # Swapped output fibres show as the missing power at another meter.
-        for output in self._do.wiring.outputs:
+        for output in self._diagnosis.wiring.outputs:
             if output.meter is None or output.port == out.port:
                 continue
-            level_dbm = self._do.exits.fibre_level_dbm(output)
+            level_dbm = self._diagnosis.exits.fibre_level_dbm(output)
             if level_dbm is not None and abs(level_dbm - leaves_dbm) < _SAME_LIGHT_DB:
                 return (
                     f"light for {target} leaves port {out.port} and arrives at the meter of "
                     f"{output.transponder or output.meter}, which the bench file connects to port {output.port}: "
                     "their fibres are swapped"
                 )
-        lost = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB"
-        return f"light leaves port {out.port}, but {lost} is lost behind the port"
+        loss = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB"
+        return f"light leaves port {out.port}, but {loss} is lost behind the port"

@@ -20,7 +20,7 @@ BROKEN_DB = 3.0
 """Loss of light in dB from which a circuit counts as broken; a smaller loss is a degradation."""
 _SAME_DB = 2.0
 """Change in dB below which light counts as unchanged."""
-_ELSEWHERE = 0.2
+_MISROUTED_FRACTION = 0.2
 """If at least this fraction of the lost light appears at other ports, the mesh sends it there."""
 _NOISE = 1e-3
 """Readings of ports with less than this fraction of the output port's light are not used."""
@@ -61,47 +61,54 @@ class LocatedFault:
 
 
 def locate_fault(
-    reference: LightReading, now: LightReading, exit_port: int, own_ports: frozenset[int]
+    reference: LightReading, present: LightReading, exit_port: int, own_ports: frozenset[int]
 ) -> LocatedFault | None:
     """Return where a circuit has lost its light; ``None`` if the circuit is healthy.
 
     Args:
         reference: Readings from a time without a fault.
-        now: Present readings.
+        present: Present readings.
         exit_port: Port where the light should leave the mesh.
         own_ports: Ports whose stray light comes almost only from this circuit.
     """
-    if now.launch_dbm is None:
+    if present.launch_dbm is None:
         return LocatedFault("transmitter", "it reports that it sends no light")
     # In the order of the light, because a fault at an early place causes the symptoms of all later places too.
-    launch_drop_db = _level_drop_db(reference.launch_dbm, now.launch_dbm)
+    launch_drop_db = _level_drop_db(reference.launch_dbm, present.launch_dbm)
     if launch_drop_db > BROKEN_DB:
         return LocatedFault("transmitter", f"it launches {launch_drop_db:.1f} dB less than before")
-    lost_db = _level_drop_db(reference.fibre_dbm, now.fibre_dbm)
-    if lost_db <= BROKEN_DB:
-        return LocatedFault("receiver", "light arrives at its tap, but it reports loss of signal") if now.los else None
-    loss = "all light is lost" if math.isinf(lost_db) else f"{lost_db:.1f} dB are lost"
-    if exit_port not in reference.monitors_ma or exit_port not in now.monitors_ma:
+    level_drop_db = _level_drop_db(reference.fibre_dbm, present.fibre_dbm)
+    if level_drop_db <= BROKEN_DB:
+        return (
+            LocatedFault("receiver", "light arrives at its tap, but it reports loss of signal") if present.los else None
+        )
+    loss = "all light is lost" if math.isinf(level_drop_db) else f"{level_drop_db:.1f} dB are lost"
+    if exit_port not in reference.monitors_ma or exit_port not in present.monitors_ma:
         return LocatedFault("before the tap", f"{loss}; the mesh has no monitor that shows where")
     # The monitor at the exit port sees the light before it enters the fibre.
-    drop_db = _ratio_db(reference.monitors_ma[exit_port], now.monitors_ma[exit_port])
+    drop_db = _ratio_db(reference.monitors_ma[exit_port], present.monitors_ma[exit_port])
     if drop_db < _SAME_DB:
         return LocatedFault("fibre behind the mesh", f"{loss} behind port {exit_port}, which still emits the light")
-    return _locate_in_mesh(reference.monitors_ma, now.monitors_ma, exit_port, own_ports, loss)
+    return _locate_in_mesh(reference.monitors_ma, present.monitors_ma, exit_port, own_ports, loss)
 
 
 def _locate_in_mesh(
-    reference: Mapping[int, float], now: Mapping[int, float], exit_port: int, own_ports: frozenset[int], loss: str
+    reference: Mapping[int, float], present: Mapping[int, float], exit_port: int, own_ports: frozenset[int], loss: str
 ) -> LocatedFault:
-    others = [port for port in reference if port != exit_port and port in now]
-    risen = {port: now[port] - reference[port] for port in others}
+    other_ports = [port for port in reference if port != exit_port and port in present]
+    risen = {port: present[port] - reference[port] for port in other_ports}
     brightest = max(risen, key=lambda port: risen[port], default=None)
-    if brightest is not None and sum(max(rise, 0.0) for rise in risen.values()) > _ELSEWHERE * reference[exit_port]:
+    if (
+        brightest is not None
+        and sum(max(rise, 0.0) for rise in risen.values()) > _MISROUTED_FRACTION * reference[exit_port]
+    ):
         return LocatedFault("path", f"{loss}, and light leaves at port {brightest} instead of {exit_port}")
     # Stray light leaves the path before and behind the place of the loss. Stray light that is unchanged has left the
     # path before it, so the loss is inside the mesh.
-    informative = [port for port in others if port in own_ports and reference[port] > _NOISE * reference[exit_port]]
-    unchanged = [port for port in informative if _ratio_db(reference[port], now[port]) < _SAME_DB]
+    informative = [
+        port for port in other_ports if port in own_ports and reference[port] > _NOISE * reference[exit_port]
+    ]
+    unchanged = [port for port in informative if _ratio_db(reference[port], present[port]) < _SAME_DB]
     if unchanged:
         return LocatedFault(
             "path", f"{loss}, but its stray light at ports {unchanged} is unchanged: the loss is on the path"
@@ -110,12 +117,12 @@ def _locate_in_mesh(
     return LocatedFault("fibre before the mesh", f"{loss}, {strays}")
 
 
-def _level_drop_db(before_dbm: float | None, now_dbm: float | None) -> float:
+def _level_drop_db(before_dbm: float | None, present_dbm: float | None) -> float:
     if before_dbm is None:
         return 0.0
-    return math.inf if now_dbm is None else before_dbm - now_dbm
+    return math.inf if present_dbm is None else before_dbm - present_dbm
 
 
-def _ratio_db(before: float, now: float) -> float:
+def _ratio_db(before: float, present: float) -> float:
     # The offset of a dark monitor can read zero or less, which has no decibels.
-    return 10.0 * math.log10(max(before, 1e-12) / max(now, 1e-12))
+    return 10.0 * math.log10(max(before, 1e-12) / max(present, 1e-12))

@@ -26,7 +26,7 @@ from lumion_hw.quantities import w_from_dbm
 
 _STRAY_DB = 15.0
 """Power relative to the expected power, in dB, that an output may have before its transmitter is on."""
-_ALIGNED_WITHIN_DB = 0.3
+_ALIGNED_TOLERANCE_DB = 0.3
 """Extra loss up to which the polarization counts as unchanged."""
 _DARK_RATIO = 300.0
 """An output is dark if it has less than this fraction of the expected power; PUCs leak less."""
@@ -58,7 +58,7 @@ class CircuitLighting:
         self,
         plan: CircuitPlan,
         circuits: Sequence[PlannedCircuit],
-        lit: Collection[str],
+        transmitting: Collection[str],
         *,
         busy_ports: Collection[int],
         align: bool,
@@ -69,7 +69,7 @@ class CircuitLighting:
         Args:
             plan: All circuits that the mesh is programmed for.
             circuits: The new circuits of the plan.
-            lit: Transmitters that are already on.
+            transmitting: Transmitters that are already on.
             busy_ports: Output ports of circuits that were active before.
             align: Whether to search the polarization at every new input, or only where light is missing.
             milestone: Called with the name of each milestone.
@@ -78,7 +78,7 @@ class CircuitLighting:
             The plan with equalized arms, and the results of the checks.
         """
         # The polarization search needs light to measure.
-        switch_on_transmitters(self._bench, circuits, lit)
+        switch_on_transmitters(self._bench, circuits, transmitting)
         to_align = [circuit for circuit in circuits if circuit.entry.polarization is not None]
         light: list[CircuitLight] | None = None
         if not align:
@@ -119,7 +119,7 @@ class CircuitLighting:
             levels: Power of the separate arms, to be included.
         """
         readings = self._prover.read_light(circuits) if light is None else light
-        proofs = self._prover.judge(self._record, circuits, readings, alignments or {}, levels or {})
+        proofs = self._prover.evaluate(self._record, circuits, readings, alignments or {}, levels or {})
         return self._prover.check_receivers(proofs, lock_timeout_s)
 
     def prove_by_photodiodes(
@@ -152,7 +152,7 @@ class CircuitLighting:
                 CircuitLight(launch_dbm.get(circuit.request.source), tuple(next(levels) for _ in range(count)), False)
                 for circuit, count in zip(circuits, arm_counts, strict=True)
             ]
-            proofs = self._prover.judge(self._record, circuits, light, {}, {})
+            proofs = self._prover.evaluate(self._record, circuits, light, {}, {})
             is_proven = all(proof.proven for proof in proofs)
             for proof in proofs:
                 if proof.proven and proof.circuit.request not in reported:
@@ -203,17 +203,19 @@ class CircuitLighting:
             if proof.measured_loss_db is not None
         }
 
-    def check_dark(self, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
+    def check_dark(self, circuits: Sequence[PlannedCircuit], transmitting: Collection[str]) -> None:
         """Check that outputs are dark before their transmitters are on.
 
         Args:
             circuits: The circuits.
-            lit: Transmitters that are already on; their outputs are not checked.
+            transmitting: Transmitters that are already on; their outputs are not checked.
 
         Raises:
             CircuitError: An output has light; the message names the port and the power.
         """
-        dark = [(circuit, arm) for circuit in circuits if circuit.request.source not in lit for arm in circuit.arms]
+        dark = [
+            (circuit, arm) for circuit in circuits if circuit.request.source not in transmitting for arm in circuit.arms
+        ]
         levels_dbm = self._exits.fibre_levels_dbm([arm.exit for _, arm in dark], monitors_only=True)
         for (circuit, arm), level_dbm in zip(dark, levels_dbm, strict=True):
             if level_dbm is not None and level_dbm > expected_level_dbm(circuit, arm) - _STRAY_DB:
@@ -289,7 +291,7 @@ class CircuitLighting:
         loss_db = light.mesh_loss_db(circuit)
         predicted_db = circuit.budget.mesh_loss_db
         last_db = self._proven_loss_db.get((circuit.request, circuit.paths), predicted_db)
-        return loss_db is not None and loss_db < max(last_db, predicted_db) + _ALIGNED_WITHIN_DB
+        return loss_db is not None and loss_db < max(last_db, predicted_db) + _ALIGNED_TOLERANCE_DB
 
     def _try_to_align(
         self, circuit: PlannedCircuit, powers_w: Mapping[int, float], busy_ports: Collection[int]
@@ -297,12 +299,12 @@ class CircuitLighting:
         name = circuit.entry.polarization or ""
         try:
             refuse_power_feedback(circuit)
-            self._check_light_exits_here(circuit, powers_w, busy_ports)
+            self._check_light_at_exit(circuit, powers_w, busy_ports)
             return self._aligner.maximise(name, self._bench.polarizer(name), self._search_feedback(circuit))
         except (CircuitError, DeviceError) as error:
             return error
 
-    def _check_light_exits_here(
+    def _check_light_at_exit(
         self, circuit: PlannedCircuit, powers_w: Mapping[int, float], busy_ports: Collection[int]
     ) -> None:
         """Raise an error if an output is dark while its light leaves the mesh elsewhere.

@@ -28,10 +28,10 @@ from lumion_hw.files.writing import writing
 
 STALE_S = 120.0
 """Time without a sign of life after which an owner on another host counts as dead."""
-CHANGE_PATIENCE_S = 30.0
+CHANGE_WAIT_S = 30.0
 """Time that a take-over waits for a running change."""
 _LOCK, _CHANGE = "lock", "change.lock"
-_WHAT = "the lock of the bench"
+_FILE_KIND = "the lock of the bench"
 _MAX_BYTES = 4096
 
 
@@ -53,8 +53,8 @@ class LockOwner:
     @classmethod
     def of_this_process(cls, program: str) -> LockOwner:
         """Return the owner entry of this process."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(_user(), socket.gethostname(), os.getpid(), program, now)
+        time_utc = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(_user(), socket.gethostname(), os.getpid(), program, time_utc)
 
 
 class BenchLock:
@@ -71,7 +71,7 @@ class BenchLock:
     def __init__(self, directory: AnyPath, program: str, *, take_over: str | None = None) -> None:
         self._directory = Path(directory)
         self._take_over = take_over
-        self._me = LockOwner.of_this_process(program)
+        self._own_owner = LockOwner.of_this_process(program)
         self._handle: int | None = None
         self.dead_owner: LockOwner | None = None
 
@@ -82,7 +82,7 @@ class BenchLock:
             BusyError: Another program holds it; the message names the program and how to take over.
             ConfigError: The directory is not writable, or ``take_over`` does not name the present owner.
         """
-        with writing(_WHAT, self._directory):
+        with writing(_FILE_KIND, self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
         handle, owner, held = self._open_and_lock()
         if held:
@@ -90,7 +90,7 @@ class BenchLock:
             self._take_over_from(owner)
             return self
         try:
-            self.dead_owner = owner if owner is not None and owner.host == self._me.host else None
+            self.dead_owner = owner if owner is not None and owner.host == self._own_owner.host else None
             self._write_owner(handle)
         except BaseException:
             os.close(handle)
@@ -105,7 +105,7 @@ class BenchLock:
             return
         with contextlib.suppress(OSError):
             # An empty file tells the next program that this one did not die.
-            if self._holds_lock():
+            if self._is_lock_held():
                 os.ftruncate(self._handle, 0)
         os.close(self._handle)
         self._handle = None
@@ -116,26 +116,26 @@ class BenchLock:
         Raises:
             BusyError: Another program has taken over; this program must not change anything.
         """
-        if self._handle is None or not self._holds_lock():
+        if self._handle is None or not self._is_lock_held():
             owner = lock_owner(self._directory)
             holder = "nobody" if owner is None else f"{owner.name} ({owner.program}) since {owner.since_utc}"
             raise BusyError(
                 f"the bench was taken over: it now belongs to {holder}.",
                 hint="This program makes no further changes.",
             )
-        with writing(_WHAT, self._directory):
+        with writing(_FILE_KIND, self._directory):
             # Hosts that may not see the lock judge by the time of the last change of the file.
             os.utime(self._handle)
 
     @property
     def owner(self) -> LockOwner:
         """This program as owner of the bench."""
-        return self._me
+        return self._own_owner
 
     @property
     def program(self) -> str:
         """Name of this program."""
-        return self._me.program
+        return self._own_owner.program
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
@@ -144,7 +144,7 @@ class BenchLock:
         Raises:
             BusyError: Another program has taken over.
         """
-        with writing(_WHAT, self._directory):
+        with writing(_FILE_KIND, self._directory):
             handle = os.open(self._directory / _CHANGE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if not _try_lock(handle):
@@ -157,13 +157,13 @@ class BenchLock:
     def _open_and_lock(self) -> tuple[int, LockOwner | None, bool]:
         path = self._directory / _LOCK
         while True:
-            with writing(_WHAT, path):
+            with writing(_FILE_KIND, path):
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             locked, owner = _try_lock(handle), _read_owner(handle)
             if not _is_same_file(handle, path):  # replaced between opening and locking
                 os.close(handle)
                 continue
-            is_remote_alive = owner is not None and owner.host != self._me.host and _silence_s(handle) < STALE_S
+            is_remote_alive = owner is not None and owner.host != self._own_owner.host and _silence_s(handle) < STALE_S
             return handle, owner, not locked or is_remote_alive
 
     def _take_over_from(self, owner: LockOwner | None) -> None:
@@ -181,7 +181,7 @@ class BenchLock:
             raise ConfigError(f"{self._take_over!r} does not hold the bench: {holder}.", hint="Name the actual owner.")
         with self._wait_for_change(owner):
             temporary = path.with_name(f".{_LOCK}.{os.getpid()}.tmp")
-            with writing(_WHAT, temporary):
+            with writing(_FILE_KIND, temporary):
                 handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
                 # Lock the new file before it gets its name, so that no other program can lock it first.
@@ -196,15 +196,15 @@ class BenchLock:
 
     @contextlib.contextmanager
     def _wait_for_change(self, owner: LockOwner) -> Iterator[None]:
-        with writing(_WHAT, self._directory):
+        with writing(_FILE_KIND, self._directory):
             handle = os.open(self._directory / _CHANGE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # Wall clock: another process is waited for, whatever clock this bench has.
-            deadline = time.monotonic() + CHANGE_PATIENCE_S
+            deadline = time.monotonic() + CHANGE_WAIT_S
             while not _try_lock(handle):
                 if time.monotonic() >= deadline:
                     raise BusyError(
-                        f"{owner.name} has been changing the bench for more than {CHANGE_PATIENCE_S:g} s",
+                        f"{owner.name} has been changing the bench for more than {CHANGE_WAIT_S:g} s",
                         hint=f"Check process {owner.pid} on {owner.host}; when it ends, the bench is free.",
                     )
                 time.sleep(0.05)
@@ -213,12 +213,12 @@ class BenchLock:
             os.close(handle)
 
     def _write_owner(self, handle: int) -> None:
-        with writing(_WHAT, self._directory):
+        with writing(_FILE_KIND, self._directory):
             os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(asdict(self._me)).encode() + b"\n", 0)
+            os.pwrite(handle, json.dumps(asdict(self._own_owner)).encode() + b"\n", 0)
             os.fsync(handle)
 
-    def _holds_lock(self) -> bool:
+    def _is_lock_held(self) -> bool:
         return self._handle is not None and _is_same_file(self._handle, self._directory / _LOCK)
 
 
@@ -255,7 +255,7 @@ def _try_lock(handle: int, *, shared: bool = False) -> bool:
 def _read_owner(handle: int) -> LockOwner | None:
     text = os.pread(handle, _MAX_BYTES, 0)
     try:
-        document: Any = parse_json(text, _WHAT) if text.strip() else None
+        document: Any = parse_json(text, _FILE_KIND) if text.strip() else None
         return LockOwner(**document) if isinstance(document, dict) else None
     except (ConfigError, TypeError):
         return None

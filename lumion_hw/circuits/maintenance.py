@@ -42,7 +42,7 @@ _OWN_SHARE = 0.9
 """A port belongs to a circuit if at least this fraction of the port's light comes from the circuit."""
 # From this loss on, the cause may be a fault or a fade, which the detectors distinguish.
 _DARK_DB = 10.0
-_SEEN_S = 0.02
+_DETECTION_WAIT_S = 0.02
 """Time after a polarization search until detectors have noticed that the light is back."""
 
 HealthCallback = Callable[[float, "Sequence[CircuitHealth]"], None]
@@ -77,8 +77,8 @@ class CircuitHealth:
     def describe(self) -> str:
         """Return a short text on the circuit's health."""
         dark = "dark" if self.fault is None else "broken"
-        lost = dark if self.lost_db is None else f"{self.lost_db:+.2f} dB lost"
-        return f"{self.name} {lost}{f' [{chr(59).join(self.marks)}]' if self.marks else ''}"
+        condition = dark if self.lost_db is None else f"{self.lost_db:+.2f} dB lost"
+        return f"{self.name} {condition}{f' [{chr(59).join(self.marks)}]' if self.marks else ''}"
 
     def document(self) -> dict[str, Any]:
         """Return the circuit's health as a JSON document."""
@@ -179,13 +179,13 @@ class CircuitMaintenance:
         end_s = math.inf if for_s is None else self._clock.now() + for_s
         try:
             while self._watched:
-                look_s = self._clock.now()
+                checked_s = self._clock.now()
                 self.step()
                 on_health(self._clock.now() - self._start_s, self.health)
-                if look_s + self._period_s >= end_s:
+                if checked_s + self._period_s >= end_s:
                     self._track_until(end_s)
                     break
-                self._track_until(look_s + self._period_s)
+                self._track_until(checked_s + self._period_s)
         finally:
             self._write_journal()
 
@@ -245,9 +245,9 @@ class CircuitMaintenance:
             while not is_over() and self._clock.now() < until_s:
                 if self._clock.now() >= self._polled_s + self._period_s:
                     self._poll_levels()
-                lost = next((watched for watched in self._watched if self._needs_search(watched)), None)
-                if lost is not None:
-                    self._search_announced(lost)
+                to_search = next((watched for watched in self._watched if self._needs_search(watched)), None)
+                if to_search is not None:
+                    self._search_announced(to_search)
                 else:
                     self._track_until(min(until_s, self._polled_s + self._period_s), is_over)
         finally:
@@ -514,7 +514,7 @@ class CircuitMaintenance:
         self.searching.add(watched.health.name)
         try:
             self._search(watched)
-            self._clock.sleep(_SEEN_S)
+            self._clock.sleep(_DETECTION_WAIT_S)
         finally:
             self.searching.discard(watched.health.name)
 
@@ -603,7 +603,7 @@ class CircuitMaintenance:
                 return
             self._setup.bench.events.add("not tracked", circuit=watched.health.name, reason=str(error))
             return
-        if state.lost:
+        if state.has_lost_light:
             watched.tracking = None
             # Search at the next check, without the usual pause between two repairs.
             watched.attempted_s = -math.inf
@@ -650,8 +650,8 @@ class CircuitMaintenance:
     def _journal_entry(self, circuit: ActiveCircuit, health: CircuitHealth | None) -> ActiveCircuit:
         if health is None or health.proof is None or health.measured_s is None:
             return circuit
-        ago = timedelta(seconds=self._clock.now() - health.measured_s)
-        seen_utc = (self._service.time.utc() - ago).isoformat(timespec="milliseconds")
+        age = timedelta(seconds=self._clock.now() - health.measured_s)
+        seen_utc = (self._service.time.utc() - age).isoformat(timespec="milliseconds")
         # A broken circuit has no margin: its readings are of other light.
         measured = {} if health.fault is not None else proof_document(health.proof)
         return dataclasses.replace(circuit, proof=measured, seen_utc=seen_utc, marks=health.marks)

@@ -61,7 +61,7 @@ def setting_with_active(
     """
     planning = planning_mesh(record)
     states = park_unused_pucs(mesh, used, unusable=planning.unusable).states
-    calibrated = planning.known
+    calibrated = planning.calibrated
     held_ma = np.zeros_like(driven_ma)
     heaters = [2 * puc + arm for puc in held for arm in (0, 1)]
     held_ma[heaters] = driven_ma[heaters]

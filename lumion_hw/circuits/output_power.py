@@ -38,7 +38,7 @@ class _SharedReading(Generic[Reading]):
     may_begin: ClockEvent
     is_done: ClockEvent
     channels: list[int] = field(default_factory=list)
-    seen: Mapping[int, Reading] = field(default_factory=dict)
+    by_channel: Mapping[int, Reading] = field(default_factory=dict)
     error: BaseException | None = None
 
 
@@ -72,7 +72,7 @@ class SharedInstrument(Generic[Reading]):
             self._read_for_all(reading)
         if reading.error is not None:
             raise reading.error
-        return reading.seen[channel]
+        return reading.by_channel[channel]
 
     def _new_reading(self) -> _SharedReading[Reading]:
         return _SharedReading(self._clock.event(), self._clock.event())
@@ -82,7 +82,7 @@ class SharedInstrument(Generic[Reading]):
         with self._guard:
             self._next = self._new_reading()
         try:
-            reading.seen = self._read_channels(sorted(set(reading.channels)))
+            reading.by_channel = self._read_channels(sorted(set(reading.channels)))
         except BaseException as error:  # noqa: BLE001 - raised again for each requester
             reading.error = error
         with self._guard:

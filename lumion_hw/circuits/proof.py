@@ -128,9 +128,9 @@ class CircuitLight:
     def received_dbm(self, circuit: PlannedCircuit) -> float | None:
         """Return the power of all paths together at the receiver, in dBm."""
         arrived = [
-            w_from_dbm(seen_dbm - arm.exit.loss_db) * arm.exit.receiver_fraction
-            for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
-            if seen_dbm is not None
+            w_from_dbm(arm_dbm - arm.exit.loss_db) * arm.exit.receiver_fraction
+            for arm, arm_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
+            if arm_dbm is not None
         ]
         return dbm_from_w(sum(arrived)) if arrived else None
 
@@ -146,9 +146,9 @@ class CircuitLight:
         share_db = arm_split_loss_db(circuit)
         return tuple(
             None
-            if self.launch_dbm is None or seen_dbm is None
-            else self.launch_dbm - share_db + arm.entry.gain_db - arm.entry.loss_db - seen_dbm
-            for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
+            if self.launch_dbm is None or arm_dbm is None
+            else self.launch_dbm - share_db + arm.entry.gain_db - arm.entry.loss_db - arm_dbm
+            for arm, arm_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
         )
 
 
@@ -193,22 +193,22 @@ class Prover:
         """Read the transmitters, meters and receivers of circuits in parallel."""
         bench, launch_dbm, los = self._bench, dict[str, float | None](), dict[str, bool]()
 
-        def ask_launch(name: str) -> None:
+        def read_launch(name: str) -> None:
             launch_dbm[name] = bench.transponders[name].monitors().tx_power_dbm
 
-        def ask_los(name: str) -> None:
+        def read_los(name: str) -> None:
             los[name] = bench.transponders[name].status().rx_los
 
         sources = dict.fromkeys(circuit.request.source for circuit in circuits)
         targets = dict.fromkeys(circuit.request.target for circuit in circuits)
-        questions = [(name, functools.partial(ask_launch, name)) for name in sources]
-        questions += [(name, functools.partial(ask_los, name)) for name in targets]
+        questions = [(name, functools.partial(read_launch, name)) for name in sources]
+        questions += [(name, functools.partial(read_los, name)) for name in targets]
 
-        def ask_modules() -> None:
+        def read_modules() -> None:
             bench.run_parallel(questions)
 
         # Modules and meters are on separate wires, so they are read at the same time (docs/decisions/0014).
-        jobs: list[Callable[[], float | None]] = [ask_modules]
+        jobs: list[Callable[[], float | None]] = [read_modules]
         jobs += [
             functools.partial(self._exits.fibre_level_dbm, arm.exit) for circuit in circuits for arm in circuit.arms
         ]
@@ -235,7 +235,7 @@ class Prover:
                 return
             bench.clock.sleep(_LOS_POLL_S)
 
-    def judge(
+    def evaluate(
         self,
         record: CalibrationRecord,
         circuits: Sequence[PlannedCircuit],
@@ -245,11 +245,11 @@ class Prover:
     ) -> tuple[CircuitProof, ...]:
         """Check circuits by their readings and link budgets."""
         return tuple(
-            self._judge_circuit(record, circuit, reading, alignments.get(circuit.request), levels.get(circuit.request))
+            self._check_circuit(record, circuit, reading, alignments.get(circuit.request), levels.get(circuit.request))
             for circuit, reading in zip(circuits, light, strict=True)
         )
 
-    def _judge_circuit(
+    def _check_circuit(
         self,
         record: CalibrationRecord,
         circuit: PlannedCircuit,
@@ -359,8 +359,8 @@ def proof_event(proof: CircuitProof) -> dict[str, object]:
 def describe_proofs(proofs: Sequence[CircuitProof]) -> str:
     """Describe which circuits passed the check, which failed, and why."""
     good = [str(proof.circuit.request) for proof in proofs if proof.proven]
-    bad = [f"{p.circuit.request}: {', '.join(p.failures)}" for p in proofs if not p.proven]
+    failed = [f"{p.circuit.request}: {', '.join(p.failures)}" for p in proofs if not p.proven]
     return (
-        f"{len(bad)} of {len(proofs)} circuits could not be verified by their light ({'; '.join(bad)}). Verified: "
-        f"{', '.join(good) or 'none'}. The mesh was rolled back."
+        f"{len(failed)} of {len(proofs)} circuits could not be verified by their light ({'; '.join(failed)}). "
+        f"Verified: {', '.join(good) or 'none'}. The mesh was rolled back."
     )

@@ -58,7 +58,7 @@ class CircuitService:
         alignments: Latest search result of this program for each polarization controller.
         lock: The bench's lock.
         time: Clock of leases, and the time of day by the bench's clock.
-        lost: Circuits in the journal that are gone because no heater is driven.
+        lost_circuits: Circuits in the journal that are gone because no heater is driven.
     """
 
     @classmethod
@@ -111,7 +111,7 @@ class CircuitService:
         self.journal = journal
         self.lock = lock
         self.time = LeaseClock(bench.clock)
-        self.lost: tuple[ActiveCircuit, ...] = ()
+        self.lost_circuits: tuple[ActiveCircuit, ...] = ()
         self.alignments: dict[str, Alignment] = {}
         self._record = record_path
         if record.doubts:
@@ -145,10 +145,10 @@ class CircuitService:
             if finding.verdict is MeshVerdict.CHANGED and finding.unfinished is not None:
                 mesh.program(np.array(finding.unfinished.before_ma))
             if finding.verdict is MeshVerdict.DARK:
-                self.lost = state.circuits
+                self.lost_circuits = state.circuits
                 state = CircuitState(record=state.record)
-                self.setup.bench.events.add("lost", circuits=[circuit.name for circuit in self.lost])
-            if finding.unfinished is not None or self.lost:
+                self.setup.bench.events.add("lost", circuits=[circuit.name for circuit in self.lost_circuits])
+            if finding.unfinished is not None or self.lost_circuits:
                 self.journal.end(f"found {finding.verdict.value}", state)
         self._adopt_if_changed(state)
         if finding.unfinished is not None:
@@ -194,7 +194,7 @@ class CircuitService:
             proofs, silent = self.setup.prove_reachable()
             self._end_change(proofs)
         failures = {proof.circuit.request.name: list(proof.failures) for proof in proofs if not proof.proven}
-        failures |= {request.name: [why] for request, why in silent.items()}
+        failures |= {request.name: [reason] for request, reason in silent.items()}
         proven = [name for name in names if name not in failures]
         bench.events.add("set up again", proven=proven, not_proven=failures)
         return proofs
@@ -283,8 +283,8 @@ class CircuitService:
         launch_dbm = {circuit.request.source: circuit.proof.get("launch_dbm") for circuit in self.state.circuits}
         names = [circuit.request.name for circuit in plan.circuits]
         # Not read back, for the same reason; the last change has confirmed the currents in the journal.
-        known_ma = np.array(self.state.currents_ma) if self.state.currents_ma else None
-        with self._change("switch", names, known_ma):
+        expected_ma = np.array(self.state.currents_ma) if self.state.currents_ma else None
+        with self._change("switch", names, expected_ma):
             proofs = self.setup.switch(plan, launch_dbm, milestone=milestone)
             self._end_change(proofs)
         return proofs
@@ -344,15 +344,17 @@ class CircuitService:
         self.journal.note(state)
 
     @contextlib.contextmanager
-    def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
+    def _change(
+        self, kind: str, names: Sequence[str], expected_ma: NDArray[np.float64] | None = None
+    ) -> Iterator[None]:
         """Record begin and end of a circuit change in a ``with`` block.
 
-        ``known_ma`` are the present heater currents, if known.
+        ``expected_ma`` are the present heater currents, if known.
         """
         mesh = self.setup.bench.mesh
         with self.lock.changing():
-            before_ma, before = mesh.confirmed_currents_ma() if known_ma is None else known_ma, self.state
-            self.journal.begin(what, names, before_ma)
+            before_ma, before = mesh.confirmed_currents_ma() if expected_ma is None else expected_ma, self.state
+            self.journal.begin(kind, names, before_ma)
             try:
                 yield
             except BaseException as error:

@@ -29,7 +29,7 @@ from lumion_hw.polarization import Aligner
 
 GLITCH_DB = 0.3
 """Allowed change in dB of an active circuit's light while others are set up (on-chip photodiodes: 0.05 dB)."""
-_LOST_DB = 3.0
+_MAX_DISTURBANCE_DB = 3.0
 """Change in dB, larger than any drift during a polarization search, from which a circuit counts as lost."""
 _MAX_ROUTES = 3
 """Largest number of routes tried before all changes are undone."""
@@ -41,12 +41,12 @@ class _StateBeforeChange:
 
     Attributes:
         driven_ma: Heater currents, shape ``(2 n_pucs,)``.
-        lit: Transmitters that were on, of those that the change may switch.
+        transmitting: Transmitters that were on, of those that the change may switch.
         levels_dbm: Power in the output fibre of each arm of the circuits that stay; ``None`` for a dark arm.
     """
 
     driven_ma: NDArray[np.float64]
-    lit: frozenset[str]
+    transmitting: frozenset[str]
     levels_dbm: tuple[float | None, ...]
 
 
@@ -103,7 +103,7 @@ class PathSetup:
             self._make_before_break(plan, before)
             self._program(plan, milestone)
             plan, proofs = self._lighting.light_and_prove(
-                plan, plan.circuits, before.lit, busy_ports=self._busy_ports, align=align, milestone=milestone
+                plan, plan.circuits, before.transmitting, busy_ports=self._busy_ports, align=align, milestone=milestone
             )
             if not all(proof.proven for proof in proofs):
                 raise CircuitError(describe_proofs(proofs))
@@ -249,15 +249,17 @@ class PathSetup:
         unknown = [request for request in requests if request not in {circuit.request for circuit in active}]
         if self.active is None or unknown:
             names = ", ".join(map(str, unknown or requests))
-            others = ", ".join(str(circuit.request) for circuit in active)
-            raise ConfigError(f"{names}: no such circuit is active", hint=f"Active circuits: {others or 'none'}.")
+            active_names = ", ".join(str(circuit.request) for circuit in active)
+            raise ConfigError(f"{names}: no such circuit is active", hint=f"Active circuits: {active_names or 'none'}.")
         removed = [circuit for circuit in active if circuit.request in requests]
         remaining = self._plan_without(self.active, requests)
         needed = transmitters_of(remaining.circuits)
         before = self._state_before(removed, remaining.circuits)
         with self._rollback_on_error(before, removed):
             # Light goes off first, because a PUC that moves would send it to other receivers.
-            names_off = [name for name in transmitters_of(removed) if name not in needed and name in before.lit]
+            names_off = [
+                name for name in transmitters_of(removed) if name not in needed and name in before.transmitting
+            ]
             self.bench.run_parallel([(name, self.bench.transponders[name].disable) for name in names_off])
             remaining, shift_rad = self._with_other_pucs_parked(remaining, before.driven_ma)
             self._program(remaining, lambda name: None, shift_rad)
@@ -385,34 +387,34 @@ class PathSetup:
     # -- roll back ----------------------------------------------------------------------------------------------------
 
     def _state_before(
-        self, circuits: Sequence[PlannedCircuit], staying: Sequence[PlannedCircuit] | None = None
+        self, circuits: Sequence[PlannedCircuit], remaining: Sequence[PlannedCircuit] | None = None
     ) -> _StateBeforeChange:
         """Read heater currents, transmitter states and the light of circuits that stay, before a change.
 
         Args:
             circuits: Circuits whose transmitters the change may switch.
-            staying: Circuits that stay; by default all active ones.
+            remaining: Circuits that stay; by default all active ones.
         """
         bench = self.bench
-        staying = self._active_circuits if staying is None else staying
+        remaining = self._active_circuits if remaining is None else remaining
         driven_ma: list[NDArray[np.float64]] = []
-        lit: set[str] = set()
+        transmitting: set[str] = set()
         levels_dbm: list[float | None] = []
 
         def read_mesh() -> None:
             # Read back if the controller can: another program may have changed the currents.
             driven_ma.append(bench.mesh.confirmed_currents_ma())
-            levels_dbm.extend(self._lighting.fibre_levels_dbm(staying))
+            levels_dbm.extend(self._lighting.fibre_levels_dbm(remaining))
 
         def read_module(name: str) -> None:
             status = bench.transponders[name].status()
             if not (status.tx_disabled or status.tx_fault):
-                lit.add(name)
+                transmitting.add(name)
 
         jobs: list[tuple[str, Callable[[], None]]] = [(bench.model.mesh_section.controller, read_mesh)]
         jobs += [(name, functools.partial(read_module, name)) for name in transmitters_of(circuits)]
         bench.run_parallel(jobs)
-        return _StateBeforeChange(driven_ma[0], frozenset(lit), tuple(levels_dbm))
+        return _StateBeforeChange(driven_ma[0], frozenset(transmitting), tuple(levels_dbm))
 
     @contextlib.contextmanager
     def _rollback_on_error(self, before: _StateBeforeChange, circuits: Sequence[PlannedCircuit]) -> Iterator[None]:
@@ -461,7 +463,7 @@ class PathSetup:
         for name in transmitters_of(circuits):
             module = self.bench.transponders[name]
             try:
-                if name in before.lit:
+                if name in before.transmitting:
                     module.enable()
                 elif name not in needed:
                     module.disable()
@@ -473,8 +475,8 @@ class PathSetup:
             proofs = self.prove()
         except LumionError as error:
             return {"standing": "not proven", "why": str(error)}
-        bad = [f"{proof.circuit.request}: {', '.join(proof.failures)}" for proof in proofs if not proof.proven]
-        return {"standing": "not proven", "why": "; ".join(bad)} if bad else {"standing": "proven"}
+        failed = [f"{proof.circuit.request}: {', '.join(proof.failures)}" for proof in proofs if not proof.proven]
+        return {"standing": "not proven", "why": "; ".join(failed)} if failed else {"standing": "proven"}
 
     def _check_undisturbed(
         self, circuits: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
@@ -513,21 +515,21 @@ class PathSetup:
     def _connect_by_routes(
         self, plan: CircuitPlan, before: _StateBeforeChange, align: bool, milestone: Milestone
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
-        lit, suspects, failures = before.lit, frozenset[int](), list[str]()
+        transmitting, suspects, failures = before.transmitting, frozenset[int](), list[str]()
         levels_dbm = before.levels_dbm
         while True:
             all_circuits = self._program_with_active(plan, before, suspects, milestone)
             # Check immediately: a later change could be an active circuit's own fibre drifting.
             self._check_undisturbed(self._active_circuits, levels_dbm, GLITCH_DB)
-            self._lighting.check_dark(plan.circuits, lit)
+            self._lighting.check_dark(plan.circuits, transmitting)
             all_circuits, proofs = self._lighting.light_and_prove(
-                all_circuits, plan.circuits, lit, busy_ports=self._busy_ports, align=align, milestone=milestone
+                all_circuits, plan.circuits, transmitting, busy_ports=self._busy_ports, align=align, milestone=milestone
             )
             if all(proof.proven for proof in proofs):
-                self._check_undisturbed(self._active_circuits, levels_dbm, _LOST_DB)
+                self._check_undisturbed(self._active_circuits, levels_dbm, _MAX_DISTURBANCE_DB)
                 return all_circuits, proofs
             findings = self._lighting.diagnose(proofs, all_circuits, self._active_circuits, before.driven_ma)
-            lit = frozenset()  # the diagnosis has switched the new transmitters off
+            transmitting = frozenset()  # the diagnosis has switched the new transmitters off
             failure = describe_proofs(proofs) + "".join(f" {finding}" for finding in findings)
             suspects |= {puc for finding in findings for puc in finding.pucs}
             failures.append(failure)

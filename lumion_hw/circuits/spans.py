@@ -18,12 +18,12 @@ class Spans:
         self._bench = bench
         self._milestone = milestone
         self._last_s = bench.clock.now()
-        self._spent_ms: dict[str, float] = {}
+        self._elapsed_ms: dict[str, float] = {}
 
     def end_phase(self, name: str) -> None:
         """End the present phase; durations of phases of the same name add up."""
         now_s = self._bench.clock.now()
-        self._spent_ms[name] = self._spent_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
+        self._elapsed_ms[name] = self._elapsed_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
         self._last_s = now_s
 
     def report_milestone(self, name: str) -> None:
@@ -33,6 +33,6 @@ class Spans:
 
     def log(self, event: str, circuits: Sequence[PlannedCircuit]) -> None:
         """Write the durations of all phases to the event log, in milliseconds on the bench's clock."""
-        spent_ms = {name: round(ms, 3) for name, ms in self._spent_ms.items()}
+        elapsed_ms = {name: round(ms, 3) for name, ms in self._elapsed_ms.items()}
         names = [str(circuit.request) for circuit in circuits]
-        self._bench.events.add(event, circuits=names, spans_ms=spent_ms, all_ms=round(sum(spent_ms.values()), 3))
+        self._bench.events.add(event, circuits=names, spans_ms=elapsed_ms, all_ms=round(sum(elapsed_ms.values()), 3))

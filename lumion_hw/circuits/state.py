@@ -32,6 +32,7 @@ from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.json_text import rename_key
 from lumion_hw.files.reading import path_exists
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 from lumion_hw.mesh.layout.topology import MeshTopology, State
@@ -42,7 +43,7 @@ from lumion_hw.storage.line_journal import OTHER_VERSION, LineJournal, parse_ent
 JOURNAL = "circuits.jsonl"
 """File name of the journal in the state directory."""
 _FORMAT = "lumion-circuits 1"
-_WHAT = "the journal of circuits"
+_FILE_KIND = "the journal of circuits"
 
 
 class MeshVerdict(StrEnum):
@@ -118,9 +119,9 @@ class ActiveCircuit:
         """Return whether the circuit's lease has ended."""
         return self.lease is not None and time.left_s(self.lease) <= 0.0
 
-    def age_s(self, now: datetime) -> float:
+    def age_s(self, time: datetime) -> float:
         """Return the time since the circuit was set up, in seconds."""
-        return max((now - datetime.fromisoformat(self.since_utc)).total_seconds(), 0.0)
+        return max((time - datetime.fromisoformat(self.since_utc)).total_seconds(), 0.0)
 
 
 @dataclass(frozen=True)
@@ -156,18 +157,22 @@ class UnfinishedChange:
     """A change of circuits that was not finished.
 
     Attributes:
-        what: Kind of change, such as ``connect``.
+        kind: Kind of change, such as ``connect``.
         circuits: Names of the circuits to be changed.
         since_utc: Time when the change was begun.
         before_ma: Heater currents before the change.
         pid: ID of the process that began the change.
     """
 
-    what: str
+    kind: str
     circuits: tuple[str, ...]
     since_utc: str
     before_ma: tuple[float, ...]
     pid: int
+
+    def document(self) -> dict[str, Any]:
+        """Return the change as a JSON document, in which the kind of change is called ``what``."""
+        return rename_key(dataclasses.asdict(self), "kind", "what")
 
 
 @dataclass(frozen=True)
@@ -209,7 +214,7 @@ class MeshFinding:
         """Return the result as text: a sentence, and a line per PUC."""
         text = f"the mesh is {self.verdict.value}"
         if self.unfinished is not None:
-            change = f"{self.unfinished.what} {' '.join(self.unfinished.circuits)}".rstrip()
+            change = f"{self.unfinished.kind} {' '.join(self.unfinished.circuits)}".rstrip()
             text += (
                 f"; {change!r}, begun {self.unfinished.since_utc} by process {self.unfinished.pid}, was not finished"
             )
@@ -230,7 +235,7 @@ class CircuitJournal:
 
     def __init__(self, directory: AnyPath, bench: str, mesh_sha256: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench, "mesh_sha256": mesh_sha256}
-        self._lines = LineJournal(FilePath(directory) / JOURNAL, _WHAT, header)
+        self._lines = LineJournal(FilePath(directory) / JOURNAL, _FILE_KIND, header)
         self.state, self.unfinished = _read_entries(self._lines.take_existing_entries(), self._lines.path)
 
     @property
@@ -238,11 +243,11 @@ class CircuitJournal:
         """Path of the journal file."""
         return self._lines.path
 
-    def begin(self, what: str, circuits: Sequence[str], before_ma: NDArray[np.float64]) -> None:
+    def begin(self, kind: str, circuits: Sequence[str], before_ma: NDArray[np.float64]) -> None:
         """Record that a change is about to begin. Do not change anything before this returns.
 
         Args:
-            what: Kind of change, such as ``connect``.
+            kind: Kind of change, such as ``connect``.
             circuits: Names of the circuits to be changed.
             before_ma: Heater currents driven now.
 
@@ -253,8 +258,8 @@ class CircuitJournal:
         if self.unfinished is not None:
             raise ConfigError(f"{self.path}: a change was begun {self.unfinished.since_utc} and not finished")
         # Written before anything changes: if the program dies now, the next one can restore these currents.
-        unfinished = UnfinishedChange(what, tuple(circuits), now_utc(), tuple(before_ma.tolist()), os.getpid())
-        self._lines.append({"entry": "begun", **dataclasses.asdict(unfinished)})
+        unfinished = UnfinishedChange(kind, tuple(circuits), now_utc(), tuple(before_ma.tolist()), os.getpid())
+        self._lines.append({"entry": "begun", **unfinished.document()})
         self.unfinished = unfinished
 
     def end(self, outcome: str, state: CircuitState) -> None:
@@ -296,9 +301,9 @@ def read_state(directory: AnyPath) -> tuple[CircuitState, UnfinishedChange | Non
         ConfigError: The journal is damaged.
     """
     path = FilePath(directory) / JOURNAL
-    if not path_exists(path, _WHAT):
+    if not path_exists(path, _FILE_KIND):
         return CircuitState(), None
-    return _read_entries(read_lines(path, _WHAT).entries, path)
+    return _read_entries(read_lines(path, _FILE_KIND).entries, path)
 
 
 def state_directory(bench: str, controller: str) -> FilePath:
@@ -347,11 +352,11 @@ def active_circuit(
         time: Clock for lease and age.
         before: Earlier record of the circuit, which supplies age and lease.
     """
-    lease_s, now = circuit.request.lease_s, _utc_text(time.utc())
+    lease_s, time_utc = circuit.request.lease_s, _utc_text(time.utc())
     if before is None:
-        before = ActiveCircuit(circuit.request, (), now, None if lease_s is None else time.lease_end(lease_s))
+        before = ActiveCircuit(circuit.request, (), time_utc, None if lease_s is None else time.lease_end(lease_s))
     measured = dict(before.proof) if proof is None else proof_document(proof)
-    seen_utc = before.seen_utc if proof is None else now
+    seen_utc = before.seen_utc if proof is None else time_utc
     arms = tuple(ActiveArm(arm.path, arm.trim) for arm in circuit.arms)
     return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen_utc)
 
@@ -476,7 +481,9 @@ def _read_entries(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple
     # Every ended entry contains the complete state, so only a change that begins after the last one can be unfinished.
     for entry in entries[ended[-1] + 1 if ended else 0 :]:
         if entry["entry"] == "begun":
-            values = {name: entry[name] for name in _UNFINISHED_FIELDS if name in entry}
+            # Journals contain the kind of change as "what".
+            stored = rename_key(entry, "what", "kind")
+            values = {name: stored[name] for name in _UNFINISHED_FIELDS if name in stored}
             unfinished = parse_entry(UnfinishedChange, values, path)
     return state, unfinished
 

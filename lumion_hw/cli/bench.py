@@ -138,8 +138,8 @@ def server_rows(model: BenchModel) -> list[tuple[object, ...]]:
     roles: dict[str, Any] = {name: f"spare {i}" for i, name in enumerate(model.fabric.spares, start=1)}
     for job in model.fabric.all_jobs:
         for name in job.members:
-            others = ", ".join(other for other in job.members if other != name)
-            roles[name] = f"paired with {others}" if job.topology == "pair" else f"{job.topology} with {others}"
+            members = ", ".join(other for other in job.members if other != name)
+            roles[name] = f"paired with {members}" if job.topology == "pair" else f"{job.topology} with {members}"
     rows: list[tuple[object, ...]] = []
     for server in model.servers:
         rows.append(

@@ -100,9 +100,9 @@ class BenchTarget:
             with CircuitService.open(
                 self.bench, record, directory, program=program, take_over=self.take_over
             ) as service:
-                note_doubts(service.setup.record)
-                if service.lost:
-                    names = ", ".join(circuit.name for circuit in service.lost)
+                note_uncertified_record(service.setup.record)
+                if service.lost_circuits:
+                    names = ", ".join(circuit.name for circuit in service.lost_circuits)
                     note(f"the heaters were off, so these circuits are lost and must be connected again: {names}")
                 yield service
 
@@ -123,7 +123,7 @@ class BenchTarget:
         return record
 
 
-def note_doubts(record: CalibrationRecord | None) -> None:
+def note_uncertified_record(record: CalibrationRecord | None) -> None:
     """Print a warning if the calibration was not certified (did not pass its own checks)."""
     if record is not None and record.doubts:
         note(f"warning: the calibration record is {'; '.join(record.doubts)}. Predicted margins may be wrong.")
@@ -229,13 +229,13 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
 @target_options
 @click.argument("pairs", metavar="FROM:TO...", nargs=-1, type=_Pair())
 @click.option(
-    "--all", "everything", is_flag=True, help="Disconnect all circuits and switch all heaters and transmitters off."
+    "--all", "all_circuits", is_flag=True, help="Disconnect all circuits and switch all heaters and transmitters off."
 )
-def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
+def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], all_circuits: bool) -> None:
     """Disconnect circuits of BENCH. With --all, switch off every heater and transmitter, even of other programs."""
-    if bool(pairs) == everything:
+    if bool(pairs) == all_circuits:
         raise click.UsageError("Give pairs, or --all.")
-    if everything:
+    if all_circuits:
         removed = _switch_everything_off(target)
         remaining: tuple[ActiveCircuit, ...] = ()
     else:
@@ -349,16 +349,16 @@ def circuits(target: BenchTarget, check: bool) -> None:
     from lumion_hw.circuits.lease_clock import LeaseClock
 
     with target.directory() as directory:
-        state, begun = read_state(directory)
+        state, unfinished = read_state(directory)
         owner = lock_owner(directory)
         finding, state, broken = _compared_with_controller(target, directory) if check else (None, state, False)
-        now = LeaseClock()
+        clock = LeaseClock()
         if target.as_json:
             echo_json(
                 {
                     "state": directory,
-                    "circuits": [_active_document(circuit, now) for circuit in state.circuits],
-                    "begun": begun,
+                    "circuits": [_active_document(circuit, clock) for circuit in state.circuits],
+                    "begun": None if unfinished is None else unfinished.document(),
                     "held_by": None if owner is None else owner.name,
                     "record": state.record,
                     "mesh": None if finding is None else finding,
@@ -366,12 +366,14 @@ def circuits(target: BenchTarget, check: bool) -> None:
             )
         else:
             headers = ("circuit", "age", "lease", "hops", "margin dB", "overload dB", "measured", "warnings")
-            rows = [_active_row(circuit, now) for circuit in state.circuits]
+            rows = [_active_row(circuit, clock) for circuit in state.circuits]
             echo_table(f"Circuits in {directory}", headers, rows)
             if not state.circuits:
                 echo_text("no circuit is connected")
-            if begun is not None:
-                echo_text(f"unfinished: {begun.what} {' '.join(begun.circuits)}, started {begun.since_utc}")
+            if unfinished is not None:
+                echo_text(
+                    f"unfinished: {unfinished.kind} {' '.join(unfinished.circuits)}, started {unfinished.since_utc}"
+                )
             if owner is not None:
                 echo_text(f"in use by {owner.name} ({owner.program}) since {owner.since_utc}")
             if finding is not None:
@@ -395,7 +397,7 @@ def budget(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: Any
         echo_json({"circuits": [_planned_document(circuit) for circuit in requested], "heat_mw": plan.heat_mw})
         return
     for circuit in requested:
-        rows = [(line.what, _rounded(line.value), line.unit, line.limit) for line in budget_lines(circuit)]
+        rows = [(line.name, _rounded(line.value), line.unit, line.limit) for line in budget_lines(circuit)]
         echo_table(str(circuit.request), ("quantity", "value", "unit", "limit"), rows)
 
 
@@ -439,7 +441,7 @@ def _plan_requests(target: BenchTarget, requests: Sequence[CircuitRequest]) -> t
     missing = [request for request in requests if request.name not in connected]
     with RunProgress(None, quiet=True) as bars:
         plan = plan_circuits(model, record, missing, active=active, progress=bars)
-    return plan, [circuit for circuit in plan.everything if circuit.request.name in names]
+    return plan, [circuit for circuit in plan.all_circuits if circuit.request.name in names]
 
 
 def _describe_detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
@@ -449,20 +451,20 @@ def _describe_detour(target: BenchTarget, circuit: PlannedCircuit, plan: Circuit
 
     with target.directory() as directory:
         record = load_record(target.record_of(directory))
-    alone = plan_circuits(load(target.file), record, [circuit.request]).circuits[0]
-    more_db = circuit.budget.mesh_loss_db - alone.budget.mesh_loss_db
-    if alone.paths == circuit.paths or more_db < _NO_DETOUR_DB:
+    unshared = plan_circuits(load(target.file), record, [circuit.request]).circuits[0]
+    more_db = circuit.budget.mesh_loss_db - unshared.budget.mesh_loss_db
+    if unshared.paths == circuit.paths or more_db < _NO_DETOUR_DB:
         return ""
-    best_pucs = {puc for path in alone.paths for puc in path.pucs}
-    others = [
+    best_pucs = {puc for path in unshared.paths for puc in path.pucs}
+    other_circuits = [
         other.request.name
-        for other in plan.everything
+        for other in plan.all_circuits
         if other is not circuit and best_pucs & {puc for path in other.paths for puc in path.pucs}
     ]
-    paths = " and ".join(" ".join(map(str, path.pucs)) for path in alone.paths)
+    paths = " and ".join(" ".join(map(str, path.pucs)) for path in unshared.paths)
     return (
         f"{circuit.request}: without other circuits the loss would be {more_db:.2f} dB lower, over PUCs {paths}; "
-        f"some of these PUCs are used by {', '.join(others) or 'another circuit'}"
+        f"some of these PUCs are used by {', '.join(other_circuits) or 'another circuit'}"
     )
 
 
@@ -478,8 +480,8 @@ def _row(circuit: ActiveCircuit) -> tuple[object, ...]:
     return (circuit.name, len(circuit.pucs), *map(_rounded, numbers))
 
 
-def _active_row(circuit: ActiveCircuit, now: LeaseClock) -> tuple[object, ...]:
-    document = _active_document(circuit, now)
+def _active_row(circuit: ActiveCircuit, clock: LeaseClock) -> tuple[object, ...]:
+    document = _active_document(circuit, clock)
     margins = (circuit.proof.get(name) for name in ("margin_db", "overload_margin_db"))
     return (
         circuit.name,
@@ -492,22 +494,22 @@ def _active_row(circuit: ActiveCircuit, now: LeaseClock) -> tuple[object, ...]:
     )
 
 
-def _active_document(circuit: ActiveCircuit, now: LeaseClock) -> dict[str, Any]:
+def _active_document(circuit: ActiveCircuit, clock: LeaseClock) -> dict[str, Any]:
     measured_s_ago = None
     if circuit.seen_utc is not None:
-        measured_s_ago = max((now.utc() - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
+        measured_s_ago = max((clock.utc() - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
     marks = list(circuit.marks)
     if measured_s_ago is None or measured_s_ago > _STALE_S:
         marks.append("stale: not measured for an hour")
-    if circuit.has_expired(now):
+    if circuit.has_expired(clock):
         marks.append("expired")
     return {
         "circuit": circuit.name,
         "request": circuit.request,
         "pucs": circuit.pucs,
         "ports": [(path.source, path.target) for path in circuit.paths],
-        "age_s": round(circuit.age_s(now.utc()), 3),
-        "lease_left_s": circuit.lease_left_s(now),
+        "age_s": round(circuit.age_s(clock.utc()), 3),
+        "lease_left_s": circuit.lease_left_s(clock),
         "measured_s_ago": measured_s_ago,
         **circuit.proof,
         "marks": marks,
@@ -599,13 +601,13 @@ def _compared_with_controller(target: BenchTarget, directory: Path) -> tuple[Mes
     from lumion_hw.circuits.lock import BenchLock
     from lumion_hw.circuits.state import MeshVerdict, compare_with_mesh, read_state
 
-    state, begun = read_state(directory)
+    state, unfinished = read_state(directory)
     only = None if state.circuits else [load(target.file).mesh_section.controller]
     with (
         BenchLock(directory, "lumion circuits --check", take_over=target.take_over),
         open_bench(target.file, target.emulate, target.seed, target.endpoints, only, leave_on_s=target.leave_on_s) as b,
     ):
-        finding = compare_with_mesh(b.mesh, state, begun)
+        finding = compare_with_mesh(b.mesh, state, unfinished)
         if finding.verdict not in (MeshVerdict.AS_LEFT, MeshVerdict.AS_BEFORE):
             broken = tuple(_mark_broken(circuit, f"the mesh is {finding.verdict}") for circuit in state.circuits)
             return finding, dataclasses.replace(state, circuits=broken), True

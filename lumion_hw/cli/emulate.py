@@ -26,11 +26,11 @@ def visa_resource(address: str) -> str:
 
     The program that opens the resource must set the message terminator: LF, or as in the manual of the instrument.
     """
-    scheme, _, rest = address.partition("://")
+    scheme, _, location = address.partition("://")
     if scheme == "tcp":
-        host, _, port = rest.rpartition(":")
+        host, _, port = location.rpartition(":")
         return f"TCPIP::{host}::{port}::SOCKET"
-    return f"ASRL{rest}::INSTR" if scheme == "serial" else rest
+    return f"ASRL{location}::INSTR" if scheme == "serial" else location
 
 
 @click.command()
@@ -65,9 +65,9 @@ def emulate(
     from lumion_hw.emulator.wires.server import EmulatorServer
     from lumion_hw.files.writing import check_target, over, write_file
 
-    for path, what in ((endpoints, "the endpoints file"), (visa, "the VISA file")):
+    for path, description in ((endpoints, "the endpoints file"), (visa, "the VISA file")):
         if path is not None:
-            check_target(path, what, over(force))
+            check_target(path, description, over(force))
     model = load(file)
     clock = SystemClock()
     bench = emulated_bench(model, clock, seed, warm=not cold)
@@ -81,12 +81,12 @@ def emulate(
         try:
             addresses, resources = _serve_devices(server, bench, model, Path(directory), tcp_only)
             # The VISA file comes first, so that it is complete when the endpoints file appears.
-            for path, what, content in (
+            for path, description, content in (
                 (visa, "the VISA file", resources),
                 (endpoints, "the endpoints file", addresses),
             ):
                 if path is not None:
-                    write_file(path, what, json.dumps(content, indent=1) + "\n", over(force))
+                    write_file(path, description, json.dumps(content, indent=1) + "\n", over(force))
             if endpoints is None:
                 click.echo(json.dumps(addresses, indent=1))
             note(f"{model.name}: serving {len(addresses)} devices, seed {seed}. Press Ctrl-C to stop.")

@@ -90,8 +90,8 @@ def _signals_end_the_run() -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: bool(received)
     finally:
-        for caught, action in usual.items():
-            signal.signal(caught, action)
+        for signal_number, action in usual.items():
+            signal.signal(signal_number, action)
     if signal.SIGTERM in received:
         usual[signal.SIGTERM](signal.SIGTERM, None)
 
@@ -100,8 +100,10 @@ def _run(manager: FabricManager, for_s: float | None, is_over: Callable[[], bool
     from lumion_hw.fabric.requests import RequestBox
 
     service = manager.service
-    box, me = RequestBox(service.journal.path.parent), service.lock.owner
-    manager.run(for_s, is_over=is_over, between_steps=lambda: box.serve(me, lambda request: request.perform(manager)))
+    box, owner = RequestBox(service.journal.path.parent), service.lock.owner
+    manager.run(
+        for_s, is_over=is_over, between_steps=lambda: box.serve(owner, lambda request: request.perform(manager))
+    )
 
 
 @fabric.command()

@@ -78,12 +78,12 @@ def log(
             return
         header = _header(bench, reader, bench_file, rate, n_rows, record)
         with _journal(journal_path, header, resume) as journal:
-            done = [0]
+            finished = [0]
             with progress(journal.header.n_rows, "rows") as bar:
 
                 def advance(acknowledged: int) -> None:
-                    bar.update(acknowledged - done[0])
-                    done[0] = acknowledged
+                    bar.update(acknowledged - finished[0])
+                    finished[0] = acknowledged
 
                 advance(journal.acknowledged)
                 recording = record_rows(reader, journal, bench.clock, progress=advance)
@@ -129,11 +129,11 @@ def _journal(path: Path, header: LogHeader, resume: bool) -> LogJournal:
     if not resume:
         return LogJournal.create(path, header)
     journal = LogJournal.resume(path)
-    for name, who in journal.header.devices.items():
-        if name in header.devices and who.contradicts(header.devices[name]):
+    for name, identity in journal.header.devices.items():
+        if name in header.devices and identity.contradicts(header.devices[name]):
             journal.close()
             raise IdentityError(
-                f"the log in {path} was started with another device: {who}; this bench has {header.devices[name]}",
+                f"the log in {path} was started with another device: {identity}; this bench has {header.devices[name]}",
                 device=name,
                 hint="Start a new log.",
             )

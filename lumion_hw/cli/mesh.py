@@ -167,7 +167,7 @@ def route(
         max_loss_db=max_loss_db,
         exact_hops=dict(_two("--exact-hops", text, "=") for text in exact_hops),
         equal_hops=[_integers("--equal-hops", text, ",") for text in equal_hops],
-        exact="always" if certify else "rescue",
+        exact_search="always" if certify else "rescue",
         time_limit_s=time_limit,
     )
     with RunProgress(None, quiet=True) as bars:

@@ -55,7 +55,7 @@ def monitor(
 
     with open_bench(bench_file, emulate, seed, endpoints, devices_with(bench_file, channels)) as bench:
         latest = Latest(Reader(bench, channels or ("*",)), bench.clock)
-        shown = 0
+        n_printed = 0
         while True:
             latest.update()
             if as_json:
@@ -69,8 +69,8 @@ def monitor(
             failures = "".join(f"\n{device}: {error}" for device, error in latest.failures.items())
             click.echo(clear, nl=False)
             echo_text(f"{table(('channel', 'value', 'unit', ''), rows)}{failures}")
-            shown += 1
-            if count is not None and shown >= count:
+            n_printed += 1
+            if count is not None and n_printed >= count:
                 return
             bench.clock.sleep(period_s)
 

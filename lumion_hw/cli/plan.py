@@ -172,10 +172,13 @@ def spares(
             hint="Give a rack size that is a whole number of servers.",
         )
     faults = _faults(rate, repair, server_share, per_server, causes)
-    alone, server = faults.accelerator_unavailable, faults.server_unavailable
-    rack = rack_of_servers(per_rack // per_server, per_server, alone, server)
-    lost = alone if spares_fail else 0.0
-    plans = [plan_spares(rack, racks, level, rule, spare_unavailable=lost) for rule in ("published", "sufficient")]
+    accelerator_unavailable, server_unavailable = faults.accelerator_unavailable, faults.server_unavailable
+    rack = rack_of_servers(per_rack // per_server, per_server, accelerator_unavailable, server_unavailable)
+    spare_unavailable = accelerator_unavailable if spares_fail else 0.0
+    plans = [
+        plan_spares(rack, racks, level, rule, spare_unavailable=spare_unavailable)
+        for rule in ("published", "sufficient")
+    ]
     if plot is not None:
         from lumion_hw.files.writing import over
         from lumion_hw.planning import RiskGroup, lost_probability, plot_shortage
@@ -185,10 +188,13 @@ def spares(
         )
         plot_shortage({label: lost_probability(group) for label, group in groups.items()}, level, plot, over(force))
     if as_json:
-        shares = {"accelerator_unavailable": alone, "server_unavailable": server}
+        shares = {"accelerator_unavailable": accelerator_unavailable, "server_unavailable": server_unavailable}
         echo_json(shares | {"plans": plans})
         return
-    echo_text(f"fraction of time unavailable: a single accelerator {alone:.3g}, a whole server {server:.3g}\n")
+    echo_text(
+        f"fraction of time unavailable: a single accelerator {accelerator_unavailable:.3g}, "
+        f"a whole server {server_unavailable:.3g}\n"
+    )
     echo_table(
         f"Spare accelerators for {racks} racks of {per_rack} at level {level:g}",
         ("rule", "one rack", "per rack, all racks", "total", "one pool"),

@@ -174,7 +174,7 @@ def _check_no_duplicates(swept: Sequence[tuple[str, list[Any]]]) -> list[str]:
 
 
 def _check_circuits_unaffected(active_circuits: Sequence[str], prepared: PreparedScan) -> None:
-    if active_circuits and any(name.endswith(".heaters_ma") for name in prepared.moves.wholes):
+    if active_circuits and any(name.endswith(".heaters_ma") for name in prepared.moves.vector_settings):
         raise BusyError(
             f"sweeping heater currents would interrupt the connected circuits {', '.join(active_circuits)}",
             hint="Run `lumion disconnect --all` first, or sweep other settings.",

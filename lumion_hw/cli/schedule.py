@@ -30,7 +30,7 @@ _RANKS = click.IntRange(2, 1024)
 _DAY_S = 86_400.0
 _SECONDS = Number("s", 0.0, _DAY_S)
 _RATE = Number("bytes/s", 1.0, 1e15)
-_MAX_SHOWN_CONFIGURATIONS = 20
+_MAX_LISTED_CONFIGURATIONS = 20
 
 
 @click.group(cls=NamedGroup)
@@ -289,6 +289,7 @@ def _cost_row(plan: Schedule, model: CostModel, buffer_bytes: float, late: float
 @force_option
 @click.option(
     "--rest-rate",
+    "fallback_rate",
     type=_RATE,
     help="Total data rate of an electrical network that carries the remaining traffic, in bytes/s.",
 )
@@ -303,7 +304,7 @@ def demand(
     duplex: bool,
     plot: Path | None,
     force: bool,
-    rest_rate: float | None,
+    fallback_rate: float | None,
     rate: float,
     alpha: float,
     delta: float,
@@ -328,14 +329,14 @@ def demand(
         from lumion_hw.schedules.picture import plot_served
 
         plot_served(result, plot, over(force))
-    best = None if rest_rate is None else result.best_count(model, rest_rate)
+    best = None if fallback_rate is None else result.best_count(model, fallback_rate)
     if as_json:
         echo_json(_demand_document(result, model) | {"best_count": best})
         return
     _print_demand(result, model)
-    if best is not None and rest_rate is not None:
-        rest = f"remaining traffic over the other network at {rest_rate / 1e9:g} GB/s"
-        echo_text(f"best: {best} configurations, {rest}: {time_text(result.time_s(model, best, rest_rate))}")
+    if best is not None and fallback_rate is not None:
+        remainder = f"remaining traffic over the other network at {fallback_rate / 1e9:g} GB/s"
+        echo_text(f"best: {best} configurations, {remainder}: {time_text(result.time_s(model, best, fallback_rate))}")
 
 
 def _demand_document(result: Decomposition, model: CostModel) -> dict[str, Any]:
@@ -369,7 +370,7 @@ def _print_demand(result: Decomposition, model: CostModel) -> None:
             time_text(configuration.hold_bytes / model.bytes_per_s),
             f"{100 * served[number] / traffic.total_bytes:.1f}",
         )
-        for number, configuration in enumerate(result.configurations[:_MAX_SHOWN_CONFIGURATIONS], start=1)
+        for number, configuration in enumerate(result.configurations[:_MAX_LISTED_CONFIGURATIONS], start=1)
     ]
     total, busiest = size_text(traffic.total_bytes), size_text(traffic.busiest_bytes)
     title = f"Traffic of {traffic.ranks} ranks: {total}, {busiest} at the busiest port"

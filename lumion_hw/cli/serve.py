@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.circuits import BenchTarget, note_doubts
+from lumion_hw.cli.circuits import BenchTarget, note_uncertified_record
 from lumion_hw.cli.common.numbers import SEED, Number
 from lumion_hw.cli.common.opening import ENDPOINTS_HELP, LEAVE_ON_HELP, RECORD_HELP, TAKE_OVER_HELP, open_bench
 from lumion_hw.cli.common.output import echo_json, echo_text, json_option, note
@@ -113,8 +113,10 @@ def serve(
         from lumion_hw.serving.owner import BenchOwner  # a slow import, in parallel with the start of the emulator
 
         _check(ports, host, allow, page_writes)
-        kept = state or _state_without_mesh(file, emulate)
-        target = BenchTarget(file, emulate, seed, endpoints, kept, record, take_over, leave_on_s or 0.0, as_json)
+        state_directory = state or _state_without_mesh(file, emulate)
+        target = BenchTarget(
+            file, emulate, seed, endpoints, state_directory, record, take_over, leave_on_s or 0.0, as_json
+        )
         with target.directory() as directory:
             owned = BenchOwner.open(
                 lambda: _opened(target, emulator, leave_on_s),
@@ -248,7 +250,7 @@ def _serve_until(stop: threading.Event, owner: BenchOwner, emulator: EmulatorPro
 
 
 def _print_addresses(owner: BenchOwner, addresses: dict[str, str], as_json: bool) -> None:
-    note_doubts(owner.record)
+    note_uncertified_record(owner.record)
     state = owner.state
     if as_json:
         echo_json({"bench": state.bench, "emulated": state.is_emulated, **addresses}, single_line=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lumion_hw.acquisition import Restoration, SettingChange, SettingValue
     from lumion_hw.bench.bench import Bench
 
-_MAX_SHOWN_VALUES = 4
+_MAX_LISTED_VALUES = 4
 
 
 def lock_options(function: Any) -> Any:
@@ -142,7 +142,7 @@ def restore(
             )
         result = None
         if changes and not dry_run:
-            if not (yes or _ask_confirmation()):
+            if not (yes or _confirm()):
                 note("Nothing was changed.")
                 context.exit(LumionError.exit_code)
             result = restore_settings(bench, stored, patterns, progress=_note_step)
@@ -185,7 +185,7 @@ def locked_bench(
         yield stack.enter_context(open_bench(file, *source, only, leave_on_s=leave_on_s)), active_circuits
 
 
-def _ask_confirmation() -> bool:
+def _confirm() -> bool:
     """Ask the user to confirm. Raises ``ConfigError`` if standard input is not a terminal."""
     try:
         return click.confirm("Restore these settings?", err=True)
@@ -202,20 +202,20 @@ def _show_differences(file: str, changes: Sequence[SettingChange]) -> None:
     if not changes:
         echo_text(f"{file}: all settings of the bench are as saved.")
         return
-    rows = [(change.name, *_cells(change.now, change.wanted), change.setting.unit) for change in changes]
+    rows = [(change.name, *_cells(change.present_value, change.wanted), change.setting.unit) for change in changes]
     echo_text(table(("setting", "now", "stored", "unit"), rows))
 
 
-def _cells(now: SettingValue, wanted: SettingValue) -> tuple[object, object]:
+def _cells(present: SettingValue, wanted: SettingValue) -> tuple[object, object]:
     import numpy as np
 
-    if not (isinstance(now, np.ndarray) and isinstance(wanted, np.ndarray)):
-        return _cell(now), _cell(wanted)
-    if len(now) <= _MAX_SHOWN_VALUES:
-        return " ".join(f"{value:.6g}" for value in now), " ".join(f"{value:.6g}" for value in wanted)
-    n_different, worst = int(np.count_nonzero(now != wanted)), int(np.argmax(np.abs(now - wanted)))
+    if not (isinstance(present, np.ndarray) and isinstance(wanted, np.ndarray)):
+        return _cell(present), _cell(wanted)
+    if len(present) <= _MAX_LISTED_VALUES:
+        return " ".join(f"{value:.6g}" for value in present), " ".join(f"{value:.6g}" for value in wanted)
+    n_different, worst = int(np.count_nonzero(present != wanted)), int(np.argmax(np.abs(present - wanted)))
     return (
-        f"{n_different} of {len(now)} differ, most at no. {worst}: {now[worst]:.6g}",
+        f"{n_different} of {len(present)} differ, most at no. {worst}: {present[worst]:.6g}",
         f"{wanted[worst]:.6g}",
     )
 
@@ -246,7 +246,7 @@ def _document(bench: str, file: str, changes: Sequence[SettingChange], result: R
         "bench": bench,
         "file": file,
         "differences": [
-            {"setting": change.name, "unit": change.setting.unit, "now": change.now, "stored": change.wanted}
+            {"setting": change.name, "unit": change.setting.unit, "now": change.present_value, "stored": change.wanted}
             for change in changes
         ],
         "complete": not changes if result is None else result.complete,

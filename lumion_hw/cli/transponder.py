@@ -16,7 +16,7 @@ from lumion_hw.cli.common.output import echo_json, echo_table, echo_text, json_o
 from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError, name_hint
-from lumion_hw.files.json_text import json_text
+from lumion_hw.files.json_text import json_text, rename_key
 
 if TYPE_CHECKING:
     from lumion_hw.clock import Clock
@@ -200,13 +200,13 @@ def watch(
     """Print the link state, the powers and the reason for a lost link; with --json one document per line."""
     with _open_module(bench_file, device, emulate, seed, endpoints) as (opened, clock):
         module = _cmis(opened, "watching")
-        started, shown = clock.now(), 0
-        while count is None or shown < count:
-            if shown:
+        started, n_rows = clock.now(), 0
+        while count is None or n_rows < count:
+            if n_rows:
                 clock.sleep(period_s)
             line = _watch_line(module, clock.now() - started)
             echo_text(json_text(line) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
-            shown += 1
+            n_rows += 1
 
 
 @transponder.command()
@@ -455,7 +455,9 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
             for f in module.findings
         ],
         "fields": [
-            asdict(item) | {"value": as_json_value(item.value), "quality": item.quality.value} for item in module.fields
+            rename_key(asdict(item), "description", "words")
+            | {"value": as_json_value(item.value), "quality": item.quality.value}
+            for item in module.fields
         ],
     }
 
@@ -489,8 +491,8 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
 
 def _field_text(item: DecodedField) -> str:
     if item.quality.value == "ok":
-        return item.words
-    return f"{item.words} ({item.quality.value})" if item.words else item.quality.value
+        return item.description
+    return f"{item.description} ({item.quality.value})" if item.description else item.quality.value
 
 
 def _lanes(lanes: tuple[int, ...]) -> str:

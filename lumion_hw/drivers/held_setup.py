@@ -85,7 +85,7 @@ class HeldSetup:
             FrameError: The instrument sent the wrong number of replies.
             LinkError: The reply did not arrive.
         """
-        return self._read_until_unchanged(lambda: self._first_and_rest([query, *self._settings], timeout_s))
+        return self._read_until_unchanged(lambda: self._query_first_and_others([query, *self._settings], timeout_s))
 
     def read_held(self, read: Callable[[], ValueT]) -> ValueT:
         """Return the result of ``read``; repeat ``read`` if a checked setting has changed.
@@ -107,9 +107,9 @@ class HeldSetup:
     @staticmethod
     def merge(setups: Iterable[HeldSetup]) -> HeldSetup:
         """Combine several setups of one session into one. At least one setup is needed."""
-        first, *others = setups
+        first, *further = setups
         joined = HeldSetup(first._session, joined=first._joined)
-        for setup in (first, *others):
+        for setup in (first, *further):
             joined._settings |= setup._settings
             joined._unread |= setup._unread
         return joined
@@ -141,9 +141,9 @@ class HeldSetup:
             if not setting.is_unchanged(reply):
                 yield setting, reply
 
-    def _first_and_rest(self, queries: Sequence[str], timeout_s: float | None) -> tuple[str, list[str]]:
-        first, *rest = self._query_all(queries, timeout_s)
-        return first, rest
+    def _query_first_and_others(self, queries: Sequence[str], timeout_s: float | None) -> tuple[str, list[str]]:
+        first, *further = self._query_all(queries, timeout_s)
+        return first, further
 
     def _query_all(self, queries: Sequence[str], timeout_s: float | None = None) -> list[str]:
         return [reply for message in self._messages(queries) for reply in self._query(message, timeout_s)]
@@ -172,16 +172,16 @@ class HeldSetup:
             )
         return replies
 
-    def _changed_error(self, setting: HeldSetting, found: str, outcome: str) -> VerifyError:
+    def _changed_error(self, setting: HeldSetting, actual: str, outcome: str) -> VerifyError:
         return self._session.error(
             VerifyError,
             setting.name,
             wrote=setting.value,
-            read=found,
+            read=actual,
             hint=f"Another program or the front panel changed the setting. {outcome}",
         )
 
 
 def _joined(queries: Sequence[str]) -> str:
-    first, *others = queries
-    return first + "".join(f";:{query.removeprefix(':')}" for query in others)
+    first, *further = queries
+    return first + "".join(f";:{query.removeprefix(':')}" for query in further)

@@ -61,18 +61,18 @@ def number_each(
     try:
         given = np.asarray(values)
     except ValueError:  # ragged
-        found = "is not an array"
+        problem = "is not an array"
     else:
         if np.ma.is_masked(values):
-            found = "has masked values"
+            problem = "has masked values"
         elif given.dtype.kind not in "iuf":
-            found = f"holds {given.dtype.name} values, not real numbers"
+            problem = f"holds {given.dtype.name} values, not real numbers"
         elif given.shape != (n,):
-            found = f"has shape {given.shape}"
+            problem = f"has shape {given.shape}"
         else:
             return given.astype(np.float64, copy=False)
     raise ConfigError(
-        f"{label} {found}, but {owner}.",
+        f"{label} {problem}, but {owner}.",
         device=device,
         address=address,
         hint=f"Give one number per channel, shape ({n},).",

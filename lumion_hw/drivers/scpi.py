@@ -98,7 +98,7 @@ class StrictScpi:
         self.session = session
         self._ignorable = ignorable
         self._error_query = error_query
-        self._resyncs_seen = 0
+        self._resyncs_handled = 0
 
     def number(self, command: str, timeout_s: float | None = None, held: HeldSetup | None = None) -> float:
         """Send a query and return its reply as a number. Raises ``FrameError`` for other replies.
@@ -150,9 +150,9 @@ class StrictScpi:
         short = _short(word)
         with self.session.transaction():
             self.set(f"{header} {short}")
-            found = self.session.query(f"{header}?")
-        if found.upper() not in (short, word.upper()):
-            raise self.session.error(VerifyError, header, wrote=short, read=found)
+            reply = self.session.query(f"{header}?")
+        if reply.upper() not in (short, word.upper()):
+            raise self.session.error(VerifyError, header, wrote=short, read=reply)
 
     def set_number(
         self,
@@ -186,11 +186,11 @@ class StrictScpi:
             if held is not None:
                 held.restore_changed()
             self.set(f"{header} {text}")
-            found = scale * self.setting(f"{header}?", held)
-            self.verify(label, wrote, found, tolerance)
-        return found
+            actual = scale * self.setting(f"{header}?", held)
+            self.verify(label, wrote, actual, tolerance)
+        return actual
 
-    def operations_done(self) -> bool:
+    def are_operations_complete(self) -> bool:
         """Return whether no operation is pending, without waiting."""
         with self.session.transaction():
             self.number("*ESR?")  # clears the bit of an operation that ended earlier
@@ -199,7 +199,7 @@ class StrictScpi:
 
     def errors(self) -> tuple[tuple[int, str], ...]:
         """Read and empty the error queue (``SYSTem:ERRor?``), oldest error first."""
-        found: list[tuple[int, str]] = []
+        errors: list[tuple[int, str]] = []
         with self.session.transaction():
             for _ in range(_LARGEST_QUEUE):
                 reply = self.session.query(self._error_query)
@@ -211,14 +211,14 @@ class StrictScpi:
                 # Instruments send 0 or +0, so the number is compared and not the text.
                 if code == 0:
                     break
-                found.append((code, text.strip().strip('"')))
-            self._resyncs_seen = self.session.counters.resyncs
-        return tuple(found)
+                errors.append((code, text.strip().strip('"')))
+            self._resyncs_handled = self.session.counters.resyncs
+        return tuple(errors)
 
     def set(self, command: str) -> None:
         """Send a command. Raises ``DeviceError`` if the instrument then reports an error that is not ignorable."""
         with self.session.transaction():
-            if self.session.counters.resyncs != self._resyncs_seen:
+            if self.session.counters.resyncs != self._resyncs_handled:
                 # Errors queued before a link fault must not be attributed to this command.
                 _log.warning("%s: errors from before the link was lost: %s", self.session.device, self.errors())
             self.session.write(command)
@@ -243,14 +243,14 @@ class StrictScpi:
             unit: Unit of ``value``.
         """
         # Queried each time, because the limits depend on the sensor, the range and the laser.
-        self.check_within(label, value, *self.limits(header, scale), unit)
+        self.check_in_range(label, value, *self.limits(header, scale), unit)
 
     def limits(self, header: str, scale: float) -> tuple[float, float]:
         """Return the lowest and highest value that the instrument reports for a setting, times ``scale``."""
         with self.session.transaction():
             return scale * self.setting(f"{header}? MIN"), scale * self.setting(f"{header}? MAX")
 
-    def check_within(self, label: str, value: float, lowest: float, highest: float, unit: str) -> None:
+    def check_in_range(self, label: str, value: float, lowest: float, highest: float, unit: str) -> None:
         """Raise ``LimitError`` if a value is not a number or is outside ``lowest`` … ``highest``."""
         if lowest - _LIMIT_SLACK * abs(lowest) <= value <= highest + _LIMIT_SLACK * abs(highest):
             return
@@ -263,15 +263,15 @@ class StrictScpi:
             hint="Nothing was changed.",
         )
 
-    def verify(self, label: str, wrote: float, found: float, tolerance: float) -> None:
+    def verify(self, label: str, wrote: float, actual: float, tolerance: float) -> None:
         """Raise ``VerifyError`` if the value read back differs from the value set by more than ``tolerance``."""
         # The comparison is negated so that NaN fails.
-        if not abs(found - wrote) <= tolerance:
+        if not abs(actual - wrote) <= tolerance:
             raise self.session.error(
                 VerifyError,
                 label,
                 wrote=wrote,
-                read=found,
+                read=actual,
                 hint="The instrument has not accepted the setting; check its front panel.",
             )
 

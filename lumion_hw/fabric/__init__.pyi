@@ -1,4 +1,4 @@
-from .evidence import Evidence as Evidence, FailureVerdict as FailureVerdict, Judge as Judge
+from .evidence import Evidence as Evidence, FailureJudge as FailureJudge, FailureVerdict as FailureVerdict
 from .hooks import JobHooks as JobHooks, NoHooks as NoHooks
 from .journal import FabricJournal as FabricJournal, FabricState as FabricState, read_fabric as read_fabric
 from .manager import FabricManager as FabricManager

@@ -88,12 +88,12 @@ class DropSpare:
     """Action: take a failed spare out of service.
 
     Attributes:
-        lost: Modules of the spare, which may be dead.
+        lost_ends: Modules of the spare, which may be dead.
     """
 
     unit: str
     circuits: tuple[CircuitRequest, ...]
-    lost: tuple[str, ...]
+    lost_ends: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,21 +103,21 @@ class Refuse:
     Attributes:
         reason: Reason, with the problem of every spare.
         circuits: Circuits of these jobs, which are to be removed.
-        lost: Modules of failed units, which may be dead.
+        lost_ends: Modules of failed units, which may be dead.
     """
 
     jobs: tuple[str, ...]
     reason: str
     circuits: tuple[CircuitRequest, ...]
-    lost: tuple[str, ...]
+    lost_ends: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class DoNothing:
+class NoAction:
     """Action: none, because the failure affects no connected circuit."""
 
 
-Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | DoNothing
+Decision = Swap | Reroute | BlameSender | DropSpare | Refuse | NoAction
 
 
 def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = ()) -> Decision:
@@ -141,7 +141,7 @@ def decide(view: FabricView, verdict: FailureVerdict, failures: Sequence[str] = 
 def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequence[str]) -> Decision:
     request = next((candidate for candidate in view.connected if candidate.name == verdict.name), None)
     if request is None:
-        return DoNothing()
+        return NoAction()
     # The light of other circuits shows that their PUCs work.
     proven = {puc for other, paths in view.connected.items() if other != request for path in paths for puc in path.pucs}
     # Every path of a circuit begins and ends at the PUCs of its ports, so these cannot be avoided.
@@ -155,10 +155,10 @@ def _decide_on_path(view: FabricView, verdict: FailureVerdict, failures: Sequenc
     all_units = units(view.model)
     sender = next((name for name in (*view.in_service, *view.spares) if request.source in all_units[name].nics), None)
     if sender is None:
-        return DoNothing()
+        return NoAction()
     reason = "; ".join(failures) or "its ports are neighbours"
-    description = f"{verdict.words}; no other path helps ({reason})"
-    return BlameSender(dataclasses.replace(verdict, suspect="unit", name=sender, words=description), reason)
+    description = f"{verdict.reason}; no other path helps ({reason})"
+    return BlameSender(dataclasses.replace(verdict, suspect="unit", name=sender, reason=description), reason)
 
 
 def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -> Refuse:
@@ -168,7 +168,7 @@ def _refuse(view: FabricView, verdict: FailureVerdict, reasons: Sequence[str]) -
     failed = {*view.state.failed, verdict.name}
     return Refuse(
         tuple(job.name for job in jobs),
-        f"{verdict.words}. No spare can replace it: {reason}",
+        f"{verdict.reason}. No spare can replace it: {reason}",
         tuple(request for job in jobs for request in job_requests(view.model, job, view.state.places)),
         tuple(nic for name in sorted(failed & all_units.keys()) for nic in all_units[name].nics),
     )
@@ -204,7 +204,7 @@ def after_refusal(state: FabricState, verdict: FailureVerdict, decision: Refuse)
 
 def with_failed(state: FabricState, verdict: FailureVerdict) -> FabricState:
     """Return the fabric state with the failed server or accelerator of ``verdict`` marked as such."""
-    return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.words})
+    return dataclasses.replace(state, failed={**state.failed, verdict.name: verdict.reason})
 
 
 def in_service(model: BenchModel, state: FabricState) -> tuple[str, ...]:

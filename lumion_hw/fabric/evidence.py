@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from lumion_hw.files.json_text import rename_key
 
 TOGETHER_S = 0.02
 """If all fibres of a server become dark within this time, the server is the cause."""
@@ -47,7 +49,7 @@ class FailureVerdict:
         suspect: ``unit`` calls for a spare, ``path`` for another path between the same ends.
         name: Name of the server, accelerator or circuit.
         cause: ``light`` or ``process``.
-        words: Reason, as a sentence.
+        reason: Reason, as a sentence.
         since_s: Time on the bench's clock of the last check without a failure.
         at_s: Time of the decision on the bench's clock.
         detectors: Detectors that observed the failure, in order of time.
@@ -56,7 +58,7 @@ class FailureVerdict:
     suspect: Literal["unit", "path"]
     name: str
     cause: Literal["light", "process"]
-    words: str
+    reason: str
     since_s: float
     at_s: float
     detectors: tuple[str, ...]
@@ -66,7 +68,16 @@ class FailureVerdict:
     def from_document(cls, document: Mapping[str, Any]) -> FailureVerdict:
         """Return a failure verdict from its stored fields."""
         named = {name: tuple(document[name]) for name in ("detectors", "circuits")}
-        return cls(**{**document, **named})
+        return cls(**{**cls.fields_of(document), **named})
+
+    @staticmethod
+    def fields_of(document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the stored fields under their present names: journals contain the reason as ``words``."""
+        return rename_key(document, "words", "reason")
+
+    def document(self) -> dict[str, Any]:
+        """Return the fields under their stored names."""
+        return rename_key(asdict(self), "reason", "words")
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ class FadeCounts:
 
 
 @dataclass
-class Judge:
+class FailureJudge:
     """Collects observations of detectors and decides when a server or path has failed.
 
     Attributes:
@@ -108,16 +119,16 @@ class Judge:
     counters: FadeCounts = field(default_factory=FadeCounts)
     searched: Collection[str] = ()
     _dark: dict[str, dict[str, Evidence]] = field(default_factory=dict)
-    _gone: dict[str, Evidence] = field(default_factory=dict)
+    _missing: dict[str, Evidence] = field(default_factory=dict)
     _reported: set[str] = field(default_factory=set)
     _explained: set[str] = field(default_factory=set)
 
     def watch(self, senders: Mapping[str, CircuitSender]) -> None:
         """Watch the given circuits from now on; forget observations of all others."""
         self.senders = senders
-        self._dark = {name: seen for name, seen in self._dark.items() if name in senders}
+        self._dark = {name: observations for name, observations in self._dark.items() if name in senders}
         # A failed unit stays failed until it is back or repaired, even if a spare has replaced it.
-        self._reported &= set(senders) | {sender.unit for sender in senders.values()} | set(self._gone)
+        self._reported &= set(senders) | {sender.unit for sender in senders.values()} | set(self._missing)
         self._explained &= set(senders)
 
     def add(self, evidence: Evidence) -> None:
@@ -138,22 +149,22 @@ class Judge:
                 elif name not in self.searched:
                     self.counters.fades += 1
         elif evidence.observation == "gone":
-            self._gone.setdefault(name, evidence)
+            self._missing.setdefault(name, evidence)
         elif evidence.observation == "back":
-            self._gone.pop(name, None)
+            self._missing.pop(name, None)
             self._reported.discard(name)
 
     def next_verdict(self, now_s: float) -> FailureVerdict | None:
         """Return the next failure that the observations prove, or ``None``; each is reported once."""
-        for unit, evidence in self._gone.items():
+        for unit, evidence in self._missing.items():
             if unit not in self._reported:
                 reason = f"{unit} is gone: {evidence.reason or evidence.detector}"
                 return self._report_failure("unit", unit, "process", reason, [evidence], (), now_s)
         for unit, circuits in self._circuits_by_unit().items():
-            if unit not in self._reported and self._went_dark_together(unit, circuits):
-                evidence_seen = self._evidence_in_order(circuits)
+            if unit not in self._reported and self._is_dark_at_once(unit, circuits):
+                observations = self._evidence_in_order(circuits)
                 reason = f"all light of {unit} went out together ({len(circuits)} fibres)"
-                return self._report_failure("unit", unit, "light", reason, evidence_seen, circuits, now_s)
+                return self._report_failure("unit", unit, "light", reason, observations, circuits, now_s)
         return None
 
     def unexplained_circuits(self, now_s: float) -> list[str]:
@@ -190,7 +201,7 @@ class Judge:
 
     def forget(self, name: str) -> None:
         """Forget observations of a server, an accelerator or a circuit, which then counts as healthy."""
-        self._gone.pop(name, None)
+        self._missing.pop(name, None)
         self._reported.discard(name)
         for circuit in [other for other, senders in self.senders.items() if name in (other, senders.unit)]:
             self._dark.pop(circuit, None)
@@ -200,7 +211,7 @@ class Judge:
         """Forget which circuits are dark; call this after the mesh was off."""
         self._reported -= set(self._dark) | {self.senders[name].unit for name in self._dark if name in self.senders}
         # Ended processes have nothing to do with light, so they stay reported.
-        self._reported |= set(self._gone)
+        self._reported |= set(self._missing)
         self._dark.clear()
         self._explained.clear()
 
@@ -215,7 +226,7 @@ class Judge:
             result[senders.unit] = (*result.get(senders.unit, ()), name)
         return result
 
-    def _went_dark_together(self, unit: str, circuits: Iterable[str]) -> bool:
+    def _is_dark_at_once(self, unit: str, circuits: Iterable[str]) -> bool:
         circuits = tuple(name for name in circuits if name not in self.searched)
         modules = {self.senders[name].module for name in circuits}
         # A single dark fibre may be a fade or a broken fibre, so it never convicts a server (docs/decisions/0019).

@@ -77,20 +77,20 @@ class CommandHooks:
         """Continue the job after a recovery. Raises the errors of :meth:`rebuild`."""
         self._call("go", job, members)
 
-    def _call(self, what: str, job: str, members: Sequence[str]) -> None:
-        self._wait(self._start(what, job, members), what)
+    def _call(self, event: str, job: str, members: Sequence[str]) -> None:
+        self._wait(self._start(event, job, members), event)
 
-    def _start(self, what: str, job: str, members: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _start(self, event: str, job: str, members: Sequence[str]) -> subprocess.Popen[bytes]:
         try:
-            return subprocess.Popen([*self._argv, what, job, *members], stdin=subprocess.DEVNULL)
+            return subprocess.Popen([*self._argv, event, job, *members], stdin=subprocess.DEVNULL)
         except OSError as error:
             raise ConfigError(f"the job hook {self._argv[0]} cannot be run: {error.strerror}") from error
 
-    def _wait(self, program: subprocess.Popen[bytes], what: str) -> None:
+    def _wait(self, program: subprocess.Popen[bytes], event: str) -> None:
         try:
             code = program.wait(_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             program.kill()
-            raise ConfigError(f"the job hook {self._argv[0]} {what} took longer than {_TIMEOUT_S:.0f} s") from None
+            raise ConfigError(f"the job hook {self._argv[0]} {event} took longer than {_TIMEOUT_S:.0f} s") from None
         if code:
-            raise ConfigError(f"the job hook {self._argv[0]} {what} ended with exit code {code}")
+            raise ConfigError(f"the job hook {self._argv[0]} {event} ended with exit code {code}")

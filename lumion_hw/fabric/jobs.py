@@ -155,16 +155,16 @@ class JobCircuits:
                 state = dataclasses.replace(self.state, places=places, refused=refused)
                 self.journal.record("tried again", state)
 
-    def _remove_circuits(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
+    def _remove_circuits(self, requests: Sequence[CircuitRequest], lost_ends: Sequence[str] = ()) -> None:
         active = [request for request in requests if request in self._active_requests()]
         # Waiting for the time-outs of dead modules would delay the recovery, so their circuits are dropped without
         # them.
-        dead = [request.name for request in active if {request.source, request.target} & set(lost)]
-        alive = [request.name for request in active if request.name not in dead]
+        dead = [request.name for request in active if {request.source, request.target} & set(lost_ends)]
+        remaining = [request.name for request in active if request.name not in dead]
         if dead:
             self.service.drop(dead)
-        if alive:
-            self.service.disconnect(alive)
+        if remaining:
+            self.service.disconnect(remaining)
 
     def check_job_circuits(self) -> None:
         """Check that the circuits of all jobs carry their light.
@@ -173,19 +173,19 @@ class JobCircuits:
             CircuitError: A job is refused, or a circuit is dark or not connected; the message lists all.
             LumionError: A device does not answer.
         """
-        bad = [f"{job} is refused: {reason}" for job, reason in self.state.refused.items()]
+        failed = [f"{job} is refused: {reason}" for job, reason in self.state.refused.items()]
         active = self._active_requests()
-        bad += [
+        failed += [
             f"{required_request.name} is not connected"
             for required_request in self._required_requests()
             if required_request not in active
         ]
-        bad += [
+        failed += [
             f"{proof.circuit.request.name}: {', '.join(proof.failures)}" for proof in self.confirm() if not proof.proven
         ]
-        if bad:
+        if failed:
             raise CircuitError(
-                f"some circuits of the jobs do not carry light: {'; '.join(bad)}",
+                f"some circuits of the jobs do not carry light: {'; '.join(failed)}",
                 hint="`lumion fabric status BENCH` shows jobs, spares and failed units.",
             )
 
@@ -198,7 +198,7 @@ class JobCircuits:
         required = self._required_requests()
         self.service.setup.await_los_clear(required)
         proofs = tuple(proof for proof in self.service.setup.prove() if proof.circuit.request in required)
-        bad = [proof for proof in proofs if not proof.proven]
-        if bad:
-            self._emit("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})
+        failed = [proof for proof in proofs if not proof.proven]
+        if failed:
+            self._emit("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in failed}})
         return proofs

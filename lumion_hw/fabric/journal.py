@@ -22,7 +22,7 @@ from lumion_hw.storage.line_journal import LineJournal, parse_entry, read_lines
 JOURNAL = "fabric.jsonl"
 """File name of the journal in the state directory."""
 _FORMAT = "lumion-fabric 1"
-_WHAT = "the journal of the fabric"
+_FILE_KIND = "the journal of the fabric"
 
 
 @dataclass(frozen=True)
@@ -62,23 +62,23 @@ class FabricJournal:
 
     def __init__(self, directory: AnyPath, bench: str) -> None:
         header = {"entry": "header", "format": _FORMAT, "bench": bench}
-        self._lines = LineJournal(Path(directory) / JOURNAL, _WHAT, header)
+        self._lines = LineJournal(Path(directory) / JOURNAL, _FILE_KIND, header)
         self.state = _state(self._lines.take_existing_entries(), self._lines.path)
 
     def begin(self, verdict: FailureVerdict) -> None:
         """Record that a recovery begins. Do not change anything before this returns."""
-        self._record("begun", dataclasses.replace(self.state, open=dataclasses.asdict(verdict)))
+        self._record("begun", dataclasses.replace(self.state, open=verdict.document()))
 
     def end(self, outcome: str, state: FabricState, **details: Any) -> None:
         """Record the outcome of a recovery and the new state, with further details for the history."""
         self._record("ended", dataclasses.replace(state, open=None), outcome=outcome, **details)
 
-    def record(self, what: str, state: FabricState, **details: Any) -> None:
+    def record(self, event: str, state: FabricState, **details: Any) -> None:
         """Record a change of the fabric state outside recoveries, such as ``failed`` or ``repaired``."""
-        self._record(what, state, **details)
+        self._record(event, state, **details)
 
-    def _record(self, what: str, state: FabricState, **details: Any) -> None:
-        entry = {"entry": what, "utc": now_utc(), **details, "state": dataclasses.asdict(state)}
+    def _record(self, event: str, state: FabricState, **details: Any) -> None:
+        entry = {"entry": event, "utc": now_utc(), **details, "state": dataclasses.asdict(state)}
         # The disk comes first: after a write error, the state in memory must not be ahead of the journal.
         self._lines.append(entry)
         self.state = state
@@ -102,9 +102,9 @@ def read_fabric(directory: AnyPath) -> tuple[FabricState, list[Mapping[str, Any]
         ConfigError: The journal is damaged.
     """
     path = Path(directory) / JOURNAL
-    if not path_exists(path, _WHAT):
+    if not path_exists(path, _FILE_KIND):
         return FabricState(), []
-    entries = read_lines(path, _WHAT).entries
+    entries = read_lines(path, _FILE_KIND).entries
     return _state(entries, path), list(entries[1:])
 
 
@@ -116,5 +116,5 @@ def _state(entries: Sequence[Mapping[str, Any]], path: Path) -> FabricState:
         return FabricState()
     state = parse_entry(FabricState, states[-1], path)
     if state.open is not None:
-        parse_entry(FailureVerdict, state.open, path)
+        parse_entry(FailureVerdict, FailureVerdict.fields_of(state.open), path)
     return state

@@ -20,9 +20,9 @@ from lumion_hw.clock import deadline_after
 from lumion_hw.errors import ConfigError, LumionError, RoutingError, SafetyError
 from lumion_hw.fabric.decisions import (
     BlameSender,
-    DoNothing,
     DropSpare,
     FabricView,
+    NoAction,
     Refuse,
     Reroute,
     Swap,
@@ -35,7 +35,7 @@ from lumion_hw.fabric.decisions import (
 )
 from lumion_hw.fabric.detectors import Detector, WatchTargets, create_detectors
 from lumion_hw.fabric.detectors.light import Modules
-from lumion_hw.fabric.evidence import CircuitSender, FadeCounts, FailureVerdict, Judge
+from lumion_hw.fabric.evidence import CircuitSender, FadeCounts, FailureJudge, FailureVerdict
 from lumion_hw.fabric.hooks import JobHooks, NoHooks
 from lumion_hw.fabric.jobs import JobCircuits
 from lumion_hw.fabric.journal import FabricJournal, FabricState
@@ -78,7 +78,7 @@ class FabricManager(JobCircuits):
         *,
         hooks: JobHooks | None = None,
         detectors: Sequence[Detector] | None = None,
-        on_event: EventCallback = lambda what, details: None,
+        on_event: EventCallback = lambda event, details: None,
     ) -> None:
         super().__init__(service, journal, on_event)
         self._hooks: JobHooks = hooks or NoHooks()
@@ -86,7 +86,9 @@ class FabricManager(JobCircuits):
         self._detectors = list(create_detectors(model.fabric) if detectors is None else detectors)
         self._watching = self._detectors
         self.standby = Standby(service)
-        self.judge = Judge({}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms))
+        self.judge = FailureJudge(
+            {}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms)
+        )
         self.fault_s: float | None = None
         self.fault_cpu_s: float | None = None
         self._guard = threading.Lock()
@@ -127,12 +129,12 @@ class FabricManager(JobCircuits):
 
     def _finish_interrupted(self, verdict: FailureVerdict, was_off: bool) -> Recovery | None:
         if was_off and verdict.cause == "light":
-            reason = f"{verdict.words}: withdrawn, because the mesh controller had switched off"
+            reason = f"{verdict.reason}: withdrawn, because the mesh controller had switched off"
             self.journal.end("withdrawn", self.state, words=reason)
             self.judge.forget(verdict.name)
             self._emit("withdrawn", {"words": reason})
             return None
-        self._emit("resumed", {"verdict": verdict.words})
+        self._emit("resumed", {"verdict": verdict.reason})
         active = self._active_requests()
         for job in self.jobs:
             for member in job.members:
@@ -338,10 +340,10 @@ class FabricManager(JobCircuits):
                 if not detector.is_blocking and not stop.is_set():
                     # Sleep no longer than until the next decision is due, or a dark circuit would wait for a slow
                     # detector.
-                    rest_s = min(began_s + detector.period_s, deadline, self.judge.next_due_s()) - clock.now()
-                    if rest_s <= 0.0 and clock.now() >= min(deadline, self.judge.next_due_s()):
+                    wait_s = min(began_s + detector.period_s, deadline, self.judge.next_due_s()) - clock.now()
+                    if wait_s <= 0.0 and clock.now() >= min(deadline, self.judge.next_due_s()):
                         return
-                    clock.sleep(max(rest_s, 0.0))
+                    clock.sleep(max(wait_s, 0.0))
 
         self.bench.clock.run_parallel([partial(poll, detector) for detector in self._watching])
         if not self._watching:
@@ -388,9 +390,9 @@ class FabricManager(JobCircuits):
         after = self.judge.counters
         if (after.fades, after.false_alarms) != (before.fades, before.false_alarms):
             state = dataclasses.replace(self.state, fades=after.fades, false_alarms=after.false_alarms)
-            what = "false alarm" if after.false_alarms > before.false_alarms else "fade"
-            self.journal.record(what, state)
-            self._emit(what, {"fades": after.fades, "false_alarms": after.false_alarms})
+            event = "false alarm" if after.false_alarms > before.false_alarms else "fade"
+            self.journal.record(event, state)
+            self._emit(event, {"fades": after.fades, "false_alarms": after.false_alarms})
 
     # -- recover ------------------------------------------------------------------------------------------------------
 
@@ -460,8 +462,8 @@ class FabricManager(JobCircuits):
             # If the controller has tripped, every circuit is dark and no server has failed (docs/decisions/0026).
             self.service.check_driven()
         self._keeper.pause()
-        self.bench.events.add("verdict", **dataclasses.asdict(verdict))
-        self._emit("verdict", dataclasses.asdict(verdict))
+        self.bench.events.add("verdict", **verdict.document())
+        self._emit("verdict", verdict.document())
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
@@ -545,25 +547,25 @@ class FabricManager(JobCircuits):
         else:
             state, details = after_reroute(self.state, decision.avoid), {"circuit": verdict.name}
             self.judge.forget(verdict.name)
-        self.journal.end("done", state, **details, words=verdict.words, spans=span_documents(timer.spans))
+        self.journal.end("done", state, **details, words=verdict.reason, spans=span_documents(timer.spans))
         if spare:
             self.bench.events.add("replaced", failed=failed, spare=spare)
         return Recovery(verdict, failed, spare, tuple(timer.spans), proofs, remaining)
 
     def _without_recovery(
-        self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | DoNothing
+        self, verdict: FailureVerdict, decision: BlameSender | DropSpare | Refuse | NoAction
     ) -> Recovery | None:
         if isinstance(decision, BlameSender):
             self.journal.end("no other path", self.state, circuit=verdict.name, words=decision.reason)
             return self.recover(decision.verdict)
-        if isinstance(decision, DoNothing):
-            self.journal.end("nothing to do", self.state, words=verdict.words)
+        if isinstance(decision, NoAction):
+            self.journal.end("nothing to do", self.state, words=verdict.reason)
             return None
         self._block_failed_unit(verdict.name)
-        self._remove_circuits(decision.circuits, decision.lost)
+        self._remove_circuits(decision.circuits, decision.lost_ends)
         if isinstance(decision, DropSpare):
             self.journal.end("spare lost", with_failed(self.state, verdict), unit=verdict.name)
-            self._emit("spare lost", {"unit": verdict.name, "words": verdict.words})
+            self._emit("spare lost", {"unit": verdict.name, "words": verdict.reason})
         else:
             self.journal.end("refused", after_refusal(self.state, verdict, decision), words=decision.reason)
             self._emit("refused", {"jobs": list(decision.jobs), "words": decision.reason})

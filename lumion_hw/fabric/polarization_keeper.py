@@ -12,7 +12,7 @@ from lumion_hw.clock import ClockEvent
 from lumion_hw.errors import BusyError, LumionError
 
 _SLICE_S = 0.5
-_AGAIN_S = 1.0
+_RETRY_INTERVAL_S = 1.0
 """Pause after an error of a polarization controller."""
 
 
@@ -73,7 +73,7 @@ class PolarizationKeeper:
                     if isinstance(error, BusyError) or error.device == bench.model.mesh_section.controller:
                         raise
                     bench.events.add("not held", reason=str(error))
-                    self._clock.sleep(_AGAIN_S)
+                    self._clock.sleep(_RETRY_INTERVAL_S)
         finally:
             self.is_tracking = False
             # A job that waits for the pause must not wait for tracking that has ended.

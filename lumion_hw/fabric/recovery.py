@@ -30,15 +30,15 @@ class Recovery:
 
     def __repr__(self) -> str:
         """Return a one-line summary of the recovery."""
-        what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"
+        action = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"
         proven = sum(proof.proven for proof in self.proofs)
-        took_ms = self.spans[-1].at_ms if self.spans else 0.0
-        return f"<Recovery: {what}, {proven} of {len(self.proofs)} proofs hold, {took_ms:.0f} ms since the fault>"
+        duration_ms = self.spans[-1].at_ms if self.spans else 0.0
+        return f"<Recovery: {action}, {proven} of {len(self.proofs)} proofs hold, {duration_ms:.0f} ms since the fault>"
 
     def _repr_html_(self) -> str:
         from lumion_hw.files.html import html_table
 
-        what = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"
+        action = f"{self.spare} for {self.failed}" if self.spare else f"another path: {self.verdict.name}"
         rows = [(span.name, span.bench_ms, span.at_ms, span.cpu_ms, span.source) for span in self.spans]
         headers = ("span", "bench ms", "since the fault ms", "CPU ms", "where the number is from")
-        return html_table(f"Recovery: {what} ({self.verdict.words})", headers, rows)
+        return html_table(f"Recovery: {action} ({self.verdict.reason})", headers, rows)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lumion_hw.circuits.lock import LockOwner
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.json_text import json_text
+from lumion_hw.files.json_text import json_text, rename_key
 from lumion_hw.files.reading import read_json
 from lumion_hw.files.writing import write_file, writing
 
@@ -31,7 +31,7 @@ MAX_AGE_S = 60.0
 _FOLDER = "requests"
 # A request takes less than 1 kB: anything larger is another file, and must not fill the manager's memory.
 _MAX_BYTES = 65536
-_WHAT = "a request to the fabric's manager"
+_FILE_KIND = "a request to the fabric's manager"
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class FabricRequest:
     """A request to a manager.
 
     Attributes:
-        what: ``fail``, ``repaired`` or ``recover``.
+        action: ``fail``, ``repaired`` or ``recover``.
         unit: The server or accelerator; empty for ``recover``.
         reason: Reason, recorded in the history.
     """
 
-    what: str
+    action: str
     unit: str = ""
     reason: str = "declared by hand"
 
@@ -62,9 +62,9 @@ class FabricRequest:
             "repaired": lambda: manager.mark_repaired(self.unit),
             "recover": manager.begin,
         }
-        if self.what not in actions:
-            raise ConfigError(f"there is no request {self.what[:40]!r}", hint=f"Requests: {', '.join(actions)}.")
-        actions[self.what]()
+        if self.action not in actions:
+            raise ConfigError(f"there is no request {self.action[:40]!r}", hint=f"Requests: {', '.join(actions)}.")
+        actions[self.action]()
         manager.check_job_circuits()
 
 
@@ -94,10 +94,14 @@ class RequestBox:
             LumionError: The request cannot be written.
         """
         number = uuid.uuid4().hex
-        document = {**dataclasses.asdict(request), "sent_s": time.time(), "manager": _identity(manager)}
-        with writing(_WHAT, self._folder):
+        document = {
+            **rename_key(dataclasses.asdict(request), "action", "what"),
+            "sent_s": time.time(),
+            "manager": _identity(manager),
+        }
+        with writing(_FILE_KIND, self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-        write_file(self._path(number, "json"), _WHAT, json_text(document) + "\n", "any")
+        write_file(self._path(number, "json"), _FILE_KIND, json_text(document) + "\n", "any")
         return number
 
     def withdraw(self, number: str) -> bool:
@@ -152,7 +156,7 @@ class RequestBox:
             outcome = Outcome(f"unexpected {type(error).__name__}: {error}", 1)
         finally:
             with contextlib.suppress(LumionError):
-                write_file(path.with_suffix(".done"), _WHAT, json_text(dataclasses.asdict(outcome)) + "\n", "any")
+                write_file(path.with_suffix(".done"), _FILE_KIND, json_text(dataclasses.asdict(outcome)) + "\n", "any")
             accepted.unlink(missing_ok=True)
 
     def _path(self, number: str, suffix: str) -> Path:
@@ -160,7 +164,7 @@ class RequestBox:
 
 
 def _request(path: Path, owner: LockOwner) -> FabricRequest:
-    document: Any = read_json(path, _WHAT, max_bytes=_MAX_BYTES)
+    document: Any = read_json(path, _FILE_KIND, max_bytes=_MAX_BYTES)
     try:
         request = FabricRequest(str(document["what"]), str(document["unit"]), str(document["reason"]))
         age_s, manager = time.time() - float(document["sent_s"]), str(document["manager"])

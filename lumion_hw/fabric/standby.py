@@ -69,13 +69,13 @@ class Standby:
         self.refused: dict[tuple[str, str], str] = {}
         self.cold: dict[str, str] = {}
         self.avoided: tuple[int, ...] = ()
-        self._made_for: object = None
+        self._inputs_of_plans: object = None
         self._is_stopped = threading.Event()
 
     @property
     def is_fresh(self) -> bool:
         """Whether the recovery plans match the active circuits and the calibration record in use."""
-        return self._made_for is not None and self._made_for == self._planning_inputs()
+        return self._inputs_of_plans is not None and self._inputs_of_plans == self._planning_inputs()
 
     def warm_up(self, spares: Sequence[str]) -> None:
         """Connect each module of the spares to its own receiver, where the mesh has free paths."""
@@ -107,16 +107,16 @@ class Standby:
             failed: Servers and accelerators that have failed already; spares in the same risk group are not used.
         """
         # Taken before planning: if circuits change meanwhile, the plans count as outdated.
-        now = self._planning_inputs()
+        inputs = self._planning_inputs()
         plans, self.refused = {}, {}
         self._is_stopped.clear()
         for name in in_service:
             if self._is_stopped.is_set():
                 return
             plans[name] = self.plans_for(name, spares, failed)
-        self.plans, self._made_for = plans, now
+        self.plans, self._inputs_of_plans = plans, inputs
         self._service.setup.bench.events.add(
-            "plans ready", plans={name: [plan.spare for plan in found] for name, found in plans.items()}
+            "plans ready", plans={name: [plan.spare for plan in ready] for name, ready in plans.items()}
         )
 
     def stop(self) -> None:
@@ -127,11 +127,11 @@ class Standby:
         """Return the recovery plans for the failure of one server or accelerator, best first."""
         model = self._service.setup.bench.model
         all_units = units(model)
-        lost = frozenset[str]().union(*(all_units[unit].risks for unit in {*failed, name} if unit in all_units))
+        risks = frozenset[str]().union(*(all_units[unit].risks for unit in {*failed, name} if unit in all_units))
         plans: list[StandbyPlan] = []
         for spare in spares:
             # A spare on the same power feed or rack as a failed unit may fail for the same reason.
-            shared = all_units[spare].risks & lost
+            shared = all_units[spare].risks & risks
             if spare == name or shared:
                 reason = "it has failed itself" if spare == name else f"it shares {', '.join(sorted(shared))}"
                 self.refused[name, spare] = reason
@@ -147,14 +147,14 @@ class Standby:
         setup = self._service.setup
         model = setup.bench.model
         active = {} if setup.active is None else {circuit.request: circuit for circuit in setup.active.circuits}
-        own, stand_in = find_unit(model, failed), find_unit(model, spare)
-        lost = touching(list(active), own.nics)
-        waiting = [request for request in loop_requests(stand_in) if request in active]
-        removed = (*lost, *waiting)
+        own, spare_unit = find_unit(model, failed), find_unit(model, spare)
+        affected = touching(list(active), own.nics)
+        waiting = [request for request in loop_requests(spare_unit) if request in active]
+        removed = (*affected, *waiting)
         added = tuple(
-            substituted(model, [request for request in lost if request not in loop_requests(own)], failed, spare)
+            substituted(model, [request for request in affected if request not in loop_requests(own)], failed, spare)
         )
-        is_warm = len(waiting) == len(stand_in.nics)
+        is_warm = len(waiting) == len(spare_unit.nics)
         moved: tuple[CircuitRequest, ...] = ()
         stays = [request for request in active if request not in removed]
         idle = [request for request in stays if request.source == request.target]

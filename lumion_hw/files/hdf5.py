@@ -40,12 +40,12 @@ def require_hdf5() -> Any:
     return h5py
 
 
-def unreadable_reason(error: Exception, what: str) -> str:
+def unreadable_reason(error: Exception, description: str) -> str:
     """Return why a file could not be read, as the end of a sentence."""
     if isinstance(error, FileNotFoundError):
         return "is missing"
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return f"is damaged, or is not a {what}: {reason}"
+    return f"is damaged, or is not a {description}: {reason}"
 
 
 class Hdf5Reader:
@@ -62,7 +62,7 @@ class Hdf5Reader:
             raise ValueError(f"it has {len(self._file)} entries, more than {_MAX_NAMES}")
         return [name for name in self._file if self._file.get(name, getclass=True) is h5py.Dataset]
 
-    def made_by(self) -> str:
+    def creator(self) -> str:
         """Return the name of the program that wrote the file, or an empty text."""
         attributes = self._file.attrs
         if MADE_BY_ATTRIBUTE not in attributes:
@@ -91,13 +91,13 @@ class Hdf5Reader:
 
 @contextlib.contextmanager
 def open_hdf5(
-    path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
+    path: Path, description: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
 ) -> Iterator[Hdf5Reader]:
     """Open an HDF5 file for reading during the ``with`` block; links to other files are not followed.
 
     Args:
         path: The file.
-        what: Kind of file, for messages.
+        description: Kind of file, for messages.
         error: Class of the error.
         hint: Hint of the error.
 
@@ -113,4 +113,4 @@ def open_hdf5(
     except LumionError:
         raise
     except Exception as cause:
-        raise error(f"{path} {unreadable_reason(cause, what)}", hint=hint) from cause
+        raise error(f"{path} {unreadable_reason(cause, description)}", hint=hint) from cause

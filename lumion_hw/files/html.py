@@ -19,8 +19,8 @@ def html_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[objec
     """Return an HTML table with a title; of a long table only the first rows."""
     head = f"<tr>{''.join(f'<th>{xml_text(text)}</th>' for text in headers)}</tr>" if headers else ""
     body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows[:_MAX_ROWS])
-    rest = f"<p>{_MAX_ROWS} of {len(rows)}</p>" if len(rows) > _MAX_ROWS else ""
-    return f"<div><strong>{xml_text(title)}</strong><table>{head}{body}</table>{rest}</div>"
+    omitted = f"<p>{_MAX_ROWS} of {len(rows)}</p>" if len(rows) > _MAX_ROWS else ""
+    return f"<div><strong>{xml_text(title)}</strong><table>{head}{body}</table>{omitted}</div>"
 
 
 def html_picture(title: str, svg: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_LOOK_BYTES = 4096
+_SAMPLE_BYTES = 4096
 
 _INPUTS: dict[str, bytes] = {
     "a calibration record": rb'\s*\{\s*"schema": "lumion-calibration"',
@@ -20,4 +20,4 @@ _INPUTS: dict[str, bytes] = {
 
 def input_kind(data: bytes) -> str | None:
     """Return the kind of an input file from its first bytes, such as ``a bench file``; ``None`` if unknown."""
-    return next((kind for kind, beginning in _INPUTS.items() if re.match(beginning, data[:_LOOK_BYTES])), None)
+    return next((kind for kind, beginning in _INPUTS.items() if re.match(beginning, data[:_SAMPLE_BYTES])), None)

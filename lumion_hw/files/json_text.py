@@ -44,7 +44,7 @@ def json_text(
         return json.dumps(cleaned, allow_nan=False, **form)
 
 
-def check_numbers(document: Mapping[str, Any], what: str) -> None:
+def check_numbers(document: Mapping[str, Any], description: str) -> None:
     """Raise an error if a document contains NaN or infinity.
 
     Raises:
@@ -52,7 +52,9 @@ def check_numbers(document: Mapping[str, Any], what: str) -> None:
     """
     for key, number in _numbers(document, ""):
         if not math.isfinite(number):
-            raise ConfigError(f"cannot write {what}: {key} is {number}", hint="Give a finite number, or leave it out.")
+            raise ConfigError(
+                f"cannot write {description}: {key} is {number}", hint="Give a finite number, or leave it out."
+            )
 
 
 def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
@@ -64,3 +66,8 @@ def _numbers(value: Any, key: str) -> Iterator[tuple[str, float]]:
             yield from _numbers(item, f"{key}[{number}]")
     elif isinstance(value, float):
         yield key, value
+
+
+def rename_key(document: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return a document with one key renamed; the order of the keys stays the same."""
+    return {new if key == old else key: value for key, value in document.items()}

@@ -8,10 +8,10 @@ from pathlib import Path
 from lumion_hw.errors import BusyError
 
 
-def lock_file(handle: int, path: Path, what: str, hint: str) -> None:
+def lock_file(handle: int, path: Path, description: str, hint: str) -> None:
     """Lock an open file exclusively; no effect on a file system without locks.
 
-    ``what`` is the kind of file for the message.
+    ``description`` is the kind of file for the message.
 
     Raises:
         BusyError: Another process, or another descriptor of this process, holds the lock.
@@ -19,6 +19,6 @@ def lock_file(handle: int, path: Path, what: str, hint: str) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raise BusyError(f"{what} {path} is in use by another process", hint=hint) from error
+        raise BusyError(f"{description} {path} is in use by another process", hint=hint) from error
     except OSError:
         pass

@@ -68,6 +68,6 @@ def _is_own_hdf5(path: Path) -> bool:
 
     try:
         with open_hdf5(path, "file") as file:
-            return file.made_by() == MADE_BY
+            return file.creator() == MADE_BY
     except LumionError:  # damaged, of another kind, or h5py is missing: not known to be our own
         return False

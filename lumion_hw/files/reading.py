@@ -30,7 +30,7 @@ KINDS: dict[int, str] = {
 
 def read_file(
     path: Path,
-    what: str,
+    description: str,
     *,
     max_bytes: int = MAX_BYTES,
     error: type[LumionError] = ConfigError,
@@ -40,7 +40,7 @@ def read_file(
 
     Args:
         path: The file.
-        what: Kind of file, for the message.
+        description: Kind of file, for the message.
         max_bytes: Largest accepted size, in bytes.
         error: Class of the error.
         hint: Hint of the error.
@@ -54,18 +54,18 @@ def read_file(
         with open(handle, "rb") as file:
             data = file.read(max_bytes + 1)
     except (OSError, ValueError) as cause:
-        shown = str(path) if len(str(path)) <= 300 else f"{str(path)[:300]}…"
+        path_text = str(path) if len(str(path)) <= 300 else f"{str(path)[:300]}…"
         reason = getattr(cause, "strerror", None) or str(cause)
-        raise error(f"cannot read {what} {shown}: {reason}.", hint=hint) from cause
+        raise error(f"cannot read {description} {path_text}: {reason}.", hint=hint) from cause
     if len(data) > max_bytes:
         raise error(
-            f"{what} {path} is larger than {max_bytes // 1024} KiB",
+            f"{description} {path} is larger than {max_bytes // 1024} KiB",
             hint=hint or "It is probably another kind of file.",
         )
     return data
 
 
-def path_exists(path: Path, what: str) -> bool:
+def path_exists(path: Path, description: str) -> bool:
     """Return whether a path exists.
 
     Raises:
@@ -74,7 +74,7 @@ def path_exists(path: Path, what: str) -> bool:
     try:
         return path.exists()
     except OSError as error:
-        raise ConfigError(f"cannot read {what} {str(path)[:300]}: {error.strerror or error}.") from error
+        raise ConfigError(f"cannot read {description} {str(path)[:300]}: {error.strerror or error}.") from error
 
 
 def check_regular(path: Path) -> None:
@@ -86,28 +86,28 @@ def check_regular(path: Path) -> None:
 
 def read_json(
     path: Path,
-    what: str,
+    description: str,
     *,
     max_bytes: int = MAX_BYTES,
     error: type[LumionError] = ConfigError,
     hint: str | None = None,
 ) -> Any:
     """Read a JSON file; arguments and errors as for :func:`read_file` and :func:`parse_json`."""
-    data = read_file(path, what, max_bytes=max_bytes, error=error, hint=hint)
-    check_kind(data, path, what, error=error, hint=hint)
+    data = read_file(path, description, max_bytes=max_bytes, error=error, hint=hint)
+    check_kind(data, path, description, error=error, hint=hint)
     return parse_json(data, str(path), error=error, hint=hint)
 
 
 def check_kind(
-    data: bytes, path: Path, what: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
+    data: bytes, path: Path, description: str, *, error: type[LumionError] = ConfigError, hint: str | None = None
 ) -> None:
     """Raise an error of the given class if a file is of another kind than expected.
 
-    ``what`` is the expected kind, such as ``bench file``.
+    ``description`` is the expected kind, such as ``bench file``.
     """
     kind = input_kind(data)
-    if kind is not None and kind.partition(" ")[2] != what:
-        raise error(f"{path} is {kind}, not a {what}", hint=hint)
+    if kind is not None and kind.partition(" ")[2] != description:
+        raise error(f"{path} is {kind}, not a {description}", hint=hint)
 
 
 def parse_json(text: str | bytes, name: str, *, error: type[LumionError] = ConfigError, hint: str | None = None) -> Any:

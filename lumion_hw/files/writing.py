@@ -26,11 +26,11 @@ def over(force: bool) -> Over:
 
 
 @contextlib.contextmanager
-def writing(what: str, path: Path) -> Iterator[None]:
+def writing(description: str, path: Path) -> Iterator[None]:
     """Convert an ``OSError`` in the ``with`` block to an error of this package.
 
     Args:
-        what: Kind of file, for the message.
+        description: Kind of file, for the message.
         path: The file.
 
     Raises:
@@ -42,64 +42,68 @@ def writing(what: str, path: Path) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, LumionError):
             raise
-        failure = f"cannot write {what} {_short(path)}: {error.strerror or error}."
+        failure = f"cannot write {description} {_short(path)}: {error.strerror or error}."
         if error.errno in _DISK_ERRORS:
             raise LumionError(failure, hint="Free some disk space, or choose another directory.") from error
         raise ConfigError(failure, hint="Choose another path.") from error
 
 
-def check_target(path: Path, what: str, over: Over = "own") -> Path:
+def check_target(path: Path, description: str, over: Over = "own") -> Path:
     """Check that a file can be written, and return its path with symbolic links resolved.
 
     Call this before long work, so that a wrong path fails at once.
 
     Args:
         path: Path given by the user.
-        what: Kind of file, for the message.
+        description: Kind of file, for the message.
         over: Files that may be overwritten.
 
     Raises:
         ConfigError: The path is not a file, or the file must not be overwritten.
     """
-    with writing(what, path):
+    with writing(description, path):
         if not path.name or "\0" in str(path):
-            raise ConfigError(f"cannot write {what}: {str(path)!r} is not a file name", hint="Choose another name.")
+            raise ConfigError(
+                f"cannot write {description}: {str(path)!r} is not a file name", hint="Choose another name."
+            )
         real = Path(os.path.realpath(path))
         try:
             mode = real.stat().st_mode
         except FileNotFoundError:
             if path.is_symlink() and not real.parent.is_dir():
                 raise ConfigError(
-                    f"cannot write {what} {path}: it links to {real}, and there is no directory {real.parent}",
+                    f"cannot write {description} {path}: it links to {real}, and there is no directory {real.parent}",
                     hint="Create this directory, or choose another name.",
                 ) from None
             return real
         if not stat.S_ISREG(mode):
             kind = KINDS.get(stat.S_IFMT(mode), "something else")
-            raise ConfigError(f"cannot write {what} {path}: it is {kind}, not a file", hint="Choose another name.")
+            raise ConfigError(
+                f"cannot write {description} {path}: it is {kind}, not a file", hint="Choose another name."
+            )
         if over == "nothing":
             raise ConfigError(f"{path} already exists", hint="Choose another name.")
         if over == "own":
-            _check_own(real, path, what, mode)
+            _check_own(real, path, description, mode)
     return real
 
 
-def _check_own(real: Path, path: Path, what: str, mode: int) -> None:
+def _check_own(real: Path, path: Path, description: str, mode: int) -> None:
     hint = "Choose another name, move the file away, or give --force if the command has this option."
     if not mode & 0o222:
-        raise ConfigError(f"cannot write {what} {path}: the existing file is read-only.", hint=hint)
+        raise ConfigError(f"cannot write {description} {path}: the existing file is read-only.", hint=hint)
     if not is_own_file(real):
-        raise ConfigError(f"cannot write {what} {path}: the existing file is not from this program.", hint=hint)
+        raise ConfigError(f"cannot write {description} {path}: the existing file is not from this program.", hint=hint)
 
 
-def write_file(path: Path, what: str, content: str | bytes | Callable[[Path], None], over: Over = "own") -> None:
+def write_file(path: Path, description: str, content: str | bytes | Callable[[Path], None], over: Over = "own") -> None:
     """Write a file atomically: a reader finds either the complete old file or the complete new file.
 
     The file is safe on the disk when this returns.
 
     Args:
         path: The file.
-        what: Kind of file, for the message.
+        description: Kind of file, for the message.
         content: Text, bytes, or a function that writes the file at a given path.
         over: Files that may be overwritten.
 
@@ -107,9 +111,9 @@ def write_file(path: Path, what: str, content: str | bytes | Callable[[Path], No
         ConfigError: The path is not writable, or the file must not be overwritten.
         LumionError: The disk is full or failed.
     """
-    with writing(what, path):
+    with writing(description, path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        real = check_target(path, what, over)
+        real = check_target(path, description, over)
         temporary = real.with_name(f".{real.name}.{os.getpid()}.tmp")
         try:
             if callable(content):

@@ -209,8 +209,8 @@ class Reading:
 
     def __repr__(self) -> str:
         value = "nothing" if self.value is None else f"{self.value:.6g} {self.unit}".rstrip()
-        worth = "" if self.quality is Quality.OK else f", {self.quality.value}"
-        return f"<Reading {value}{worth}, from {self.source}>"
+        quality_text = "" if self.quality is Quality.OK else f", {self.quality.value}"
+        return f"<Reading {value}{quality_text}, from {self.source}>"
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ class FaultLink(DrainedByReading):
         self._out = FaultLane(Direction.TO_DEVICE, seed)
         self._in = FaultLane(Direction.FROM_DEVICE, seed)
         self._backlog = b""
-        self._lost: str | None = None
-        self._plugged_again_s = -math.inf
+        self._lost_reason: str | None = None
+        self._reconnected_s = -math.inf
         self.apply(plan)
 
     @property
@@ -59,10 +59,10 @@ class FaultLink(DrainedByReading):
 
     def open(self, deadline: Deadline) -> None:
         """Open the inner link. Raises ``ConnectError`` while the fault plan keeps the link unplugged."""
-        if self._clock.now() < self._plugged_again_s:
+        if self._clock.now() < self._reconnected_s:
             raise ConnectError("the fault plan keeps the link unplugged", address=self.name, hint="Try again later.")
         self._inner.open(deadline)
-        self._lost = None
+        self._lost_reason = None
 
     def write(self, data: bytes, deadline: Deadline) -> None:
         """Write ``data`` with faults. Raises ``LinkLost`` if the link is unplugged, or blocked until the deadline."""
@@ -85,19 +85,19 @@ class FaultLink(DrainedByReading):
         """Return received data with faults, or ``b""`` at the deadline. Raises ``LinkLost`` if the link ended."""
         lane, polled = self._in, False
         while True:
-            now = self._clock.now()
-            self._flush(Deadline(now + _FLUSH_S))
-            self._admit(now)
-            data = lane.pop(now)
+            now_s = self._clock.now()
+            self._flush(Deadline(now_s + _FLUSH_S))
+            self._admit(now_s)
+            data = lane.pop(now_s)
             if data:
                 return data
             if lane.ended and lane.next_due() == math.inf:
                 self._end("closed by the other side after a half close of the fault plan", orderly=True)
             self._check()
-            if polled and now >= deadline:
+            if polled and now_s >= deadline:
                 return b""
             polled = True
-            self._wait(deadline, now)
+            self._wait(deadline, now_s)
 
     def close(self) -> None:
         """Close the inner link. Delayed bytes are lost."""
@@ -107,49 +107,49 @@ class FaultLink(DrainedByReading):
             lane.clear()
             lane.ended = False
 
-    def _wait(self, deadline: Deadline, now: float) -> None:
+    def _wait(self, deadline: Deadline, now_s: float) -> None:
         lane = self._in
-        stalled = lane.stalled_until_s > now
+        stalled = lane.stalled_until_s > now_s
         wake = min(deadline, self._out.next_due(), lane.next_due(), lane.stalled_until_s if stalled else math.inf)
         if not stalled and not lane.ended:
             try:
-                self._backlog = self._inner.read(Deadline(max(wake, now)))
+                self._backlog = self._inner.read(Deadline(max(wake, now_s)))
             except LinkLost:
                 if lane.next_due() == math.inf:
                     raise
                 stalled = True  # data from before the end is still queued
-        if (stalled or lane.ended) and wake > now:
-            self._clock.sleep(min(wake - now, _SLICE_S))
+        if (stalled or lane.ended) and wake > now_s:
+            self._clock.sleep(min(wake - now_s, _SLICE_S))
 
-    def _admit(self, now: float) -> None:
+    def _admit(self, now_s: float) -> None:
         lane = self._in
         while True:
             while (event := lane.line_event_due()) is not None:
                 self._fire(event, lane)
-            if not self._backlog or lane.stalled_until_s > now or self._lost is not None:
+            if not self._backlog or lane.stalled_until_s > now_s or self._lost_reason is not None:
                 return
             size = lane.bytes_before_line_event(len(self._backlog))
-            lane.push(self._backlog[:size], now)
+            lane.push(self._backlog[:size], now_s)
             self._backlog = self._backlog[size:]
 
     def _fire(self, event: FaultEvent, lane: FaultLane) -> None:
-        now = self._clock.now()
+        now_s = self._clock.now()
         if event.kind is FaultKind.STALL:
             lane.counts["stalls"] += 1
-            lane.stalled_until_s = now + event.duration_s
+            lane.stalled_until_s = now_s + event.duration_s
         elif event.kind is FaultKind.HALF_CLOSE:
             lane.counts["half_closes"] += 1
             lane.ended = True
         else:
             lane.counts["unplugs"] += 1
-            self._flush(Deadline(now + _FLUSH_S))
-            self._plugged_again_s = now + event.duration_s
-            self._lost = "unplugged by the fault plan"
+            self._flush(Deadline(now_s + _FLUSH_S))
+            self._reconnected_s = now_s + event.duration_s
+            self._lost_reason = "unplugged by the fault plan"
             self._backlog = b""
             self._inner.close()
 
     def _flush(self, deadline: Deadline) -> None:
-        while self._lost is None and (data := self._out.pop(self._clock.now())):
+        while self._lost_reason is None and (data := self._out.pop(self._clock.now())):
             self._inner.write(data, deadline)
 
     def _wait_while_stalled(self, deadline: Deadline, label: str) -> None:
@@ -159,11 +159,11 @@ class FaultLink(DrainedByReading):
             self._clock.sleep(min(remaining_s, deadline - self._clock.now(), _SLICE_S))
 
     def _check(self, progress: str = "") -> None:
-        if self._lost is not None:
-            self._end(f"{self._lost}; {progress}" if progress else self._lost)
+        if self._lost_reason is not None:
+            self._end(f"{self._lost_reason}; {progress}" if progress else self._lost_reason)
 
     def _end(self, label: str, *, orderly: bool = False) -> NoReturn:
-        self._lost = self._lost or label
+        self._lost_reason = self._lost_reason or label
         self.close()
         hint = "The fault plan of this test link caused it; open the link again."
         raise LinkLost(label, address=self.name, hint=hint) from (None if orderly else OSError(errno.EIO, label))

@@ -60,7 +60,7 @@ class FaultLane:
         """Return how many of ``n_bytes`` can enter before the next fault of the whole link."""
         return min(n_bytes, self._line_events[0].at_byte - self.counts["taken"]) if self._line_events else n_bytes
 
-    def push(self, data: bytes, now: float) -> None:
+    def push(self, data: bytes, now_s: float) -> None:
         """Accept one chunk of bytes, apply random faults, and queue the result."""
         start = self.counts["taken"]
         self.counts["taken"] += len(data)
@@ -71,7 +71,7 @@ class FaultLane:
             self.counts["swallowed"] += len(data)
             return
         damaged = self._with_hits(self._with_bursts(data, start, shots), start, shots)
-        due_s = now + self._extra_s(FaultKind.DELAY, rates.delay, rates.delay_s, shots, "delays")
+        due_s = now_s + self._extra_s(FaultKind.DELAY, rates.delay, rates.delay_s, shots, "delays")
         gap_s = self._extra_s(FaultKind.SPLIT, rates.split, rates.gap_s, shots, "splits", default=-1.0)
         wait_s = self._extra_s(FaultKind.SWAP, rates.swap, rates.max_swap_wait_s, shots, None, default=-1.0)
         held, self._held = self._held, None
@@ -85,12 +85,12 @@ class FaultLane:
             self._append(held.data, last.due_s)
             self.counts["swaps"] += 1
         elif wait_s >= 0:
-            last.due_s = max(last.due_s, now + wait_s)
+            last.due_s = max(last.due_s, now_s + wait_s)
             self._held = last
 
-    def pop(self, now: float) -> bytes:
+    def pop(self, now_s: float) -> bytes:
         """Return the oldest chunk whose delay has passed, or ``b""``."""
-        while self._queue and self._queue[0].due_s <= now:
+        while self._queue and self._queue[0].due_s <= now_s:
             chunk = self._queue.popleft()
             self._held = None if chunk is self._held else self._held
             if chunk.data:

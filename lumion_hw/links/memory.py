@@ -57,13 +57,13 @@ class MemoryLink(DrainedByReading):
             data = peer.transmit()
             if data:
                 return data
-            now = self._clock.now()
-            if now >= deadline:
+            now_s = self._clock.now()
+            if now_s >= deadline:
                 return b""
             event = peer.next_event()
-            wake = deadline if event is None else min(max(event, now), deadline)
+            wake = deadline if event is None else min(max(event, now_s), deadline)
             # An event that is due but yields no data would loop forever: advance by one microsecond.
-            self._clock.sleep(max(wake - now, 1e-6))
+            self._clock.sleep(max(wake - now_s, 1e-6))
 
     def close(self) -> None:
         """Disconnect from the device."""

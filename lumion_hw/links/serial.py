@@ -89,11 +89,11 @@ class SerialLink(DrainedByReading):
         port = self._opened()
         for start in range(0, len(data), self._chunk_bytes):
             if start and self._clock.now() >= deadline:
-                raise self._close_as_lost(f"only {start} of {len(data)} bytes could be written in time")
+                raise self._close_lost_link(f"only {start} of {len(data)} bytes could be written in time")
             try:
                 port.write(data[start : start + self._chunk_bytes])
             except _PORT_ERRORS as error:
-                raise self._close_as_lost(f"writing failed: {error}") from error
+                raise self._close_lost_link(f"writing failed: {error}") from error
 
     def read(self, deadline: Deadline) -> bytes:
         """Return received bytes, at least one, or ``b""`` at the deadline. Raises ``LinkLost`` if the port is lost."""
@@ -106,7 +106,7 @@ class SerialLink(DrainedByReading):
                     return b""
                 data: bytes = port.read(waiting or 1)
             except _PORT_ERRORS as error:
-                raise self._close_as_lost(f"reading failed: {error}") from error
+                raise self._close_lost_link(f"reading failed: {error}") from error
             if data:
                 return data
 
@@ -133,6 +133,6 @@ class SerialLink(DrainedByReading):
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._port
 
-    def _close_as_lost(self, label: str) -> LinkLost:
+    def _close_lost_link(self, label: str) -> LinkLost:
         self.close()
         return LinkLost(label, address=self.name, hint="The device was unplugged or switched off, or does not receive.")

@@ -80,11 +80,11 @@ class TcpLink(DrainedByReading):
                 view = view[connection.send(view) :]
             except BlockingIOError as error:
                 if not self._ready(deadline, for_writing=True) and self._clock.now() >= deadline:
-                    raise self._close_as_lost(
+                    raise self._close_lost_link(
                         f"{len(view)} of {len(data)} bytes could not be written in time"
                     ) from error
             except OSError as error:
-                raise self._close_as_lost(f"writing failed: {error}") from error
+                raise self._close_lost_link(f"writing failed: {error}") from error
 
     def read(self, deadline: Deadline) -> bytes:
         """Return at least one byte, or ``b""`` at the deadline. Raises ``LinkLost`` if the connection is lost."""
@@ -107,9 +107,9 @@ class TcpLink(DrainedByReading):
             except BlockingIOError:  # the kernel may report a socket as ready when it is not
                 continue
             except OSError as error:
-                raise self._close_as_lost(f"reading failed: {error}") from error
+                raise self._close_lost_link(f"reading failed: {error}") from error
         if not received:
-            raise self._close_as_lost("closed by the other side")
+            raise self._close_lost_link("closed by the other side")
         return received
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class TcpLink(DrainedByReading):
         timeout_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
         return (self._writable if for_writing else self._readable)(timeout_s)
 
-    def _close_as_lost(self, label: str) -> LinkLost:
+    def _close_lost_link(self, label: str) -> LinkLost:
         self.close()
         return LinkLost(label, address=self.name, hint="The device is off, unplugged, or serves another client.")
 

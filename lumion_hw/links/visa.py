@@ -114,9 +114,9 @@ class VisaLink(DrainedByReading):
             # Raw, without the terminators of the library: the session adds the same terminator on every link.
             written = resource.write_raw(data)
         except Exception as error:  # VisaIOError, BrokenPipeError, SerialException: many types for one event
-            raise self._close_as_lost(f"writing failed: {error}") from error
+            raise self._close_lost_link(f"writing failed: {error}") from error
         if written != len(data):
-            raise self._close_as_lost(f"only {written} of {len(data)} bytes were written")
+            raise self._close_lost_link(f"only {written} of {len(data)} bytes were written")
 
     def read(self, deadline: Deadline) -> bytes:
         """Return at least one byte, or ``b""`` at the deadline. Raises ``LinkLost`` if the connection is lost."""
@@ -133,10 +133,10 @@ class VisaLink(DrainedByReading):
                 data = bytes(resource.read_raw())
             except VisaIOError as error:
                 if error.error_code != StatusCode.error_timeout:
-                    raise self._close_as_lost(f"reading failed: {error}") from error
+                    raise self._close_lost_link(f"reading failed: {error}") from error
                 continue
             except Exception as error:  # as in write
-                raise self._close_as_lost(f"reading failed: {error}") from error
+                raise self._close_lost_link(f"reading failed: {error}") from error
             if data:
                 return data
         return b""
@@ -162,6 +162,6 @@ class VisaLink(DrainedByReading):
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._resource
 
-    def _close_as_lost(self, label: str) -> LinkLost:
+    def _close_lost_link(self, label: str) -> LinkLost:
         self.close()
         return LinkLost(label, address=self.name, hint="The instrument is off, unplugged, or serves another client.")

@@ -38,9 +38,9 @@ class FaultRate:
     def __post_init__(self) -> None:
         if self.scope not in _SCOPES:
             raise ConfigError(f"{self.name}: unknown scope {self.scope!r}", hint="Give accelerator or server.")
-        for what, value in (("faults per day", self.per_accelerator_day), ("days to repair", self.repair_days)):
+        for quantity, value in (("faults per day", self.per_accelerator_day), ("days to repair", self.repair_days)):
             if not (math.isfinite(value) and value >= 0.0):
-                raise ConfigError(f"{self.name}: {what} must be finite and at least 0, found {value}")
+                raise ConfigError(f"{self.name}: {quantity} must be finite and at least 0, found {value}")
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,11 @@ class Faults:
         """
         if not 0.0 <= server_share <= 1.0:
             raise ConfigError(f"a fraction of faults must be between 0 and 1, found {server_share}")
-        alone = FaultRate("accelerators", "accelerator", per_accelerator_day * (1.0 - server_share), repair_days)
+        single_faults = FaultRate(
+            "accelerators", "accelerator", per_accelerator_day * (1.0 - server_share), repair_days
+        )
         server = FaultRate("servers", "server", per_accelerator_day * server_share, repair_days)
-        return cls.from_causes((alone, server), per_server)
+        return cls.from_causes((single_faults, server), per_server)
 
     @classmethod
     def from_causes(cls, causes: Iterable[FaultRate], per_server: int) -> Faults:
@@ -120,7 +122,7 @@ def _cause(cells: list[str], where: str) -> FaultRate:
     if len(cells) != 4:
         raise ConfigError(f"{where}: expected 4 entries, found {len(cells)}", hint=_HINT)
     name, scope, *numbers = cells
-    kind = next((known_scope for known_scope in _SCOPES if known_scope == scope), None)
+    kind = next((scope_name for scope_name in _SCOPES if scope_name == scope), None)
     if kind is None:
         raise ConfigError(f"{where}: expected accelerator or server, found {scope[:40]!r}", hint=_HINT)
     try:

@@ -21,7 +21,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.planning.faults import Faults
 from lumion_hw.planning.jobs import JobMix
 
-Whole = NDArray[np.int64]
+WholeNumber = NDArray[np.int64]
 Real = NDArray[np.float64]
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
@@ -35,7 +35,7 @@ accelerator; if the rack has none, the job moves. Spares-and-racks does the same
 # States at a time, and numbers in a table of states by jobs.
 _CHUNK, _MAX_IN_TABLE = 1000, 4_000_000
 _LAYOUTS = 16
-_DRAWN_AT_ONCE = 1024
+_SIZES_PER_DRAW = 1024
 _MISFITS = 50
 _IDLE = -1
 MAX_STATES, MAX_FLEET = 1_000_000, 65_536
@@ -214,47 +214,47 @@ def on_cluster(scheduler: str) -> Mapper:
 
 @dataclass(frozen=True, eq=False)
 class _Layouts:
-    job: Whole
-    size: Whole
+    job: WholeNumber
+    size: WholeNumber
 
 
 def _layouts(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> _Layouts:
     filled = [_fill_racks(fleet, mix, rng) for _ in range(_LAYOUTS)]
-    most = max(len(sizes) for _, sizes in filled)
-    size = np.zeros((_LAYOUTS, most), dtype=np.int64)
+    max_size = max(len(sizes) for _, sizes in filled)
+    size = np.zeros((_LAYOUTS, max_size), dtype=np.int64)
     for place, (_, sizes) in enumerate(filled):
         size[place, : len(sizes)] = sizes
-    if not most:
+    if not max_size:
         raise ConfigError(f"no job of the mix fits into {fleet.racks} racks; sizes: {', '.join(map(str, mix.sizes))}")
     return _Layouts(np.array([job for job, _ in filled]), size)
 
 
-def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Whole, list[int]]:
+def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[WholeNumber, list[int]]:
     job = np.full((fleet.racks, fleet.per_rack), _IDLE, dtype=np.int64)
     room = np.full(fleet.racks, fleet.per_rack - fleet.spares_per_rack)
-    most, sizes, misfits = int(room[0]), list[int](), 0
-    sizes_drawn: Iterator[int] = iter(())
+    max_size, sizes, misfits = int(room[0]), list[int](), 0
+    next_sizes: Iterator[int] = iter(())
     while misfits < _MISFITS and room.any():
-        size = next(sizes_drawn, None)
+        size = next(next_sizes, None)
         if size is None:
-            sizes_drawn = iter(mix.draw(rng, _DRAWN_AT_ONCE).tolist())
+            next_sizes = iter(mix.draw(rng, _SIZES_PER_DRAW).tolist())
             continue
-        racks, rest = divmod(size, most)
-        empty = np.flatnonzero(room == most)
+        racks, remainder = divmod(size, max_size)
+        empty = np.flatnonzero(room == max_size)
         free = room.copy()
         free[empty[len(empty) - racks :] if racks else []] = 0
         # The last part of a job over several racks shares a rack.
-        fullest = int(np.argmin(np.where(free >= rest, free, most + 1)))
-        if racks > len(empty) or free[fullest] < rest:
+        fullest = int(np.argmin(np.where(free >= remainder, free, max_size + 1)))
+        if racks > len(empty) or free[fullest] < remainder:
             misfits += 1
             continue
         misfits = 0
         for rack in empty[len(empty) - racks :] if racks else ():
             job[rack, fleet.spares_per_rack :] = len(sizes)
-        if rest:
+        if remainder:
             first = fleet.per_rack - free[fullest]
-            job[fullest, first : first + rest] = len(sizes)
-            free[fullest] -= rest
+            job[fullest, first : first + remainder] = len(sizes)
+            free[fullest] -= remainder
         room = free
         sizes.append(size)
     return job.ravel(), sizes
@@ -265,12 +265,12 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
     rng = np.random.default_rng((seed, number))
     layout = rng.integers(len(layouts.job), size=count)
     if faults.per_rack is None:
-        alone = _draw_failures(rng, faults.accelerator_unavailable, count * fleet.size)
+        single_failures = _draw_failures(rng, faults.accelerator_unavailable, count * fleet.size)
     else:
-        alone = _draw_failures_per_rack(rng, fleet, faults.per_rack, count)
+        single_failures = _draw_failures_per_rack(rng, fleet, faults.per_rack, count)
     servers = _draw_failures(rng, faults.server_unavailable, count * fleet.size // fleet.per_server)
     of_servers = (servers[:, None] * fleet.per_server + np.arange(fleet.per_server)).ravel()
-    failed = np.union1d(alone, of_servers) if len(of_servers) else alone
+    failed = np.union1d(single_failures, of_servers) if len(of_servers) else single_failures
     state, place = np.divmod(failed, fleet.size)
     job = layouts.job[layout[state], place]
     racks = count * fleet.racks
@@ -282,44 +282,44 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
     rack, server = failed[hit] // fleet.per_rack, failed[hit] // fleet.per_server
     # Counts use tables of states by jobs, because sorting failures would take most of the time.
     sizes = layouts.size[layout]
-    most = sizes.shape[1]
-    failed_in_job = np.bincount(state * most + job, minlength=count * most).reshape(count, most)
+    max_size = sizes.shape[1]
+    failed_in_job = np.bincount(state * max_size + job, minlength=count * max_size).reshape(count, max_size)
     uncovered = _uncovered(rack, sizes[state, job], job, free_spares)
-    moving = np.zeros((count, most), dtype=np.bool_)
+    moving = np.zeros((count, max_size), dtype=np.bool_)
     moving[state[uncovered], job[uncovered]] = True
-    lost = failed_in_job.sum(axis=1)
+    lost_in_job = failed_in_job.sum(axis=1)
     # A job that moves away leaves all its failures behind, and its spares are free again.
     behind = (failed_in_job * moving).sum(axis=1)
     in_rack = np.bincount(rack, minlength=racks).reshape(count, -1)
     first_of_server = server[np.flatnonzero(np.diff(server, prepend=-1))]
     evicted = np.bincount(first_of_server * fleet.per_server // fleet.size, minlength=count)
-    seen = {
-        "failed": lost,
+    samples = {
+        "failed": lost_in_job,
         "moved": (sizes * (failed_in_job > 0)).sum(axis=1),
         "evicted": fleet.per_server * evicted,
         "moving": (sizes * moving).sum(axis=1),
         "behind": behind,
-        "idle": np.clip(free_spares, 0, None).reshape(count, -1).sum(axis=1) - (lost - behind),
+        "idle": np.clip(free_spares, 0, None).reshape(count, -1).sum(axis=1) - (lost_in_job - behind),
         "worst_rack": in_rack.max(axis=1),
     }
-    return {name: values.astype(np.float64) for name, values in seen.items()}
+    return {name: values.astype(np.float64) for name, values in samples.items()}
 
 
-def _uncovered(rack: Whole, size: Whole, job: Whole, free_spares: Whole) -> Whole:
+def _uncovered(rack: WholeNumber, size: WholeNumber, job: WholeNumber, free_spares: WholeNumber) -> WholeNumber:
     short = np.flatnonzero((np.bincount(rack, minlength=len(free_spares)) > free_spares)[rack])
     order = short[np.lexsort((job[short], -size[short], rack[short]))]
     first = np.searchsorted(rack[order], rack[order])
-    late: Whole = order[np.arange(len(order)) - first >= free_spares[rack[order]]]
+    late: WholeNumber = order[np.arange(len(order)) - first >= free_spares[rack[order]]]
     return late
 
 
-def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
+def _draw_failures(rng: np.random.Generator, share: float, count: int) -> WholeNumber:
     if share <= 0.0:
         return np.empty(0, dtype=np.int64)
     if share >= 1.0:
         return np.arange(count)
     # Draw distances between failures, a thousandth of the work of one number per accelerator.
-    draws: list[Whole] = []
+    draws: list[WholeNumber] = []
     last = -1
     while last < count:
         more = last + np.cumsum(rng.geometric(share, size=int(count * share * 1.1) + 64))
@@ -329,56 +329,58 @@ def _draw_failures(rng: np.random.Generator, share: float, count: int) -> Whole:
     return every[every < count]
 
 
-def _draw_failures_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
+def _draw_failures_per_rack(
+    rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int
+) -> WholeNumber:
     """Draw a uniform random number of failed accelerators in each rack (Floyd's algorithm)."""
     racks, maximum = count * fleet.racks, between[1]
     counts = rng.integers(between[0], maximum, size=racks, endpoint=True)
     chosen = np.full((racks, maximum), -1, dtype=np.int64)
     for pick in range(maximum):
         last = fleet.per_rack - counts + pick  # the place that this pick adds to the choice
-        drawn = (rng.random(racks) * (last + 1)).astype(np.int64)
-        again = (chosen[:, :pick] == drawn[:, None]).any(axis=1)
-        chosen[:, pick] = np.where(pick < counts, np.where(again, last, drawn), -1)
+        pick_of_rack = (rng.random(racks) * (last + 1)).astype(np.int64)
+        is_repeated = (chosen[:, :pick] == pick_of_rack[:, None]).any(axis=1)
+        chosen[:, pick] = np.where(pick < counts, np.where(is_repeated, last, pick_of_rack), -1)
     chosen.sort(axis=1)
     rack, column = np.nonzero(chosen >= 0)
-    failed: Whole = rack * fleet.per_rack + chosen[rack, column]
+    failed: WholeNumber = rack * fleet.per_rack + chosen[rack, column]
     return failed
 
 
-def _summarise(fleet: Fleet, seen: dict[str, Real], states: int, service_level: float) -> Overprovisioning:
-    failed, moving = seen["failed"], seen["moving"]
+def _summarise(fleet: Fleet, samples: dict[str, Real], states: int, service_level: float) -> Overprovisioning:
+    failed, moving = samples["failed"], samples["moving"]
     spares, spare_racks = fleet.racks * fleet.spares_per_rack, fleet.spare_racks * fleet.per_rack
 
     def at_level(needed: Real) -> int:
         return int(np.quantile(needed, service_level, method="higher"))
 
     def cost(
-        policy: str, scope: str, stranded: Real, idle: Real, reserved: int, whole: NDArray[np.bool_] | None
+        policy: str, scope: str, stranded: Real, idle: Real, reserved: int, is_whole_rack: NDArray[np.bool_] | None
     ) -> PolicyCost:
         error = float(stranded.std(ddof=1) / np.sqrt(states)) if states > 1 else 0.0
-        share = 1.0 if whole is None else float(whole.mean())
+        share = 1.0 if is_whole_rack is None else float(is_whole_rack.mean())
         return PolicyCost(policy, scope, float(stranded.mean()), error, float(idle.mean()), reserved, share)
 
     none = np.zeros(states)
     pool = fleet.per_rack * -(-moving // fleet.per_rack)
     waiting = np.clip(spare_racks - moving, 0.0, None)
-    left = moving - seen["behind"]
+    left = moving - samples["behind"]
     costs = (
-        cost("job-migration", "fleet", seen["moved"] - failed, none, at_level(seen["moved"]), None),
-        cost("server-eviction", "fleet", seen["evicted"] - failed, none, at_level(seen["evicted"]), None),
+        cost("job-migration", "fleet", samples["moved"] - failed, none, at_level(samples["moved"]), None),
+        cost("server-eviction", "fleet", samples["evicted"] - failed, none, at_level(samples["evicted"]), None),
         cost(
             "in-rack-spares",
             "rack",
             left,
-            seen["idle"],
-            fleet.racks * at_level(seen["worst_rack"]),
+            samples["idle"],
+            fleet.racks * at_level(samples["worst_rack"]),
             moving == 0.0,
         ),
         cost(
             "spares-and-racks",
             "rack, then fleet",
             left,
-            seen["idle"] + waiting,
+            samples["idle"] + waiting,
             spares + at_level(pool),
             moving <= spare_racks,
         ),

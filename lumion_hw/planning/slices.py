@@ -24,7 +24,7 @@ Topology = Literal["ring", "torus", "full"]
 TOPOLOGIES: tuple[Topology, ...] = ("ring", "torus", "full")
 """Topologies in which the accelerators of a slice can be connected."""
 MAX_IN_RACK, MAX_REQUESTS = 4096, 1_000_000
-_WAYS_PER_DIMENSION = 2
+_DIRECTIONS_PER_DIMENSION = 2
 _REQUESTS_PER_STEP = 100
 
 
@@ -53,7 +53,7 @@ class SliceRequest:
         count = self.accelerators
         if self.topology == "full":
             return tuple(itertools.combinations(range(count), 2))
-        lengths = (count,) if self.topology == "ring" else most_cubic_box(count)
+        lengths = (count,) if self.topology == "ring" else nearest_cubic_box(count)
         pairs = set()
         for place in np.ndindex(*lengths):
             for axis, length in enumerate(lengths):
@@ -68,7 +68,7 @@ class SliceRequest:
     def ports(self) -> int:
         """Number of duplex ports that the busiest accelerator needs."""
         count = self.accelerators
-        lengths = {"ring": (count,), "torus": most_cubic_box(count), "full": (2,) * (count - 1)}[self.topology]
+        lengths = {"ring": (count,), "torus": nearest_cubic_box(count), "full": (2,) * (count - 1)}[self.topology]
         # In a dimension of length two, both neighbours are the same accelerator.
         return sum(min(length - 1, 2) for length in lengths)
 
@@ -108,7 +108,7 @@ class Rack(Protocol):
         ...
 
 
-def most_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
+def nearest_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
     """Return the side lengths a ≤ b ≤ c of the box with a given volume and the smallest surface.
 
     Args:
@@ -148,11 +148,11 @@ def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
         box: Lengths of the box along each dimension of the torus.
         shape: Lengths of the torus.
     """
-    ways = [
-        0 if length == 1 else _WAYS_PER_DIMENSION if length == limit else 1
+    placements = [
+        0 if length == 1 else _DIRECTIONS_PER_DIMENSION if length == limit else 1
         for length, limit in zip(box, shape, strict=True)
     ]
-    return sum(ways) / (_WAYS_PER_DIMENSION * len(ways))
+    return sum(placements) / (_DIRECTIONS_PER_DIMENSION * len(placements))
 
 
 class _BusyCounts:
@@ -278,9 +278,9 @@ class FabricRack:
         while needed:
             enough = np.flatnonzero(room >= needed)
             server = int(enough[np.argmin(room[enough])]) if len(enough) else int(np.argmax(room))
-            chosen_here = np.flatnonzero(free[server])[:needed]
-            chosen += (server * self.per_server + chosen_here).tolist()
-            needed, room[server] = needed - len(chosen_here), 0
+            chosen_on_server = np.flatnonzero(free[server])[:needed]
+            chosen += (server * self.per_server + chosen_on_server).tolist()
+            needed, room[server] = needed - len(chosen_on_server), 0
         # All ports serve the slice, with parallel rings.
         return PlacedSlice(request, tuple(chosen), None, 1.0 if request.accelerators > 1 else 0.0)
 

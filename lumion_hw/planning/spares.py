@@ -50,8 +50,8 @@ def unavailable_share(failures_per_day: float, repair_days: float) -> float:
     for name, value in (("failures per day", failures_per_day), ("days to repair", repair_days)):
         if not (math.isfinite(value) and value >= 0.0):
             raise ConfigError(f"{name} must be finite and at least 0, found {value}")
-    lost = failures_per_day * repair_days
-    return lost / (1.0 + lost)
+    mean_failures = failures_per_day * repair_days
+    return mean_failures / (1.0 + mean_failures)
 
 
 def rack_of_servers(
@@ -70,8 +70,8 @@ def rack_of_servers(
             f"a rack cannot have {servers} servers of {per_server} accelerators",
             hint=f"Give 1 to {MAX_ACCELERATORS} accelerators.",
         )
-    alone = RiskGroup(accelerator_unavailable, accelerators=1)
-    return RiskGroup(0.0, (RiskGroup(server_unavailable, (alone,) * per_server),) * servers)
+    single_accelerator = RiskGroup(accelerator_unavailable, accelerators=1)
+    return RiskGroup(0.0, (RiskGroup(server_unavailable, (single_accelerator,) * per_server),) * servers)
 
 
 @lru_cache(maxsize=256)
@@ -91,12 +91,12 @@ def lost_probability(group: RiskGroup) -> Real:
 
 
 def spares_needed(
-    lost: Real, service_level: float, rule: SpareRule = "published", *, spare_unavailable: float = 0.0
+    loss_distribution: Real, service_level: float, rule: SpareRule = "published", *, spare_unavailable: float = 0.0
 ) -> int:
     """Return the smallest number of spares that suffices at the service level.
 
     Args:
-        lost: Probability that exactly k accelerators are lost, shape ``(n + 1,)``.
+        loss_distribution: Probability that exactly k accelerators are lost, shape ``(n + 1,)``.
         service_level: Required probability, between 0 and 1.
         rule: ``published`` (Morphlux): smallest K with P(K or more lost) ≤ 1 - service level, one more than needed.
             ``sufficient``: smallest K with P(more than K lost) ≤ 1 - service level.
@@ -109,8 +109,8 @@ def spares_needed(
         raise ConfigError(f"a service level must be between 0 and 1, found {service_level}")
     if not 0.0 <= spare_unavailable < 1.0:
         raise ConfigError(f"the unavailability of spares must be at least 0 and below 1, found {spare_unavailable}")
-    both = lost
-    for spares in range(2 * len(lost) + 64):
+    both = loss_distribution
+    for spares in range(2 * len(loss_distribution) + 64):
         covered = spares if rule == "sufficient" else spares - 1
         # Sum from the far end, so that small tail values keep their precision.
         if both[covered + 1 :][::-1].sum() <= 1.0 - service_level:
@@ -165,13 +165,13 @@ def plan_spares(
             f"cannot plan for {racks} racks of {rack.size} accelerators",
             hint=f"Plan for 1 to {MAX_ACCELERATORS} accelerators.",
         )
-    lost = lost_probability(rack)
+    loss_probability = lost_probability(rack)
     fleet = lost_probability(RiskGroup(0.0, (rack,) * racks))
     one, every, pooled = (
         spares_needed(probability, level, rule, spare_unavailable=spare_unavailable)
         for probability, level in (
-            (lost, service_level),
-            (lost, service_level ** (1.0 / racks)),
+            (loss_probability, service_level),
+            (loss_probability, service_level ** (1.0 / racks)),
             (fleet, service_level),
         )
     )

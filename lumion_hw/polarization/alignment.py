@@ -110,7 +110,7 @@ class Aligner:
         name: str,
         controller: PolarizationController,
         read: ReadPower,
-        found: Alignment,
+        measured: Alignment,
         *,
         drift_rad: float = DRIFT_RAD,
     ) -> Tracking:
@@ -120,19 +120,19 @@ class Aligner:
             name: Device name of the controller.
             controller: The controller, as :meth:`maximise` has left it.
             read: Reads the power, in the unit of the search.
-            found: Result of :meth:`maximise`.
+            measured: Result of :meth:`maximise`.
             drift_rad: Expected change of the polarization from reading to reading.
 
         Raises:
             CircuitError: The readings of the search did not match squeezers, so there is no model for tracking.
         """
-        if found.light is None:
+        if measured.light is None:
             raise CircuitError(
                 "cannot track: the readings of the search do not match squeezers of constant period",
                 device=name,
                 hint="Repeat the search from time to time instead.",
             )
-        return Tracking(controller, read, self._clock, found.light, self._periods[name], drift_rad=drift_rad)
+        return Tracking(controller, read, self._clock, measured.light, self._periods[name], drift_rad=drift_rad)
 
     def periods(self, name: str) -> dict[int, float]:
         """Return the known squeezer periods (drive change for a phase of 2π) by channel, in the controller's units."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 MAX_FACTOR = 100.0
 _MIN_FACTOR = 1e-4
-_FAR_AHEAD, _JUST_AHEAD, _NEAR = 2.0, 1.02, 1.005
+_COARSE_LEAD, _FINE_LEAD, _NEAR = 2.0, 1.02, 1.005
 """Ratios of a reference power to the brightest reading: at first, in the fine search, and for raising the reference.
 
 Factors are calculated relative to the reference power.
@@ -30,7 +30,7 @@ _DARK_ENOUGH = 1e-5
 _MAX_READS = 1000
 _DARK_READS = 20  # the trial steps of a box find some light by then, if there is any
 # Times the lowest negative reading, which shows how noisy a dark meter is.
-_LIT = 3.0
+_MIN_LIGHT_RATIO = 3.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class FeedbackSearch:
         # The coarse search before ends when improvements of 0.5 dB (12 %) no longer come, so some light may be missing.
         self._reference = 1.2 * full_power
         self._coarse_only = coarse
-        self._ahead = _FAR_AHEAD
+        self._lead = _COARSE_LEAD
         self._brighter_db, self._patience = _COARSE if sign > 0.0 else _FINE
 
     @property
@@ -80,7 +80,7 @@ class FeedbackSearch:
     @property
     def has_light(self) -> bool:
         """Whether there is light: a reading well above 0 and above the noise."""
-        return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
+        return max(self._powers) > _MIN_LIGHT_RATIO * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def next_step(self, power: float) -> FeedbackStep | None:
         """Return the next action for the power at the present polarization, in any linear unit; ``None`` to stop."""
@@ -93,7 +93,7 @@ class FeedbackSearch:
             return None
         # No improvement for a while: refine once, then wait for a step of the box that is about as good as the best.
         if self._landing_since is None and n_reads - self._improved_at > self._patience:
-            if self._sign > 0.0 and self._ahead == _FAR_AHEAD and not self._coarse_only:
+            if self._sign > 0.0 and self._lead == _COARSE_LEAD and not self._coarse_only:
                 return self._start_fine_search()
             self._landing_since = n_reads
         if self._landing_since is not None and self._is_good_enough(power, n_reads - self._landing_since):
@@ -119,17 +119,17 @@ class FeedbackSearch:
         return bool(power * slack >= self._best if self._sign > 0.0 else power <= self._best * slack)
 
     def _start_fine_search(self) -> FeedbackStep:
-        self._ahead = _JUST_AHEAD
+        self._lead = _FINE_LEAD
         self._brighter_db, self._patience = _FINE
         self._improved_at = len(self._powers)
-        self._reference = self._ahead * self._best
+        self._reference = self._lead * self._best
         return FeedbackStep(self._factor(self._powers[-1]), restart=True)
 
     def _step(self, power: float) -> FeedbackStep:
         # Above the reference the factor would be negative, which the box does not accept.
         restart = power * _NEAR > self._reference
         if restart:
-            self._reference = self._ahead * power
+            self._reference = self._lead * power
         return FeedbackStep(self._factor(power), restart and len(self._powers) > 1)
 
     def _factor(self, power: float) -> float:

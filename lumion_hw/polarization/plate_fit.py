@@ -21,7 +21,7 @@ _THREE_PLATES_RAD, _THREE_SPREAD_RAD = 0.5 * np.pi * np.array([1.0, 2.0, 1.0]), 
 _ANY_PLATE_RAD, _ANY_SPREAD_RAD = 0.75 * np.pi, 0.8
 """Mean and spread of the prior for unknown retardances: between quarter-wave and half-wave."""
 _STRETCH_SPREAD, _MIN_STRETCH, _MAX_STRETCH = 0.05, 0.7, 1.3
-_LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
+_LN_P0_PRIOR, _LN_P0_SPREAD = 0.4, 1.0
 _CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
 _COARSE = 0.05
 """Assumed noise relative to the brightest reading, while the fit is far from the solution."""
@@ -144,13 +144,13 @@ class _PlateFit:
         offsets = rng.uniform(0.0, np.pi, self._n - 1)
         states = rng.standard_normal((2, 3))
         states /= np.linalg.norm(states, axis=1, keepdims=True)
-        return np.concatenate([states.ravel(), self._nominal + spread, offsets, [1.0, _LN_P0_AHEAD, 1e-3]])
+        return np.concatenate([states.ravel(), self._nominal + spread, offsets, [1.0, _LN_P0_PRIOR, 1e-3]])
 
     def parameters_of(self, light: PlateLight, scale: float) -> NDArray[np.float64]:
         """Return the parameters of a model; readings were divided by ``scale``."""
         crosstalk = min(max(light.crosstalk, 1e-9), 0.99 * _MAX_CROSSTALK)
-        rest = [light.stretch, np.log(light.p0 / scale), crosstalk]
-        return np.concatenate([light.state, light.accepted, light.retardances, light.offsets_rad[1:], rest])
+        other_parameters = [light.stretch, np.log(light.p0 / scale), crosstalk]
+        return np.concatenate([light.state, light.accepted, light.retardances, light.offsets_rad[1:], other_parameters])
 
     def light(self, parameters: NDArray[np.float64], scale: float) -> PlateLight:
         """Return the model for parameters, with its misfit; readings were divided by ``scale``."""
@@ -205,7 +205,7 @@ class _PlateFit:
         prior = [
             (retardances - self._nominal) / self._spread_rad,
             (stretch - 1.0) / _STRETCH_SPREAD,
-            (ln_p0 - _LN_P0_AHEAD) / _LN_P0_SPREAD,
+            (ln_p0 - _LN_P0_PRIOR) / _LN_P0_SPREAD,
             crosstalk / _CROSSTALK_SPREAD,
             lengths - 1.0,  # states are fitted as free vectors, whose length would drift without this
         ]
@@ -233,7 +233,7 @@ def _overlap(
     c_all, s_all = np.cos(retardances), np.sin(retardances)
     for plate in range(angles_rad.shape[-1]):
         u, v, c, s = cosine[..., plate], sine[..., plate], c_all[..., plate], s_all[..., plate]
-        along, sz = (1.0 - c) * (u * x + v * y), s * z
-        x, y, z = c * x + v * sz + along * u, c * y - u * sz + along * v, c * z + s * (u * y - v * x)
+        projection, sz = (1.0 - c) * (u * x + v * y), s * z
+        x, y, z = c * x + v * sz + projection * u, c * y - u * sz + projection * v, c * z + s * (u * y - v * x)
     overlap: NDArray[np.float64] = accepted[..., 0] * x + accepted[..., 1] * y + accepted[..., 2] * z
     return overlap

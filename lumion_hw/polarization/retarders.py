@@ -43,8 +43,8 @@ def accepted_share(
         dop: Degree of polarization of the light.
         crosstalk: Accepted fraction of the orthogonal state, ε = 10^(−XT/10).
     """
-    along = dop * (state @ accepted)
-    share: NDArray[np.float64] = ((1.0 - crosstalk) * (1.0 + along) + crosstalk * (1.0 - along)) / 2.0
+    projection = dop * (state @ accepted)
+    share: NDArray[np.float64] = ((1.0 - crosstalk) * (1.0 + projection) + crosstalk * (1.0 - projection)) / 2.0
     return share
 
 

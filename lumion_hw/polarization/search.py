@@ -33,7 +33,7 @@ _FIRST_PLATE_READS, _MAX_PLATE_READS = 12, 30
 """Number of readings before the first fit of plates, and largest number; three plates have twelve unknowns."""
 _MAX_PLATE_MISSES = 5
 _PLATES_GOOD_ENOUGH = 10.0 ** (0.01 / 10.0)
-_ASIDE_DEG = 5.0  # far enough to expose a wrong explanation, near enough that light remains
+_PROBE_STEP_DEG = 5.0  # far enough to expose a wrong explanation, near enough that light remains
 # Twelve steps over the range: even the shortest period searched, 0.22 of the range, has more than two readings.
 _LEARNING_POINTS = 13
 _MAX_ROUNDS = 6
@@ -41,8 +41,8 @@ _MAX_DESCENTS = 6  # until two agree: one in ten ends where no single plate help
 _SAME_BRIGHT, _SAME_DARK = 10.0 ** (0.1 / 10.0), 10.0 ** (1.0 / 10.0)
 """Largest difference in dB of two search results that count as equal, for the brightest and for the darkest."""
 _GOOD_ENOUGH = 10.0 ** (0.02 / 10.0)
-_LIT = 3.0  # times the noise, which negative readings show before any standard deviation is known
-_MUCH_DARKER = 0.8
+_MIN_LIGHT_RATIO = 3.0  # times the noise, which negative readings show before any standard deviation is known
+_MAX_DARKER_RATIO = 0.8
 _ON_THE_FLOOR = 1e-6  # of the total power: smaller readings are noise of the meter
 
 
@@ -112,7 +112,7 @@ class PolarizationSearch:
     @property
     def has_light(self) -> bool:
         """Whether there is light: a reading well above 0 and above the noise."""
-        return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
+        return max(self._powers) > _MIN_LIGHT_RATIO * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
     def steps(self) -> Steps:
         """Yield the settings of a search, and return its result."""
@@ -206,14 +206,14 @@ class PolarizationSearch:
             if misses > 2:  # three misfits in a row: hysteresis, a wrong period or a turning fibre
                 return None
             # Sufficient only if it remains so after half of the ensemble has searched for another explanation.
-            if not misses and strategy.judge(phases).is_sufficient:
+            if not misses and strategy.assess(phases).is_sufficient:
                 ensemble.redraw_half()
-                if strategy.judge(phases).is_sufficient:
+                if strategy.assess(phases).is_sufficient:
                     # Only a search for the brightest is followed by tracking, which needs a unique explanation.
                     if self._sign < 0.0 or strategy.is_determined():
                         break
-                    next_phases = strategy.most_informative_phases()
-        judgement = strategy.judge(phases)
+                    next_phases = strategy.best_measurement_phases()
+        judgement = strategy.assess(phases)
         return PolarizationSearchResult(
             settings, power, judgement.remaining_loss_db, judgement.floor_power, "model", ensemble.best()
         )
@@ -232,13 +232,13 @@ class PolarizationSearch:
                 break
             best = self._extreme_settings(light)
             predicted, power = float(light.powers(best)), self._powers[-1]
-            is_sufficient = light.misfit < _MISFIT and not self._is_worth_moving(power, predicted, light.p0)
+            is_sufficient = light.misfit < _MISFIT and not self._pays_to_move(power, predicted, light.p0)
             if is_sufficient and is_confirmed:
                 return self._plate_result(light, power, predicted)
             if is_sufficient:  # once more next to it, where a wrong explanation would show
                 is_confirmed = True
                 yield from self._read_at_settings(
-                    self._rounded_to_steps(best + _ASIDE_DEG * self._rng.standard_normal(len(best)))
+                    self._rounded_to_steps(best + _PROBE_STEP_DEG * self._rng.standard_normal(len(best)))
                 )
             yield from self._read_at_settings(best)
         return None
@@ -260,10 +260,10 @@ class PolarizationSearch:
             light.extreme(low, high, np.array(self._settings_read), self._rng, sign=self._sign)
         )
 
-    def _is_worth_moving(self, power: float, predicted: float, p0: float) -> bool:
+    def _pays_to_move(self, power: float, predicted: float, p0: float) -> bool:
         if self._sign > 0.0:
             return predicted > power * _PLATES_GOOD_ENOUGH
-        return predicted < power * _MUCH_DARKER and power > ACCEPTED_LEAK * p0
+        return predicted < power * _MAX_DARKER_RATIO and power > ACCEPTED_LEAK * p0
 
     def _plate_result(self, light: PlateLight, power: float, predicted: float) -> PolarizationSearchResult:
         if self._sign > 0.0:
@@ -346,7 +346,7 @@ class PolarizationSearch:
     def _is_improved(self, former: float, power: float) -> bool:
         if self._sign > 0.0:
             return power > former * _GOOD_ENOUGH
-        return power < former * _MUCH_DARKER and power > _ON_THE_FLOOR * max(self._powers)
+        return power < former * _MAX_DARKER_RATIO and power > _ON_THE_FLOOR * max(self._powers)
 
     def _loss_db(self, former: float, power: float, predicted: float) -> float:
         brightest = max(self._powers)

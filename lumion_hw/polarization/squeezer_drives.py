@@ -24,12 +24,12 @@ class SqueezerDrives:
         periods: Mapping[int, float],
         present: NDArray[np.float64],
     ) -> None:
-        known = [channel for channel in range(len(actuators)) if channel in periods]
+        periodic = [channel for channel in range(len(actuators)) if channel in periods]
         self._rad_per_unit = np.zeros(len(actuators))
-        self._rad_per_unit[known] = [2.0 * np.pi / periods[channel] for channel in known]
+        self._rad_per_unit[periodic] = [2.0 * np.pi / periods[channel] for channel in periodic]
         # Equal limits keep actuators without a known period where they are.
         self._limits = np.stack([present, present])
-        for channel in known:
+        for channel in periodic:
             self._limits[:, channel] = actuators[channel].minimum, actuators[channel].maximum
         self._steps = np.array([actuator.step for actuator in actuators])
         self._present = present.copy()
@@ -47,6 +47,6 @@ class SqueezerDrives:
     def settings(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the controller settings for squeezer phases ``(N,)``, within range and in steps of the actuators."""
         moved = self._limits[0] < self._limits[1]
-        exact = np.divide(phases, self._rad_per_unit, out=self._present.copy(), where=moved)
-        stepped = np.where(moved, np.round(exact / self._steps) * self._steps, exact)
+        unrounded = np.divide(phases, self._rad_per_unit, out=self._present.copy(), where=moved)
+        stepped = np.where(moved, np.round(unrounded / self._steps) * self._steps, unrounded)
         return np.clip(stepped, *self._limits)

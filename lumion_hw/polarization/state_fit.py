@@ -22,7 +22,7 @@ from lumion_hw.polarization.retarders import DrivenChain, RetarderChain
 
 _COARSE = 0.05
 """Assumed noise relative to the brightest reading, while a model is far from a fit."""
-_LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
+_LN_P0_PRIOR, _LN_P0_SPREAD = 0.4, 1.0
 """Prior mean and spread of ln P0 relative to the brightest reading."""
 _CROSSTALK_SPREAD, _MAX_CROSSTALK = 0.01, 0.2
 """Prior spread and largest value of the crosstalk; polarization splitters reach −20 dB (docs/polarization.md)."""
@@ -107,9 +107,13 @@ class Members:
         """Return a copy of some of the fitted models."""
         return Members(self.numbers[index], self.damping[index], self.chi2[index])
 
-    def replace(self, index: NDArray[np.int64] | NDArray[np.bool_], others: Members) -> None:
+    def replace(self, index: NDArray[np.int64] | NDArray[np.bool_], replacements: Members) -> None:
         """Replace some of the fitted models by others."""
-        self.numbers[index], self.damping[index], self.chi2[index] = others.numbers, others.damping, others.chi2
+        self.numbers[index], self.damping[index], self.chi2[index] = (
+            replacements.numbers,
+            replacements.damping,
+            replacements.chi2,
+        )
 
 
 class LightEnsemble:
@@ -171,7 +175,7 @@ class LightEnsemble:
         draws = self._rng.standard_normal((len(self._draws), len(powers)))
         draws[0] = 0.0  # the first member fits the readings themselves
         self._draws = np.hstack([self._draws, draws])
-        self._ln_p0 = float(np.log(self._powers.max())) + _LN_P0_AHEAD
+        self._ln_p0 = float(np.log(self._powers.max())) + _LN_P0_PRIOR
         if first:
             self._members = self._draw_from_prior(len(self._draws))
         self._fit()
@@ -276,9 +280,9 @@ class LightEnsemble:
             light = list(members.state.T)
             for k, (i, j) in enumerate(self.chain.mixed):
                 (a, b), after = (light[i], light[j]), accepted.pop()
-                even, odd = a * after[i] + b * after[j], a * after[j] - b * after[i]
+                cosine_part, sine_part = a * after[i] + b * after[j], a * after[j] - b * after[i]
                 # The power is a sinusoid in each squeezer, so its extreme is exact and no step can overshoot.
-                best = np.arctan2(sign * odd, sign * even) - offsets[k]
+                best = np.arctan2(sign * sine_part, sign * cosine_part) - offsets[k]
                 phases[k] = _into_range(best, 0.5 * (low[k] + high[k]), low[k], high[k])
                 angle = phases[k] + offsets[k]
                 cosines[k], sines[k] = c, s = np.cos(angle), np.sin(angle)

@@ -85,20 +85,20 @@ class ModelStrategy:
         # With fewer readings the best setting is still a guess, and a reading elsewhere teaches more.
         if last or (is_useful and ensemble.n_readings >= ensemble.n_unknowns - 1):
             return np.asarray(best[favoured])
-        return np.asarray(candidates[_most_informative(powers)])
+        return np.asarray(candidates[_best_measurement(powers)])
 
     def is_determined(self) -> bool:
         """Return whether all fitted models predict the same powers everywhere."""
         powers = self._ensemble.powers(self._random_phases()) / self._ensemble.p0.mean()
         return float(np.sqrt(powers.var(axis=0).mean())) <= _AGREED
 
-    def most_informative_phases(self) -> NDArray[np.float64]:
+    def best_measurement_phases(self) -> NDArray[np.float64]:
         """Return the phases where a reading best distinguishes between the fitted models."""
         candidates = self._random_phases()
         powers = self._ensemble.powers(candidates)
-        return np.asarray(candidates[_most_informative(powers)])
+        return np.asarray(candidates[_best_measurement(powers)])
 
-    def judge(self, present: NDArray[np.float64]) -> AlignmentJudgement:
+    def assess(self, present: NDArray[np.float64]) -> AlignmentJudgement:
         """Return the quality of the present phases."""
         powers = self._ensemble.powers(np.vstack([present, self._extremes(present)]))
         extreme = np.diagonal(powers[:, 1:])
@@ -130,7 +130,7 @@ class ModelStrategy:
         return _bound(shortfall - ACCEPTED_FLOOR_FRACTION * extreme / self._ensemble.p0) <= ACCEPTED_LEAK
 
 
-def _most_informative(powers: NDArray[np.float64]) -> int:
+def _best_measurement(powers: NDArray[np.float64]) -> int:
     # Noise grows with the power, so a spread between members counts more where it is dark.
     return int(np.argmax(powers.std(axis=0) / np.sqrt(powers.mean(axis=0))))
 

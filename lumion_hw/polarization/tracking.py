@@ -52,7 +52,7 @@ _MAX_DITHER = 1.5
 _MIN_DROP, _MIN_DROP_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
 """A reading that is 0.15 dB and four times its noise below the expected one is an error of the model, not drift."""
 _RECENT_READS = 12  # within which the fibres have hardly moved
-_LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be an outlier, five in a row are lost light
+_LOW_READ_FRACTION, _MAX_LOW_READS = 0.5, 5  # one low reading may be an outlier, five in a row are lost light
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class TrackState:
         drift_rad: Estimated change of the polarization from reading to reading.
         returning: Squeezers that are moving back from an end of their range.
         at_end: Whether a squeezer is at an end of its range.
-        lost: Whether the light has been missing for several readings, so that a new search is needed.
+        has_lost_light: Whether the light has been missing for several readings, so that a new search is needed.
     """
 
     power: float
@@ -72,7 +72,7 @@ class TrackState:
     drift_rad: float
     returning: tuple[int, ...]
     at_end: bool
-    lost: bool
+    has_lost_light: bool
 
 
 class PolarizationTracker:
@@ -109,7 +109,7 @@ class PolarizationTracker:
         self._centre = phases.copy()
         self._low, self._high = low, high
         self._dither_rad = dither_rad
-        self._drift_rad = self._least_drift_rad = drift_rad
+        self._drift_rad = self._min_drift_rad = drift_rad
         self._mean_chi2 = 1.0
         self._reads = 0
         self._returning: set[int] = set()
@@ -146,10 +146,10 @@ class PolarizationTracker:
         """
         self._reads += 1
         expected = self._apply_reading(phases, power)
-        self._missing = self._missing + 1 if power < _LOST_SHARE * expected else 0
-        fallen = math.exp(-max(_MIN_DROP, _MIN_DROP_SIGMA * self._noise))
+        self._missing = self._missing + 1 if power < _LOW_READ_FRACTION * expected else 0
+        lower_limit = math.exp(-max(_MIN_DROP, _MIN_DROP_SIGMA * self._noise))
         brightest = max(self._recent, key=lambda reading: reading[0], default=None)
-        if brightest is not None and power < fallen * min(expected, brightest[0]):
+        if brightest is not None and power < lower_limit * min(expected, brightest[0]):
             self._return_to_recent(brightest[1])
         else:
             self._follow()
@@ -159,7 +159,7 @@ class PolarizationTracker:
         # A small angle δ on the sphere costs δ²/4 of the light (docs/polarization.md, "The model").
         loss_db = 10.0 / np.log(10.0) * (error + self._dither() ** 2) / 4.0
         returning = tuple(sorted(self._returning))
-        return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _LOST_READS)
+        return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _MAX_LOW_READS)
 
     def rescale(self, phases: NDArray[np.float64], power: float) -> None:
         """Scale the estimated power to the reading of another detector.
@@ -175,7 +175,7 @@ class PolarizationTracker:
         self._recent.clear()  # readings of the former detector are not comparable
 
     def _dither(self) -> float:
-        return self._dither_rad * min(math.sqrt(self._drift_rad / self._least_drift_rad), _MAX_DITHER)
+        return self._dither_rad * min(math.sqrt(self._drift_rad / self._min_drift_rad), _MAX_DITHER)
 
     # The filter -------------------------------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class PolarizationTracker:
         # Clipped at three standard deviations, so that one outlier does not look like a fast fibre.
         self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
         drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))
-        self._drift_rad = float(np.clip(drift, self._least_drift_rad, _MAX_DRIFT_RAD))
+        self._drift_rad = float(np.clip(drift, self._min_drift_rad, _MAX_DRIFT_RAD))
 
     def _error_variance(self) -> float:
         """Return the variance of the angle between the tracked light and the accepted state, rad²."""
@@ -264,9 +264,9 @@ class PolarizationTracker:
                 aim = turned + _limit_step(aim - turned, _MAX_TURN_RAD)
             free = reach > 0.0
             step = self._step(aim, turned, jacobian, free, position if first else None)
-            beyond = ((self._centre + step) < self._low) | ((self._centre + step) > self._high)
-            if beyond.any():  # squeezers at an end stay, the others do what they can
-                step = self._step(aim, turned, jacobian, free & ~beyond, position if first else None)
+            is_outside = ((self._centre + step) < self._low) | ((self._centre + step) > self._high)
+            if is_outside.any():  # squeezers at an end stay, the others do what they can
+                step = self._step(aim, turned, jacobian, free & ~is_outside, position if first else None)
             self._centre = np.clip(self._centre + step, self._low, self._high)
 
     def _step(

@@ -26,7 +26,7 @@ from lumion_hw.quantities import w_from_dbm
 from lumion_hw.rehearsal.light import FailureCallback, LightCallback, MilestoneCallback
 
 _WAIT_S = 60.0
-_LOOK_S = 0.02
+_POLL_INTERVAL_S = 0.02
 
 
 class PacedClock(VirtualClock):
@@ -46,9 +46,9 @@ class PacedClock(VirtualClock):
         """Advance virtual time; wait for the wall clock if the pace is limited."""
         super().sleep(duration_s)
         if self._ahead_s is not None:
-            rest_s = self.now() - self._ahead_s - time.monotonic()
-            if rest_s > 0.0:
-                time.sleep(rest_s)
+            wait_s = self.now() - self._ahead_s - time.monotonic()
+            if wait_s > 0.0:
+                time.sleep(wait_s)
 
 
 class BenchFabric:
@@ -124,22 +124,22 @@ class BenchFabric:
                 while not self._actions.empty():
                     self._actions.get()()
                 # No tracking in the meantime: fibres hardly turn in a minute, and the cores are needed for training.
-                self._manager.step(_LOOK_S)
+                self._manager.step(_POLL_INTERVAL_S)
         except BaseException as error:  # noqa: BLE001 - reported to the waiting thread
             self._failure = error
 
     def _run_on_bench_thread(self, action: Callable[[], None], *, wait: bool = True) -> None:
-        done = threading.Event()
+        finished = threading.Event()
 
         def act() -> None:
             try:
                 action()
             finally:
-                done.set()
+                finished.set()
 
         self._actions.put(act)
         deadline_s = time.monotonic() + _WAIT_S
-        while wait and not done.wait(0.05):
+        while wait and not finished.wait(0.05):
             self._check(deadline_s)
 
     def _check(self, deadline_s: float) -> None:
@@ -177,18 +177,18 @@ class BenchFabric:
 
     # -- recovery -----------------------------------------------------------------------------------------------------
 
-    def _on_event(self, what: str, details: dict[str, Any]) -> None:
-        if what == "verdict" and details["cause"] == "light" and details["suspect"] == "unit":
+    def _on_event(self, event: str, details: dict[str, Any]) -> None:
+        if event == "verdict" and details["cause"] == "light" and details["suspect"] == "unit":
             self._failed(str(details["name"]), ", ".join(details["detectors"]))
-        elif what == "spare":
+        elif event == "spare":
             self._chosen = str(details["spare"])
-        elif what == "span":
+        elif event == "span":
             if details["name"] in ("programmed", "settled", "proven"):
                 self._report_light()
             self._report_span(str(details["name"]), str(details["source"]))
             if details["name"] == "proven":
                 self._spare.put("proven")
-        elif what == "refused":
+        elif event == "refused":
             self._spare.put("refused")
 
     def _report_span(self, name: str, source: str) -> None:

@@ -66,7 +66,7 @@ class SwitchedLight:
 
     def restore(self) -> None:
         """Switch the light of all servers on and restore their first connections."""
-        self._now, self._cut = list(self._members), set[str]()
+        self._present_members, self._cut = list(self._members), set[str]()
         if hasattr(self, "_arrives"):
             self._report_light()
 
@@ -76,7 +76,7 @@ class SwitchedLight:
         self._report_light()
 
     def _report_light(self) -> None:
-        pairs = zip(self._now, [*self._now[1:], self._now[0]], strict=True)
+        pairs = zip(self._present_members, [*self._present_members[1:], self._present_members[0]], strict=True)
         ring = {to: source for source, to in pairs}
         self._arrives({to: source for to, source in ring.items() if source not in self._cut})
 
@@ -90,14 +90,14 @@ class SwitchedLight:
     def replace(self, failed: str, mark: MilestoneCallback) -> str:
         """Replace a server by the first free spare."""
         with self._guard:
-            spare = next(name for name in self._spares if name not in self._now and name not in self._cut)
+            spare = next(name for name in self._spares if name not in self._present_members and name not in self._cut)
             mark("spare_chosen", "measured")
             mark("route_found", "measured")
-            place = self._now.index(failed)
-            self._now[place] = ""
+            place = self._present_members.index(failed)
+            self._present_members[place] = ""
             self._arrives({})
             time.sleep(self._switching_s)
-            self._now[place] = spare
+            self._present_members[place] = spare
             source = f"emulated: switching time {1e3 * self._switching_s:g} ms"
             mark("programmed", source)
             self._report_light()

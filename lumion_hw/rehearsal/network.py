@@ -72,11 +72,11 @@ def _tap(name: str) -> int:
 
 def _ip(lines: Sequence[str]) -> None:
     """Run ``ip`` (iproute2) commands in one process. Raises ``ConfigError`` with the error output."""
-    done = subprocess.run(
+    completed = subprocess.run(
         ["ip", "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        raise ConfigError(f"ip could not set up the rehearsal's network: {done.stderr.strip()[:300]}")
+    if completed.returncode:
+        raise ConfigError(f"ip could not set up the rehearsal's network: {completed.stderr.strip()[:300]}")
 
 
 class Forwarder:
@@ -227,7 +227,7 @@ class NamespaceNetwork:
             if path.exists():
                 path.write_text("1", encoding="ascii")
         mac = "02:4c:4d:00:00:{:02x}"
-        others = [other for other in range(len(self._names)) if other != number]
+        other_numbers = [other for other in range(len(self._names)) if other != number]
         _ip([
             "link set lo up",
             f"link set {inside} name {CONTROL_INTERFACE}",
@@ -238,7 +238,7 @@ class NamespaceNetwork:
             f"link set {DATA_INTERFACE} up",
             # Otherwise a dark period marks neighbours as FAILED, and the next connection waits a second.
             *(f"neigh replace 10.214.{run}.{other + 1} lladdr {mac.format(other + 1)} "
-              f"dev {DATA_INTERFACE} nud permanent" for other in others),
+              f"dev {DATA_INTERFACE} nud permanent" for other in other_numbers),
         ])  # fmt: skip
 
     def handles_for(self, server: str) -> list[int]:

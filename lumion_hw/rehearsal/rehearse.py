@@ -80,14 +80,14 @@ class _Rank:
     server: str
     pid: int
     control: socket.socket
-    heard_s: float
+    contact_s: float
     is_beating: bool = False
-    is_gone: bool = False
+    has_ended: bool = False
     unread: bytes = b""
 
-    def order(self, what: str, **details: Any) -> None:
+    def order(self, order: str, **details: Any) -> None:
         with contextlib.suppress(OSError):
-            self.control.sendall((json.dumps({"do": what, **details}) + "\n").encode())
+            self.control.sendall((json.dumps({"do": order, **details}) + "\n").encode())
 
 
 def choose_network_and_job(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
@@ -122,7 +122,7 @@ def rehearse(
     setting: RehearsalSetting | None = None,
     *,
     trials: int = 1,
-    report_progress: Callable[[str], None] = lambda words: None,
+    report_progress: Callable[[str], None] = lambda text: None,
 ) -> list[Rehearsal]:
     """Rehearse faults: first a run without fault, then each fault several times.
 
@@ -151,17 +151,17 @@ def rehearse(
             raise DeviceError("the ranks have different final states after an undisturbed run")
         rehearsals: list[Rehearsal] = []
         for fault in faults:
-            done: list[tuple[Milestone, ...]] = []
+            finished: list[tuple[Milestone, ...]] = []
             identical: list[bool] = []
             for number in range(trials):
                 report_progress(f"{fault}, trial {number + 1} of {trials}")
                 milestones, hashes = stage.run(fault)
-                done.append(milestones)
+                finished.append(milestones)
                 identical.append(set(hashes) == set(undisturbed))
             rehearsals.append(
                 Rehearsal(
                     fault,
-                    tuple(done),
+                    tuple(finished),
                     kind,
                     job,
                     tuple(fell_back),
@@ -295,7 +295,7 @@ class _Stage:
     def _stop_worker(self, server: str) -> None:
         rank = self._ranks.pop(server, None)
         if rank is not None:
-            if not rank.is_gone:
+            if not rank.has_ended:
                 self._selector.unregister(rank.control)
             rank.control.close()
             with contextlib.suppress(ProcessLookupError):
@@ -311,11 +311,11 @@ class _Stage:
             except OSError:
                 data = b""
             if not data:
-                rank.is_gone = True
+                rank.has_ended = True
                 self._selector.unregister(rank.control)
                 messages.append((rank, {"is": "gone"}))
                 continue
-            rank.heard_s = time.monotonic()
+            rank.contact_s = time.monotonic()
             lines = (rank.unread + data).split(b"\n")
             rank.unread = lines.pop()
             reports = [json.loads(line) for line in lines]
@@ -323,13 +323,13 @@ class _Stage:
             messages += [(rank, report) for report in reports if report["is"] != "beat"]
         return messages
 
-    def _wait_for_report(self, what: str, servers: Sequence[str], timeout_s: float) -> None:
+    def _wait_for_report(self, kind: str, servers: Sequence[str], timeout_s: float) -> None:
         waiting, deadline_s = set(servers), time.monotonic() + timeout_s
         while waiting:
             if time.monotonic() > deadline_s:
-                raise DeviceError(f"{', '.join(sorted(waiting))} did not report {what!r} within {timeout_s:.0f} s")
+                raise DeviceError(f"{', '.join(sorted(waiting))} did not report {kind!r} within {timeout_s:.0f} s")
             for rank, report in self._listen(0.05):
-                if report["is"] == what:
+                if report["is"] == kind:
                     waiting.discard(rank.server)
                 elif report["is"] in ("gone", "left") and rank.server in waiting:
                     raise DeviceError(f"{rank.server} failed: {report.get('words', 'its process has ended')}")
@@ -371,7 +371,7 @@ class _Stage:
     def _watch(self, members: list[str], fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
         victim = members[self._setting.victim]
         hashes: dict[str, str] = {}
-        milestones, lost = self._milestones, False
+        milestones, has_lost_step = self._milestones, False
         deadline_s = time.monotonic() + _STEP_S + self._setting.steps
         while set(hashes) != set(members):
             if time.monotonic() > deadline_s:
@@ -379,19 +379,19 @@ class _Stage:
                     f"the training job did not end: {', '.join(sorted(set(members) - set(hashes)))} did not finish"
                 )
             for rank, report in self._listen(0.005):
-                what = report["is"]
-                if what == "done" and report["generation"] == self._generation:
+                kind = report["is"]
+                if kind == "done" and report["generation"] == self._generation:
                     hashes[rank.server] = report["sha256"]
-                if lost and what in _JOB_MILESTONES and report["generation"] == self._generation:
-                    milestones.mark(what, "measured", rank.server)
-                begun = what in ("step", "first_step") and report["step"] >= self._setting.fault_at
-                if fault is not None and begun and rank.server == victim and not milestones.has_begun:
+                if has_lost_step and kind in _JOB_MILESTONES and report["generation"] == self._generation:
+                    milestones.mark(kind, "measured", rank.server)
+                has_begun = kind in ("step", "first_step") and report["step"] >= self._setting.fault_at
+                if fault is not None and has_begun and rank.server == victim and not milestones.has_begun:
                     self._inject_fault(victim, fault)
-            failure = self._failed_member(members) if not lost else None
+            failure = self._failed_member(members) if not has_lost_step else None
             if failure is not None:
                 if not milestones.has_begun:
                     raise DeviceError(f"{failure[0]} failed before the fault was injected: {failure[1]}")
-                lost = True
+                has_lost_step = True
                 members = self._recover(members, failure[0], failure[1])
         return tuple(milestones.in_order()), [hashes[server] for server in members]
 
@@ -410,10 +410,10 @@ class _Stage:
         now_s = time.monotonic()
         for server in members:
             rank = self._ranks[server]
-            if rank.is_gone:
+            if rank.has_ended:
                 return server, "end of its control connection"
-            if rank.is_beating and now_s - rank.heard_s > SILENCE_S:
-                return server, f"no beat for {1e3 * (now_s - rank.heard_s):.0f} ms"
+            if rank.is_beating and now_s - rank.contact_s > SILENCE_S:
+                return server, f"no beat for {1e3 * (now_s - rank.contact_s):.0f} ms"
         return None
 
     def _recover(self, members: Sequence[str], failed: str, detector: str) -> list[str]:
@@ -428,9 +428,9 @@ class _Stage:
         spare = self._fabric.replace(failed, self._milestones.mark)
         self._milestones.mark("link_up", "measured: carrier set at both ends" if self._is_tap else "measured")
         self._stop_worker(failed)
-        now = [spare if server == failed else server for server in members]
-        self._form_group(now, {spare})
-        return now
+        present_members = [spare if server == failed else server for server in members]
+        self._form_group(present_members, {spare})
+        return present_members
 
     @property
     def _is_tap(self) -> bool:

@@ -20,7 +20,7 @@ from lumion_hw.errors import DeviceError
 
 Floats = NDArray[np.float32]
 _CHUNK = 16384
-_AHEAD = 4  # messages in flight: a full link loses further messages, as a wire does
+_MAX_MESSAGES_IN_FLIGHT = 4  # messages in flight: a full link loses further messages, as a wire does
 _HEAD = struct.Struct("<III")  # generation, message number, length
 
 
@@ -188,7 +188,7 @@ class RingGroup:
         while len(parts) < len(chunks):
             if self._is_cut.is_set() or time.monotonic() > deadline_s:
                 raise DeviceError("the connections of the communication group were cut")
-            if waiting and len(waiting) > len(chunks) - len(parts) - _AHEAD:
+            if waiting and len(waiting) > len(chunks) - len(parts) - _MAX_MESSAGES_IN_FLIGHT:
                 number = waiting.pop(0)
                 link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
                 continue
@@ -218,16 +218,16 @@ class RingGroup:
 
         sender = threading.Thread(target=send)
         sender.start()
-        got = bytearray()
-        while len(got) < len(data):
-            part = before.recv(min(len(data) - len(got), 1 << 20))
+        received = bytearray()
+        while len(received) < len(data):
+            part = before.recv(min(len(data) - len(received), 1 << 20))
             if not part:
                 raise DeviceError("the previous rank has closed its connection")
-            got += part
+            received += part
         sender.join()
         if failed:
             raise DeviceError(f"the next rank has closed its connection: {failed[0]}")
-        return bytes(got)
+        return bytes(received)
 
     def _all_gather(self, data: bytes) -> list[bytes]:
         """Exchange data with all ranks and return one item per rank, in rank order."""
@@ -286,8 +286,8 @@ def llama(seed: int) -> Model:
     cos, sin = torch.cos(angle), torch.sin(angle)
 
     def rotated(x: Any) -> Any:
-        even, odd = x[..., 0::2], x[..., 1::2]
-        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+        real, imaginary = x[..., 0::2], x[..., 1::2]
+        return torch.stack([real * cos - imaginary * sin, real * sin + imaginary * cos], dim=-1).flatten(-2)
 
     class Llama:
         params: Floats = start

@@ -55,8 +55,8 @@ class Worker:
             elif order["do"] == "form":
                 self._train(order)
 
-    def _report(self, what: str, **details: Any) -> None:
-        line = json.dumps({"is": what, "generation": self._generation, **details}) + "\n"
+    def _report(self, kind: str, **details: Any) -> None:
+        line = json.dumps({"is": kind, "generation": self._generation, **details}) + "\n"
         with self._guard, contextlib.suppress(OSError):
             self._control.sendall(line.encode())
 

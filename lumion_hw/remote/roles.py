@@ -28,14 +28,14 @@ SAFE = frozenset({"outputs_off"})
 
 def members(interface: type[Any]) -> Iterator[tuple[str, bool]]:
     """Yield the name of every public method and property of an interface, and whether it is a property."""
-    seen = set()
+    listed = set()
     for cls in interface.__mro__:
         if cls is object or cls.__name__ in ("Protocol", "Generic"):
             continue
         for name, value in vars(cls).items():
-            if name.startswith("_") or name in seen or not (inspect.isfunction(value) or isinstance(value, property)):
+            if name.startswith("_") or name in listed or not (inspect.isfunction(value) or isinstance(value, property)):
                 continue
-            seen.add(name)
+            listed.add(name)
             yield name, isinstance(value, property)
 
 

@@ -8,7 +8,15 @@ from functools import partial
 from lumion_hw.errors import ConfigError, UnknownNameError
 from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.schedules.matchings import circle, matchings, shift
-from lumion_hw.schedules.schedule import Circuits, Collective, Schedule, ScheduleRound, Transfer, both_ways, check_ranks
+from lumion_hw.schedules.schedule import (
+    Circuits,
+    Collective,
+    Schedule,
+    ScheduleRound,
+    Transfer,
+    both_directions,
+    check_ranks,
+)
 from lumion_hw.schedules.straggler import stragglar
 
 
@@ -54,9 +62,9 @@ def ring_on_matchings(ranks: int) -> Schedule:
     check_ranks(ranks, "a ring made of two matchings", even=True, minimum=4)
     rounds = []
     for step in _ring_steps(ranks, "scatter") + _ring_steps(ranks, "gather"):
-        for odd in (0, 1):
-            edges = [edge for edge in step if edge.source % 2 == odd]
-            circuits = both_ways((edge.source, edge.target) for edge in edges)
+        for parity in (0, 1):
+            edges = [edge for edge in step if edge.source % 2 == parity]
+            circuits = both_directions((edge.source, edge.target) for edge in edges)
             rounds.append(ScheduleRound(circuits, tuple(edges)))
     return Schedule("ring-matchings", "all-reduce", ranks, ranks, True, tuple(rounds))
 
@@ -105,7 +113,7 @@ def binomial_broadcast(ranks: int) -> Schedule:
     have = 1
     while have < ranks:
         pairs = [(i, i + have) for i in range(min(have, ranks - have))]
-        rounds.append(ScheduleRound(both_ways(pairs), tuple(Transfer(a, b, (0,)) for a, b in pairs)))
+        rounds.append(ScheduleRound(both_directions(pairs), tuple(Transfer(a, b, (0,)) for a, b in pairs)))
         have *= 2
     return Schedule("binomial-broadcast", "broadcast", ranks, 1, True, tuple(rounds))
 

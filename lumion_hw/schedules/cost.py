@@ -44,8 +44,8 @@ class CostModel:
 
     def __post_init__(self) -> None:
         _check("rate of a port", self.bytes_per_s, 1.0, 1e15, "B/s")
-        for what in ("alpha_s", "switching_s", "relock_s", "hidden_s"):
-            _check(what.removesuffix("_s"), getattr(self, what), 0.0, MAX_DELTA_S, "s")
+        for quantity in ("alpha_s", "switching_s", "relock_s", "hidden_s"):
+            _check(quantity.removesuffix("_s"), getattr(self, quantity), 0.0, MAX_DELTA_S, "s")
 
     @property
     def delta_s(self) -> float:
@@ -174,9 +174,9 @@ def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> t
             dark[rank] += model.delta_s
             free[rank] = up[rank]
         for transfer in round_.transfers:
-            done = max(up[transfer.source], up[transfer.target]) + model.alpha_s + len(transfer.chunks) * part_s
+            finish_s = max(up[transfer.source], up[transfer.target]) + model.alpha_s + len(transfer.chunks) * part_s
             for rank in (transfer.source, transfer.target):
-                free[rank] = max(free[rank], done)
+                free[rank] = max(free[rank], finish_s)
     return max(free), tuple(dark)
 
 
@@ -227,7 +227,7 @@ def _buffer_s(model: CostModel, buffer_bytes: float) -> float:
     return buffer_bytes / model.bytes_per_s
 
 
-def _check(what: str, value: float, low: float, high: float, unit: str) -> None:
+def _check(quantity: str, value: float, low: float, high: float, unit: str) -> None:
     if not low <= value <= high:  # NaN fails both
         limit = low if value < low else high
-        raise LimitError(f"cannot use this {what} of a cost model", requested=value, limit=limit, unit=unit)
+        raise LimitError(f"cannot use this {quantity} of a cost model", requested=value, limit=limit, unit=unit)

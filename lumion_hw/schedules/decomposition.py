@@ -19,12 +19,12 @@ from lumion_hw.errors import ConfigError, LimitError, UndecidedError
 from lumion_hw.schedules.cost import CostModel
 from lumion_hw.schedules.demand import Demand
 from lumion_hw.schedules.matchings import heavy_matching
-from lumion_hw.schedules.schedule import Circuits, both_ways
+from lumion_hw.schedules.schedule import Circuits, both_directions
 
 _Integers = NDArray[np.int64]
 _PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
 """Costs of one more configuration that are tried, relative to the average duration of a configuration."""
-_HOLDS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
+_RELATIVE_HOLD_TIMES = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Durations tried for each configuration, relative to the remaining time per remaining configuration."""
 _MAX_OPTIMAL_RANKS = 6
 """Largest number of ranks for the exact solver."""
@@ -90,8 +90,8 @@ class Decomposition:
         """
         count = len(self.configurations) if count is None else count
         held_s = sum(configuration.hold_bytes for configuration in self.configurations[:count]) / model.bytes_per_s
-        rest_s = (self.demand.total_bytes - self.served_after_bytes[count]) / rest_bytes_per_s
-        return held_s + count * model.delta_s + rest_s
+        remainder_s = (self.demand.total_bytes - self.served_after_bytes[count]) / rest_bytes_per_s
+        return held_s + count * model.delta_s + remainder_s
 
     def best_count(self, model: CostModel, rest_bytes_per_s: float) -> int:
         """Return the number of configurations after which an electrical network should carry the remaining traffic."""
@@ -100,8 +100,8 @@ class Decomposition:
     def duty(self, model: CostModel) -> float:
         """Return the fraction of time in which circuits are up."""
         held_s = self.hold_bytes / model.bytes_per_s
-        whole_s = held_s + len(self.configurations) * model.delta_s
-        return held_s / whole_s if whole_s else 1.0
+        duration_s = held_s + len(self.configurations) * model.delta_s
+        return held_s / duration_s if duration_s else 1.0
 
 
 def pad_demand(pair_bytes: _Integers) -> _Integers:
@@ -188,32 +188,32 @@ def _check_bounds(count: int, budget: float) -> None:
 
 
 def _choose_greedily(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
-    unserved = demand.pair_bytes.astype(np.float64)
+    remaining_bytes = demand.pair_bytes.astype(np.float64)
     chosen: list[Circuits] = []
     remaining = float(budget)
-    paid = price * budget / count
-    while len(chosen) < count and remaining >= 1.0 and unserved.any():
-        even = remaining / (count - len(chosen)) * _HOLDS
-        largest = np.quantile(unserved.max(axis=1), (0.5, 1.0))
-        holds = np.unique(np.clip(np.concatenate([even, largest]), 1.0, remaining))
-        tries = [(hold, *_serve_most(np.minimum(unserved, hold), duplex)) for hold in holds.tolist()]
-        hold, served, circuits = max(tries, key=lambda attempt: attempt[1] / (attempt[0] + paid))
+    price_per_setting = price * budget / count
+    while len(chosen) < count and remaining >= 1.0 and remaining_bytes.any():
+        even = remaining / (count - len(chosen)) * _RELATIVE_HOLD_TIMES
+        largest = np.quantile(remaining_bytes.max(axis=1), (0.5, 1.0))
+        hold_times = np.unique(np.clip(np.concatenate([even, largest]), 1.0, remaining))
+        tries = [(hold, *_serve_largest(np.minimum(remaining_bytes, hold), duplex)) for hold in hold_times.tolist()]
+        hold, served, circuits = max(tries, key=lambda attempt: attempt[1] / (attempt[0] + price_per_setting))
         if served <= 0.0:
             break
         for i, j in circuits:
-            unserved[i, j] = max(unserved[i, j] - hold, 0.0)
+            remaining_bytes[i, j] = max(remaining_bytes[i, j] - hold, 0.0)
         remaining -= hold
         chosen.append(circuits)
     return chosen
 
 
-def _serve_most(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circuits]:
+def _serve_largest(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circuits]:
     """Return the circuits that serve most of a demand matrix, and the bytes that they serve."""
     if duplex:
         both = value + value.T
         np.fill_diagonal(both, -1e30)
         pairs = [pair for pair in heavy_matching(both) if both[pair] > 0.0]
-        return float(sum(both[pair] for pair in pairs)), both_ways(pairs)
+        return float(sum(both[pair] for pair in pairs)), both_directions(pairs)
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(value, maximize=True)
@@ -257,10 +257,10 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
     if solved.x is None:
         raise UndecidedError(f"the hold times of {k} configurations could not be optimised: {solved.message}")
     # The solver may err by one part in 10**9; an excess of less than a byte is removed below.
-    whole = np.floor(solved.x[:k] * scale + 1e-3).astype(np.int64)
-    while int(whole.sum()) > budget:
-        whole[int(whole.argmax())] -= int(whole.sum()) - budget
-    return [int(number) for number in whole]
+    durations = np.floor(solved.x[:k] * scale + 1e-3).astype(np.int64)
+    while int(durations.sum()) > budget:
+        durations[int(durations.argmax())] -= int(durations.sum()) - budget
+    return [int(number) for number in durations]
 
 
 def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_limit_s: float = 60.0) -> float:
@@ -297,15 +297,15 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
     for number, (entries, _) in enumerate(rows):
         for column, value in entries.items():
             matrix[number, column] = value
-    gain, whole, upper = np.zeros(width), np.zeros(width, dtype=np.int64), np.full(width, np.inf)
+    gain, is_integer, upper = np.zeros(width), np.zeros(width, dtype=np.int64), np.full(width, np.inf)
     for c in range(k):
         first = _unknown_index(cells, c, 1)
-        whole[first : first + cells], upper[first : first + cells] = 1, 1.0
+        is_integer[first : first + cells], upper[first : first + cells] = 1, 1.0
         gain[first + cells : first + 2 * cells] = -1.0
     limits = LinearConstraint(csr_array(matrix), -np.inf, np.array([maximum for _, maximum in rows]))
     solved = milp(
         gain,
-        integrality=whole,
+        integrality=is_integer,
         bounds=Bounds(0.0, upper),
         constraints=limits,
         options={"time_limit": time_limit_s, "mip_rel_gap": 1e-6},

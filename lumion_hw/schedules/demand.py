@@ -87,12 +87,12 @@ def demand_from_counts(
     if len(wrong):
         row, column = wrong[0].tolist()
         value = matrix[row, column]
-        what = "negative" if value < 0.0 else "not finite" if not np.isfinite(value) else "too large"
-        raise ConfigError(f"demand of row {row}, column {column} (counted from 0) is {what}: {value}")
-    whole = np.ceil(in_bytes).astype(np.int64)
-    local = int(np.trace(whole))
-    np.fill_diagonal(whole, 0)
-    return Demand(whole, local)
+        reason = "negative" if value < 0.0 else "not finite" if not np.isfinite(value) else "too large"
+        raise ConfigError(f"demand of row {row}, column {column} (counted from 0) is {reason}: {value}")
+    rounded_bytes = np.ceil(in_bytes).astype(np.int64)
+    local = int(np.trace(rounded_bytes))
+    np.fill_diagonal(rounded_bytes, 0)
+    return Demand(rounded_bytes, local)
 
 
 def _sum_by_rank(matrix: NDArray[np.float64], rank_of_column: Sequence[int]) -> NDArray[np.float64]:
@@ -144,8 +144,8 @@ def _parse_number(cell: str, path: Path, line: int, place: int) -> float:
         return float(cell)
     except ValueError:
         text = cell.strip()
-        shown = text if len(text) <= 40 else f"{text[:40]}…"
-        raise ConfigError(f"{path}:{line}: expected number {place} of the row, found {shown!r}") from None
+        short_text = text if len(text) <= 40 else f"{text[:40]}…"
+        raise ConfigError(f"{path}:{line}: expected number {place} of the row, found {short_text!r}") from None
 
 
 def _read_npy(data: bytes, path: Path, hint: str) -> NDArray[np.float64]:

@@ -123,8 +123,8 @@ class _Fields:
             self.refuse(key, {list: "a list", int: "a whole number", str: "text", bool: "true or false"}[kind], value)
         return value
 
-    def refuse(self, key: str, expected: str, found: Any) -> NoReturn:
-        raise ConfigError(f"{self.name}: {key}: expected {expected}, found {_value_text(found)}", hint=_HINT)
+    def refuse(self, key: str, expected: str, actual: Any) -> NoReturn:
+        raise ConfigError(f"{self.name}: {key}: expected {expected}, found {_value_text(actual)}", hint=_HINT)
 
 
 def _value_text(value: Any) -> str:

@@ -151,10 +151,10 @@ class LeaseTable:
             options = [
                 (self._earliest_start_s(requested, partner, requested.rank), partner) for partner in requested.partners
             ]
-            sooner_s, other = min(options, key=lambda option: option[0])
-            if sooner_s > now_s + requested.wait_s:
+            earliest_s, other = min(options, key=lambda option: option[0])
+            if earliest_s > now_s + requested.wait_s:
                 raise self._refusal(requested, partner, starts_s)
-            starts_s, partner = sooner_s, other
+            starts_s, partner = earliest_s, other
             self._cut_short((requested.port, partner), starts_s, starts_s + requested.duration_s)
         number = self._next_number()
         lease = Lease(
@@ -210,10 +210,10 @@ class LeaseTable:
     def revoke(self, port: str) -> tuple[Lease, ...]:
         """End all leases of a failed port, and return them."""
         self._check_ports((port,))
-        lost = tuple(lease for lease in self._leases.values() if port in lease.ports)
-        for lease in lost:
+        lost_leases = tuple(lease for lease in self._leases.values() if port in lease.ports)
+        for lease in lost_leases:
             self._end_lease(lease, self._clock.now())
-        return lost
+        return lost_leases
 
     def take_changes(self) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
         """Return the leases that have ended and the leases that have started since the last call."""
@@ -232,21 +232,21 @@ class LeaseTable:
     def _earliest_start_s(self, requested: LeaseRequest, partner: str, over: LeaseRank | None) -> float:
         now_s = self._clock.now()
         ports = (requested.port, partner)
-        others = [lease for lease in self._leases.values() if set(lease.ports) & set(ports)]
+        blocking = [lease for lease in self._leases.values() if set(lease.ports) & set(ports)]
         starts_s = [now_s]
         if over is not None:
-            others = [lease for lease in others if not self._is_preemptible(lease, over)] + [
+            blocking = [lease for lease in blocking if not self._is_preemptible(lease, over)] + [
                 replace(lease, ends_s=min(lease.ends_s, now_s + self._grace_s))
-                for lease in others
+                for lease in blocking
                 if self._is_preemptible(lease, over) and lease.starts_s < now_s + self._grace_s
             ]
-        starts_s += [lease.ends_s for lease in others]
+        starts_s += [lease.ends_s for lease in blocking]
         return min(
             start_s
             for start_s in starts_s
             if start_s >= now_s
             and not any(
-                lease.overlaps(port, start_s, start_s + requested.duration_s) for lease in others for port in ports
+                lease.overlaps(port, start_s, start_s + requested.duration_s) for lease in blocking for port in ports
             )
         )
 
@@ -315,13 +315,13 @@ def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...]
     """
     ended, begun = table.take_changes()
     active = set() if setup.active is None else {circuit.request for circuit in setup.active.circuits}
-    gone = [request for lease in ended for request in _both_ways(lease) if request in active]
-    if gone:
-        setup.disconnect(gone)
+    ended_requests = [request for lease in ended for request in _both_directions(lease) if request in active]
+    if ended_requests:
+        setup.disconnect(ended_requests)
     failures: list[LumionError] = []
     for lease in begun:
         try:
-            setup.connect(_both_ways(lease))
+            setup.connect(_both_directions(lease))
         except LumionError as error:
             table.release(lease.number)
             failures.append(error)
@@ -330,18 +330,18 @@ def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...]
     return ended, begun
 
 
-def _both_ways(lease: Lease) -> list[CircuitRequest]:
+def _both_directions(lease: Lease) -> list[CircuitRequest]:
     forward = CircuitRequest(*lease.ports)
     return [forward, forward.reverse()]
 
 
 def _last_number(path: Path) -> int:
-    what = "last number of a lease"
-    document = read_json(path, what, max_bytes=MEGABYTE)
+    file_kind = "last number of a lease"
+    document = read_json(path, file_kind, max_bytes=MEGABYTE)
     number = document.get("last_number") if isinstance(document, dict) and document.get("format") == _FORMAT else None
     if type(number) is not int or number < 0:
         raise ConfigError(
-            f"{path} does not hold the {what}", hint="Restore the file: old lease numbers must never be reused."
+            f"{path} does not hold the {file_kind}", hint="Restore the file: old lease numbers must never be reused."
         )
     return number
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound, both_ways, check_ranks
+from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound, both_directions, check_ranks
 
 _Pairs = list[tuple[int, int]]
 
@@ -23,7 +23,7 @@ def circle(ranks: int) -> tuple[Circuits, ...]:
     seats = ranks + ranks % 2
     m = seats - 1
     rounds = [[(m, t), *(((t + i) % m, (t - i) % m) for i in range(1, seats // 2))] for t in range(m)]
-    return tuple(both_ways(pair for pair in pairs if max(pair) < ranks) for pairs in rounds)
+    return tuple(both_directions(pair for pair in pairs if max(pair) < ranks) for pairs in rounds)
 
 
 def xor(ranks: int) -> tuple[Circuits, ...]:
@@ -68,11 +68,11 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
     after = linear_sum_assignment(weight, maximize=True)[1].tolist()
     pairs: _Pairs = []
     left = []
-    visited = [False] * len(after)
+    is_visited = [False] * len(after)
     for start in range(len(after)):
         cycle = []
-        while not visited[start]:
-            visited[start] = True
+        while not is_visited[start]:
+            is_visited[start] = True
             cycle.append(start)
             start = after[start]  # noqa: PLW2901 - follow the cycle
         chosen = _best_pairs_of_cycle(cycle, lambda pair: float(weight[pair]))
@@ -88,17 +88,17 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
 def _best_pairs_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
     size = len(cycle)
     starts = range(size if size % 2 else min(size, 2))
-    ways = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]
-    return max(ways, key=lambda pairs: sum(map(weight, pairs)), default=[])
+    factors = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]
+    return max(factors, key=lambda pairs: sum(map(weight, pairs)), default=[])
 
 
 def _improve_by_swaps(weight: NDArray[np.float64], pairs: _Pairs) -> _Pairs:
     pairs = list(pairs)
     while len(pairs) > 1:
         a, b = np.array(pairs).T
-        now = weight[a, b][:, None] + weight[a, b][None, :]
-        straight = weight[np.ix_(a, a)] + weight[np.ix_(b, b)] - now
-        crossed = weight[np.ix_(a, b)] + weight[np.ix_(b, a)] - now
+        present = weight[a, b][:, None] + weight[a, b][None, :]
+        straight = weight[np.ix_(a, a)] + weight[np.ix_(b, b)] - present
+        crossed = weight[np.ix_(a, b)] + weight[np.ix_(b, a)] - present
         gain = np.maximum(straight, crossed)
         np.fill_diagonal(gain, -np.inf)
         i, j = divmod(int(gain.argmax()), len(pairs))

@@ -95,14 +95,14 @@ class MeshRouter:
     max_hops: int | None = None
     faults: MeshFaults | None = None
     unusable: Collection[tuple[int, State]] = ()
-    _ways: dict[tuple[int, int], Path] = field(init=False, repr=False, default_factory=dict)
+    _paths_by_pair: dict[tuple[int, int], Path] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._one_fibre = list(self.inputs) == list(self.outputs)
-        for what, ports in (("inputs", self.inputs), ("outputs", self.outputs)):
+        for side, ports in (("inputs", self.inputs), ("outputs", self.outputs)):
             if twice := [port for port in ports if list(ports).count(port) > 1]:
                 raise ConfigError(
-                    f"{what} {list(ports)}: two ranks share port {twice[0]}", hint="Give each rank its own port."
+                    f"{side} {list(ports)}: two ranks share port {twice[0]}", hint="Give each rank its own port."
                 )
         if not self._one_fibre and (both := set(self.inputs) & set(self.outputs)):
             raise ConfigError(f"port {min(both)} is an input of one rank and an output of another")
@@ -117,18 +117,20 @@ class MeshRouter:
         """
         refusal: RoutingError | None = None
         # First try all remembered paths, then those of active circuits, then none.
-        for known in dict.fromkeys((self._compatible(circuits), self._compatible(set(circuits) & set(before)), ())):
+        for kept_circuits in dict.fromkeys(
+            (self._compatible(circuits), self._compatible(set(circuits) & set(before)), ())
+        ):
             try:
-                routing = self._route(circuits, known, hard=not known)
+                routing = self._route(circuits, kept_circuits, hard=not kept_circuits)
             except RoutingError as error:
                 refusal = error
                 continue
             unchanged = frozenset(
                 pair
                 for pair, path in zip(circuits, routing.paths, strict=True)
-                if pair in before and self._ways.get(pair) == path
+                if pair in before and self._paths_by_pair.get(pair) == path
             )
-            self._ways |= dict(zip(circuits, routing.paths, strict=True))
+            self._paths_by_pair |= dict(zip(circuits, routing.paths, strict=True))
             return MeshStep(number, circuits, routing, unchanged)
         raise refusal or RoutingError("nothing was tried")
 
@@ -156,17 +158,17 @@ class MeshRouter:
     def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
         fitting: list[tuple[int, int]] = []
         for pair in sorted(circuits):
-            if pair in self._ways:
+            if pair in self._paths_by_pair:
                 try:
-                    states_for_paths(self.mesh, [self._ways[member] for member in (*fitting, pair)])
+                    states_for_paths(self.mesh, [self._paths_by_pair[member] for member in (*fitting, pair)])
                 except ConfigError:
                     continue
                 fitting.append(pair)
         return tuple(fitting)
 
-    def _route(self, circuits: Circuits, known: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
-        active = [self._ways[pair] for pair in known]
-        new = [pair for pair in circuits if pair not in known]
+    def _route(self, circuits: Circuits, kept_circuits: Circuits, *, hard: bool, explain_s: float = 10.0) -> Routing:
+        active = [self._paths_by_pair[pair] for pair in kept_circuits]
+        new = [pair for pair in circuits if pair not in kept_circuits]
         request = RouteRequest(
             [(self.inputs[a], self.outputs[b]) for a, b in new],
             puc_loss_db=self.puc_loss_db,
@@ -175,13 +177,13 @@ class MeshRouter:
             active=active,
             max_hops=self.max_hops,
             counter_propagation=self._one_fibre,
-            exact="rescue" if hard else "never",
+            exact_search="rescue" if hard else "never",
             explain_s=explain_s,
         )
         if not new:
             return Routing(states_for_paths(self.mesh, active), tuple(active))
         routing = route(self.mesh, request)
-        paths = dict(zip([*known, *new], [*routing.active, *routing.paths], strict=True))
+        paths = dict(zip([*kept_circuits, *new], [*routing.active, *routing.paths], strict=True))
         return replace(routing, paths=tuple(paths[pair] for pair in circuits), active=(), moved=())
 
 
@@ -244,7 +246,7 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     if len(units) > _EXACT_UNITS:
         settings = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
         return [_merged(group) for group in settings], 1 + impossible
-    whole = (1 << len(units)) - 1
+    all_units = (1 << len(units)) - 1
     answers: dict[int, bool | None] = {}
 
     def is_routable(mask: int) -> bool | None:
@@ -259,8 +261,8 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
 
     for one, other in combinations(range(len(units)), 2):
         is_routable(1 << one | 1 << other)  # pairs are quick to check, and rule out most larger sets
-    parts = _minimal_cover(whole, lambda mask: is_routable(mask) is True)
-    proven = len(_minimal_cover(whole, lambda mask: is_routable(mask) is not False))
+    parts = _minimal_cover(all_units, lambda mask: is_routable(mask) is True)
+    proven = len(_minimal_cover(all_units, lambda mask: is_routable(mask) is not False))
     return [_selected(units, mask) for mask in parts], proven
 
 
@@ -276,23 +278,23 @@ def _make_units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex:
     return units
 
 
-def _minimal_cover(whole: int, fits: Callable[[int], bool]) -> list[int]:
+def _minimal_cover(all_units: int, fits: Callable[[int], bool]) -> list[int]:
     best: dict[int, list[int]] = {0: []}
-    for mask in range(1, whole + 1):
+    for mask in range(1, all_units + 1):
         lowest = mask & -mask
-        part = rest = mask ^ lowest
+        part = remaining = mask ^ lowest
         options: list[list[int]] = []
         # Every subset with the lowest element, larger subsets first.
         while True:
             chosen = part | lowest
-            others = best[mask ^ chosen]
-            if (not options or len(others) + 1 < len(options[0])) and (chosen == lowest or fits(chosen)):
-                options = [[chosen, *others]]
+            remainder = best[mask ^ chosen]
+            if (not options or len(remainder) + 1 < len(options[0])) and (chosen == lowest or fits(chosen)):
+                options = [[chosen, *remainder]]
             if not part:
                 break
-            part = (part - 1) & rest
+            part = (part - 1) & remaining
         best[mask] = options[0]
-    return best[whole]
+    return best[all_units]
 
 
 def _selected(units: Sequence[Unit], mask: int) -> Circuits:
@@ -366,12 +368,12 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
     order, uses = random.Random(seed), Counter(round_.circuits for round_ in schedule.rounds)
 
     def unrouted(places: Sequence[int], limit: float = math.inf) -> int:
-        with_ports_of, found = router.with_ports_of(places), 0
+        with_ports_of, n_unroutable = router.with_ports_of(places), 0
         for circuits, count in uses.most_common():
-            found += 0 if with_ports_of.is_routable(circuits, hard=False) else count
-            if found > limit:
+            n_unroutable += 0 if with_ports_of.is_routable(circuits, hard=False) else count
+            if n_unroutable > limit:
                 break
-        return found
+        return n_unroutable
 
     best = list(range(min(len(router.inputs), len(router.outputs))))
     fewest = unrouted(best)

@@ -18,7 +18,7 @@ class Packer:
     """Groups circuits into mesh settings. A unit is one circuit, or both directions of a pair.
 
     Args:
-        routable: Returns whether circuits can be routed together; ``None`` if undecided.
+        is_routable: Returns whether circuits can be routed together; ``None`` if undecided.
     """
 
     def __init__(self, is_routable: Callable[[Circuits], bool | None]) -> None:
@@ -39,10 +39,10 @@ class Packer:
             settings.append(self._fill([], self._busiest_first(remaining, order)))
             remaining = [unit for unit in remaining if unit not in settings[-1]]
         while steps > 0 and len(settings) > 1:
-            fewer, steps = self._with_one_setting_fewer(settings, order, steps)
-            if fewer is None:
+            reduced, steps = self._without_one_setting(settings, order, steps)
+            if reduced is None:
                 break
-            settings = fewer
+            settings = reduced
         return settings
 
     def fits(self, units: Sequence[Unit]) -> bool:
@@ -73,7 +73,7 @@ class Packer:
         weight = {unit: sum(todo[rank] for rank in unit[0]) + _SPREAD * order.random() for unit in remaining}
         return sorted(remaining, key=lambda unit: -weight[unit])
 
-    def _with_one_setting_fewer(
+    def _without_one_setting(
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int
     ) -> tuple[list[list[Unit]] | None, int]:
         smallest = min(settings, key=len)

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from lumion_hw.bench.file.checks import Check, Uses
-from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, Whole
+from lumion_hw.bench.file.fields import Name, Number, StrictModel, Version, WholeNumber
 
 MAX_PHASES = 256
 _Pair = Annotated[tuple[Name, ...], Field(min_length=2, max_length=2)]
@@ -46,7 +46,7 @@ class PhaseFileModel(StrictModel):
 
     version: Version
     job: Name = Field(description="Name of the job.")
-    iterations: Whole = Field(10, ge=1, le=1_000_000, description="Number of iterations.")
+    iterations: WholeNumber = Field(10, ge=1, le=1_000_000, description="Number of iterations.")
     phases: tuple[PhaseModel, ...] = Field(min_length=1, max_length=MAX_PHASES, description="Phases in order.")
 
     def checks(self) -> Iterator[Check]:

@@ -13,7 +13,7 @@ from lumion_hw.circuits.plan.planned import PlannedCircuit
 from lumion_hw.errors import CircuitError, ConfigError, UnknownNameError
 from lumion_hw.schedules.phases import DarkSpan, IterationTimes, PhasePlan, PreparedPhase, iteration_times
 
-_RELOCK_WITHIN_S = 10.0
+_RELOCK_TIMEOUT_S = 10.0
 """Time limit for a coherent receiver to lock; it normally locks within 1 s (emulated: 0.6 s)."""
 _CircuitPaths = tuple[tuple[str, str], tuple[tuple[int, ...], ...]]
 """A circuit, as a pair of modules, and the PUCs of each of its paths."""
@@ -143,7 +143,7 @@ class PhaseSwitch:
 
         def confirm(new: Sequence[PlannedCircuit]) -> None:
             light_s.append(clock.now() - requested_s)
-            await_locks(bench, new, _RELOCK_WITHIN_S, locked)
+            await_locks(bench, new, _RELOCK_TIMEOUT_S, locked)
 
         self._setup.switch(to.plan, self._launch_dbm, arrived=arrived, confirm=confirm)
         self._tag = tag
@@ -250,8 +250,8 @@ class PhaseSwitch:
         return self._prepared[tag]
 
     def _changing_ports(self, tag: str) -> list[str]:
-        gone = [pair for pair, _ in self._active_circuits() if pair not in self._prepared[tag].circuits]
-        return _ports_of([*self._new_circuits(tag), *gone])
+        ended_pairs = [pair for pair, _ in self._active_circuits() if pair not in self._prepared[tag].circuits]
+        return _ports_of([*self._new_circuits(tag), *ended_pairs])
 
     def _check_circuits_unused(self, tag: str) -> None:
         then = _paths_of(self._prepared[tag].plan.circuits)

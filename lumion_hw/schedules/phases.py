@@ -144,11 +144,13 @@ def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
     write_file(Path(target), "phase file", text, over)
 
 
-def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: float, job: str = "schedule") -> PhasePlan:
+def schedule_phases(
+    mesh_schedule: MeshSchedule, modules: Sequence[str], duration_s: float, job: str = "schedule"
+) -> PhasePlan:
     """Return the steps of a schedule on a mesh as consecutive phases.
 
     Args:
-        found: The schedule on the mesh.
+        mesh_schedule: The schedule on the mesh.
         modules: Device name of the module of each rank.
         duration_s: Duration of each phase once its circuits are up.
         job: Name of the plan.
@@ -156,12 +158,12 @@ def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: flo
     Raises:
         ConfigError: There are fewer modules than ranks.
     """
-    ranks = 1 + max(rank for step in found.steps for pair in step.circuits for rank in pair)
+    ranks = 1 + max(rank for step in mesh_schedule.steps for pair in step.circuits for rank in pair)
     if ranks > len(modules):
         raise ConfigError(f"{ranks} ranks need as many modules, not {len(modules)}", hint="Give one module per rank.")
     phases = tuple(
         JobPhase(f"step-{place}", duration_s, tuple(sorted((modules[a], modules[b]) for a, b in step.circuits)))
-        for place, step in enumerate(found.steps)
+        for place, step in enumerate(mesh_schedule.steps)
     )
     return PhasePlan(job, phases, iterations=1)
 
@@ -226,7 +228,7 @@ def iteration_times(
     for value in deltas_s:
         if not 0.0 <= value <= MAX_DELTA_S:
             raise LimitError("cannot use this dark time of a port", requested=value, limit=MAX_DELTA_S, unit="s")
-    is_alone = [False] * len(plan.phases) if excludes_others is None else list(excludes_others)
+    is_exclusive = [False] * len(plan.phases) if excludes_others is None else list(excludes_others)
     used_s: dict[str, float] = {}
     now_s = iteration_start_s = ready_s = 0.0
     rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
@@ -236,15 +238,15 @@ def iteration_times(
         if turn == len(plan.phases):
             iteration_start_s = now_s
         phase = plan.phases[number]
-        then = phase.circuits if is_alone[number] else _with_remaining(active, phase.circuits)
+        then = phase.circuits if is_exclusive[number] else _with_remaining(active, phase.circuits)
         new = [pair for pair in phase.circuits if pair not in active]
         requested_s = None
         spans: list[DarkSpan] = []
         start_s = now_s
         if new:
-            gone = [pair for pair in active if pair not in then]
+            ended_pairs = [pair for pair in active if pair not in then]
             # One configuration after the other: the previous one must be up.
-            requested_s = max(ready_s, *(used_s.get(port, 0.0) for port in _ports_of([*new, *gone])))
+            requested_s = max(ready_s, *(used_s.get(port, 0.0) for port in _ports_of([*new, *ended_pairs])))
             ready_s = requested_s + deltas_s[number]
             start_s = max(now_s, ready_s)
             spans = [DarkSpan(port, requested_s, ready_s) for port in _ports_of(new)]
@@ -317,21 +319,21 @@ def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> di
 def _check_wired(model: BenchModel, plan: PhasePlan) -> None:
     wiring = model.to_wiring()
     pairs = [pair for phase in plan.phases for pair in phase.circuits]
-    for what, used, wired in (
+    for kind, used, wired in (
         ("input", {a for a, _ in pairs}, {entry.transponder for entry in wiring.inputs}),
         ("output", {b for _, b in pairs}, {output.transponder for output in wiring.outputs}),
     ):
         if missing := sorted(used - wired):
             raise ConfigError(
-                f"{', '.join(missing)}: this bench has no such module with an {what} of the mesh",
-                hint=f"Modules with an {what}: {', '.join(sorted(name for name in wired if name)) or 'none'}.",
+                f"{', '.join(missing)}: this bench has no such module with an {kind} of the mesh",
+                hint=f"Modules with an {kind}: {', '.join(sorted(name for name in wired if name)) or 'none'}.",
             )
 
 
 class _Preparation:
     def __init__(self, model: BenchModel, record: CalibrationRecord) -> None:
         self._model, self._record = model, record
-        self._known: dict[tuple[str, str], PlannedCircuit] = {}
+        self._planned: dict[tuple[str, str], PlannedCircuit] = {}
         self._active: ModuleCircuits = ()
 
     def next_phase(self, phase: JobPhase) -> PreparedPhase:
@@ -341,9 +343,11 @@ class _Preparation:
         except LumionError as error:
             error.message = f"phase {phase.tag}: {error.message}"
             raise
-        now = {_ends_of(circuit): circuit for circuit in plan.circuits}
-        kept = tuple(pair for pair in circuits if pair in self._active and self._known[pair].paths == now[pair].paths)
-        self._known |= now
+        planned = {_ends_of(circuit): circuit for circuit in plan.circuits}
+        kept = tuple(
+            pair for pair in circuits if pair in self._active and self._planned[pair].paths == planned[pair].paths
+        )
+        self._planned |= planned
         self._active = circuits
         return PreparedPhase(phase, circuits, plan, kept, excludes_others)
 
@@ -358,10 +362,10 @@ class _Preparation:
 
     def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
         refusal: LumionError | None = None
-        stay = [pair for pair in circuits if pair in self._active]
-        for known in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(stay), ())):
-            wanted = [CircuitRequest(*pair) for pair in circuits if pair not in known]
-            active = [self._known[pair] for pair in known]
+        kept = [pair for pair in circuits if pair in self._active]
+        for kept_pairs in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(kept), ())):
+            wanted = [CircuitRequest(*pair) for pair in circuits if pair not in kept_pairs]
+            active = [self._planned[pair] for pair in kept_pairs]
             try:
                 return _in_given_order(plan_circuits(self._model, self._record, wanted, active=active), circuits)
             except _NO_ROOM as error:
@@ -371,7 +375,7 @@ class _Preparation:
     def _compatible_pairs(self, circuits: Sequence[tuple[str, str]]) -> ModuleCircuits:
         fitting: ModuleCircuits = ()
         for pair in circuits:
-            if pair in self._known and self._are_compatible([self._known[member] for member in (*fitting, pair)]):
+            if pair in self._planned and self._are_compatible([self._planned[member] for member in (*fitting, pair)]):
                 fitting = (*fitting, pair)
         return fitting
 
@@ -396,7 +400,7 @@ def _ends_of(circuit: PlannedCircuit) -> tuple[str, str]:
 
 
 def _in_given_order(plan: CircuitPlan, circuits: ModuleCircuits) -> CircuitPlan:
-    by_ends = {_ends_of(circuit): circuit for circuit in plan.everything}
+    by_ends = {_ends_of(circuit): circuit for circuit in plan.all_circuits}
     ordered = tuple(by_ends[pair] for pair in circuits)
     paths = tuple(path for circuit in ordered for path in circuit.paths)
     routing = replace(plan.routing, paths=paths, active=(), moved=())

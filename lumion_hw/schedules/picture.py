@@ -69,9 +69,9 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
         ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
     """
     arrows = sum(len(round_.circuits) for round_ in schedule.rounds)
-    for count, what, maximum in ((len(schedule.rounds), "rounds", _MAX_ROUNDS), (arrows, "circuits", _MAX_ARROWS)):
+    for count, quantity, maximum in ((len(schedule.rounds), "rounds", _MAX_ROUNDS), (arrows, "circuits", _MAX_ARROWS)):
         if count > maximum:
-            raise ConfigError(f"a picture can show {maximum} {what}, not {count}", hint="Use fewer ranks.")
+            raise ConfigError(f"a picture can show {maximum} {quantity}, not {count}", hint="Use fewer ranks.")
     figure = new_figure(2.0 + 0.35 * max(len(schedule.rounds), 6), 1.5 + 0.16 * max(schedule.ranks, 8))
     axes = figure.subplots()
     for number, round_ in enumerate(schedule.rounds):
@@ -113,8 +113,8 @@ def plot_costs(
     own = [(cost_of(schedule), schedule.ranks) for schedule in schedules]
     fixed = [(best_static(schedule, model, buffer_bytes), schedule.ranks) for schedule in schedules]
     names = {cost.name for cost, _ in own}
-    beside = {cost.name: (cost, ranks) for cost, ranks in fixed if cost is not None and cost.name not in names}
-    for (cost, ranks), colour in [*((item, None) for item in own), *((item, "0.6") for item in beside.values())]:
+    references = {cost.name: (cost, ranks) for cost, ranks in fixed if cost is not None and cost.name not in names}
+    for (cost, ranks), colour in [*((item, None) for item in own), *((item, "0.6") for item in references.values())]:
         times_s = [cost.time_s(model.with_delta_s(float(delta_s)), buffer_bytes) for delta_s in deltas_s]
         label = f"{one_line(cost.name)}, {ranks} ranks".replace("$", r"\$")
         axes.loglog(deltas_s, times_s, label=label, color=colour, linestyle="--" if colour else "-")
@@ -127,7 +127,7 @@ def plot_costs(
     save_figure(figure, target, over)
 
 
-def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> None:
+def plot_served(decomposition: Decomposition, target: AnyPath, over: Over = "own") -> None:
     """Draw the served fraction of a demand over the number of configurations, as a .png, .svg or .pdf file.
 
     Raises:
@@ -135,8 +135,8 @@ def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> No
     """
     figure = new_figure(6.0, 3.5)
     axes = figure.subplots()
-    total = max(found.demand.total_bytes, 1)
-    axes.plot([100.0 * served / total for served in found.served_after_bytes], marker=".", markersize=3.0)
+    total = max(decomposition.demand.total_bytes, 1)
+    axes.plot([100.0 * served / total for served in decomposition.served_after_bytes], marker=".", markersize=3.0)
     axes.set_xlabel("configurations")
     axes.set_ylabel("served (%)")
     axes.set_ylim(0.0, 102.0)

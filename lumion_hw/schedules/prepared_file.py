@@ -24,7 +24,7 @@ from lumion_hw.schedules.phases import JobPhase, ModuleCircuits, PhasePlan, Prep
 
 _SCHEMA, _VERSION = "lumion-prepared-phases", 1
 _HEADER = ("schema", "schema_version", "content_sha256")
-_WHAT = "prepared configurations"
+_FILE_KIND = "prepared configurations"
 _HINT = "Prepare them again: `lumion schedule phases JOB --bench BENCH --record RECORD --out FILE`."
 
 
@@ -94,9 +94,9 @@ def save_prepared(
         __version__, **belonging, job=plan.job, iterations=plan.iterations, configurations=configurations
     )
     body = TypeAdapter(_Content).dump_python(content, mode="json")
-    check_numbers(body, _WHAT)
+    check_numbers(body, _FILE_KIND)
     header = dict(zip(_HEADER, (_SCHEMA, _VERSION, content_hash(body)), strict=True))
-    write_file(Path(path), _WHAT, readable(header | body) + "\n", over)
+    write_file(Path(path), _FILE_KIND, readable(header | body) + "\n", over)
 
 
 def load_prepared(
@@ -109,9 +109,9 @@ def load_prepared(
             the message says which.
     """
     name = str(path)
-    document = read_json(Path(path), _WHAT, hint=_HINT)
+    document = read_json(Path(path), _FILE_KIND, hint=_HINT)
     if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
-        raise ConfigError(f"{name}: this is not a file with {_WHAT}", hint=_HINT)
+        raise ConfigError(f"{name}: this is not a file with {_FILE_KIND}", hint=_HINT)
     if (version := document.get("schema_version")) != _VERSION:
         raise ConfigError(
             f"{name}: the file has schema version {version!r}, but this software reads version {_VERSION}",

@@ -154,14 +154,14 @@ class Schedule:
         return "  ".join(circuit if not self.chunks else f"{circuit} {x}" for circuit, x in one_way)
 
 
-def both_ways(pairs: Iterable[tuple[int, int]]) -> Circuits:
+def both_directions(pairs: Iterable[tuple[int, int]]) -> Circuits:
     """Return the two directed circuits of each pair, sorted."""
     return tuple(sorted(circuit for a, b in pairs for circuit in ((a, b), (b, a))))
 
 
 def check_ranks(
     ranks: int,
-    what: str,
+    description: str,
     *,
     power_of_two: bool = False,
     even: bool = False,
@@ -174,25 +174,27 @@ def check_ranks(
         ConfigError: The number is too small, too large, odd, or not a power of two; the message names possible numbers.
     """
     if not minimum <= ranks <= maximum:
-        raise ConfigError(f"{what}: {ranks} ranks are not possible", hint=f"Give {minimum} to {maximum} ranks.")
+        raise ConfigError(f"{description}: {ranks} ranks are not possible", hint=f"Give {minimum} to {maximum} ranks.")
     if power_of_two and ranks & (ranks - 1):
         below = 1 << (ranks.bit_length() - 1)
-        raise ConfigError(f"{what} needs a power of two, not {ranks} ranks", hint=f"Use {below} or {2 * below} ranks.")
+        raise ConfigError(
+            f"{description} needs a power of two, not {ranks} ranks", hint=f"Use {below} or {2 * below} ranks."
+        )
     if even and ranks % 2:
         raise ConfigError(
-            f"{what} needs an even number of ranks, not {ranks}; with an odd number, one is idle in every round",
+            f"{description} needs an even number of ranks, not {ranks}; with an odd number, one is idle in every round",
             hint=f"Use {ranks - 1} or {ranks + 1} ranks.",
         )
 
 
 def _check_circuits(circuits: Circuits, ranks: int, duplex: bool, where: str) -> None:
-    known = set(circuits)
+    existing = set(circuits)
     for a, b in circuits:
         if not (0 <= a < ranks and 0 <= b < ranks):
             raise ConfigError(f"{where}: circuit {a} to {b} does not exist, because ranks are 0 to {ranks - 1}")
         if a == b:
             raise ConfigError(f"{where}: rank {a} is connected to itself")
-        if duplex and (b, a) not in known:
+        if duplex and (b, a) not in existing:
             raise ConfigError(
                 f"{where}: circuit {a} to {b} has no return circuit; one-way permutations need simplex ports",
                 hint="On duplex ports every round must be a matching.",

@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 
 from lumion_hw.mesh.routing.request import Progress, no_progress
 from lumion_hw.schedules.matchings import heavy_matching
-from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
+from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_directions, check_ranks
 
 _ROTATED_TRIES, _TRIES = 60, 4
 """Number of random searches for numbers of ranks that are no power of two, with and without a stored rotation."""
-_MANY = 200
+_LARGE_RANKS = 200
 """Number of ranks above which only one random search is made."""
 _NOISE = 0.3
 """Random part of a transfer's value in the search; the other part is 1 or more."""
 _LATE = 2.0
 """Growth of a chunk's value in the search with each round that it still needs to reach all ranks."""
-_NOTHING = -1
+_NO_CHUNK = -1
 
 Rotation = tuple[tuple[int, int, int, int], ...]
 """Rows ``(x, y, age of the chunk that x sends, age of the chunk that y sends)``; ages in rounds.
@@ -64,10 +64,10 @@ def stragglar(ranks: int, *, seed: int = 0, progress: Progress = no_progress) ->
     else:
         rotation = rotations().get(ranks, ())
         rounds = _search_rounds(ranks, rotation, np.random.default_rng(seed), progress)
-        for again in range(1, _ROTATED_TRIES if rotation else _TRIES if ranks <= _MANY else 1):
+        for attempt in range(1, _ROTATED_TRIES if rotation else _TRIES if ranks <= _LARGE_RANKS else 1):
             if len(rounds) == min_straggler_rounds(ranks):
                 break
-            other = _search_rounds(ranks, rotation, np.random.default_rng((seed, again)), progress)
+            other = _search_rounds(ranks, rotation, np.random.default_rng((seed, attempt)), progress)
             rounds = min(rounds, other, key=len)
     return Schedule("stragglar", "straggler all-reduce", ranks, ranks - 1, True, tuple(rounds))
 
@@ -85,7 +85,7 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Trans
     if turn < late:
         joined.append((turn, late))
         transfers += [Transfer(turn, late, (turn,), True), Transfer(late, turn, (turn,), True)]
-    return ScheduleRound(both_ways(joined), tuple(transfers))
+    return ScheduleRound(both_directions(joined), tuple(transfers))
 
 
 # -- powers of two ----------------------------------------------------------------------------------------------------
@@ -93,10 +93,10 @@ def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Trans
 
 def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
     log, late = ranks.bit_length() - 1, ranks - 1
-    label = [_NOTHING] * ranks
+    label = [_NO_CHUNK] * ranks
     rounds = []
     for t in range(min_straggler_rounds(ranks)):
-        oldest = max(t - log, _NOTHING)
+        oldest = max(t - log, _NO_CHUNK)
         receivers, donors = _receivers_and_donors(ranks, label, t, oldest)
         pairs: _Pairs = []
         for m in range(1, log):
@@ -113,7 +113,7 @@ def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
         sent: _Transfers = {}
         for donor, receiver in pairs:
             sent[donor, receiver] = label[donor]
-            if oldest != _NOTHING and donor != late:
+            if oldest != _NO_CHUNK and donor != late:
                 sent[receiver, donor] = oldest
         rounds.append(_round(ranks, t, pairs, sent))
         for donor, receiver in pairs:
@@ -125,12 +125,12 @@ def _rounds_for_power_of_two(ranks: int) -> list[ScheduleRound]:
 
 def _receivers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int) -> tuple[list[int], list[int]]:
     log, late = ranks.bit_length() - 1, ranks - 1
-    others = [rank for rank in range(ranks) if t >= late or rank not in (t, late)]
-    receivers = [rank for rank in others if label[rank] == oldest and rank != late]
-    if oldest == _NOTHING:
+    other_ranks = [rank for rank in range(ranks) if t >= late or rank not in (t, late)]
+    receivers = [rank for rank in other_ranks if label[rank] == oldest and rank != late]
+    if oldest == _NO_CHUNK:
         # At the start the first ranks wait for their meeting without a chunk.
         receivers = [rank for rank in receivers if rank >= log or rank < t]
-    return receivers, [rank for rank in others if label[rank] > oldest]
+    return receivers, [rank for rank in other_ranks if label[rank] > oldest]
 
 
 # -- other even numbers -----------------------------------------------------------------------------------------------
@@ -181,13 +181,13 @@ def _best_matching(
 ) -> tuple[_Pairs, _Transfers]:
     ranks = len(held)
     copies = np.maximum(held.sum(axis=0), 1)
-    worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])
+    weight = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])
     # Chunks that no rank or every rank has are of no use.
     active = np.flatnonzero(held.any(axis=0) & ~held.all(axis=0))
     if not len(active):
         return [], {}
-    own, worth = held[list(free)][:, active], worth[active]
-    value = np.where(own[:, None, :] & ~own[None, :, :], worth, 0.0)
+    own, weight = held[list(free)][:, active], weight[active]
+    value = np.where(own[:, None, :] & ~own[None, :, :], weight, 0.0)
     chunk, one_way = value.argmax(axis=2), value.max(axis=2)
     both = one_way + one_way.T
     chance = random.random(both.shape)

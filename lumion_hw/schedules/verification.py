@@ -100,24 +100,24 @@ def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> N
     wrong = np.argwhere(needed & ~(held & (value == expected)))
     if len(wrong):
         rank, chunk = wrong[0].tolist()
-        what = "a wrong value of" if held[rank, chunk] else "no"
+        problem = "a wrong value of" if held[rank, chunk] else "no"
         raise ConfigError(
-            f"{schedule.name}: rank {rank} ends with {what} chunk {chunk} ({len(wrong)} such errors in total)"
+            f"{schedule.name}: rank {rank} ends with {problem} chunk {chunk} ({len(wrong)} such errors in total)"
         )
 
 
-def _check_reduce_scatter(schedule: Schedule, done: _Mask) -> None:
-    for axis, what in ((0, "chunk {} is not summed on any rank"), (1, "rank {} has no summed chunk")):
-        missing = np.flatnonzero(~done.any(axis=axis))
+def _check_reduce_scatter(schedule: Schedule, summed: _Mask) -> None:
+    for axis, text in ((0, "chunk {} is not summed on any rank"), (1, "rank {} has no summed chunk")):
+        missing = np.flatnonzero(~summed.any(axis=axis))
         if len(missing):
-            raise ConfigError(f"{schedule.name}: {what.format(missing[0])} at the end")
+            raise ConfigError(f"{schedule.name}: {text.format(missing[0])} at the end")
 
 
 def _check_pairs(schedule: Schedule) -> None:
     connected: set[tuple[int, int]] = set()
     for number, round_ in enumerate(schedule.rounds):
-        if again := connected.intersection(round_.circuits):
-            a, b = min(again)
+        if repeated := connected.intersection(round_.circuits):
+            a, b = min(repeated)
             raise ConfigError(f"{schedule.name}, round {number}: ranks {a} and {b} are connected a second time")
         connected |= set(round_.circuits)
     missing = schedule.ranks * (schedule.ranks - 1) - len(connected)

@@ -229,7 +229,7 @@ def handle_request(
     caller: Caller,
     calls: Calls,
     lease: BenchLease,
-    others: Mapping[str, Callable[..., object]],
+    other_functions: Mapping[str, Callable[..., object]],
 ) -> dict[str, Any]:
     """Execute a request and return the reply; an error is returned as a reply.
 
@@ -238,7 +238,7 @@ def handle_request(
         caller: The client, without its lease number.
         calls: Device calls.
         lease: The lease.
-        others: Methods of the server itself, by name; the first argument of each is the caller.
+        other_functions: Methods of the server itself, by name; the first argument of each is the caller.
     """
     try:
         device, method = str(request["device"]), str(request["method"])
@@ -258,8 +258,8 @@ def handle_request(
         }
         if method in own:
             return {"value": encode(own[method](*arguments, **named))}
-        if method not in others:
+        if method not in other_functions:
             raise UnknownNameError(f"a served bench has no method {method!r}")
-        return {"value": encode(others[method](client, *arguments, **named))}
+        return {"value": encode(other_functions[method](client, *arguments, **named))}
     except Exception as error:  # noqa: BLE001 - every error is returned to the caller
         return {"error": encode_error(error)}

@@ -62,14 +62,14 @@ def _circuit(
 ) -> ServedCircuit:
     from lumion_hw.circuits.state import proof_document
 
-    proof, seen_s = circuit.proof, _instant_s(circuit.seen_utc)
-    marks, fault, lost_db = circuit.marks, "", None
+    proof, time_s = circuit.proof, _instant_s(circuit.seen_utc)
+    marks, fault, level_loss_db = circuit.marks, "", None
     if health is not None:
-        marks, lost_db, fault = health.marks, health.lost_db, "" if health.fault is None else str(health.fault)
+        marks, level_loss_db, fault = health.marks, health.lost_db, "" if health.fault is None else str(health.fault)
         if health.proof is not None and health.measured_s is not None:
             proof = proof_document(health.proof)
-            seen_s = wall_s - (service.setup.bench.clock.now() - health.measured_s)
-    if not reason and (seen_s is None or wall_s - seen_s > MAX_MEASUREMENT_AGE_S):
+            time_s = wall_s - (service.setup.bench.clock.now() - health.measured_s)
+    if not reason and (time_s is None or wall_s - time_s > MAX_MEASUREMENT_AGE_S):
         reason = "not measured now"
     return ServedCircuit(
         name=circuit.name,
@@ -78,9 +78,9 @@ def _circuit(
         since_s=_instant_s(circuit.since_utc) or 0.0,
         age_s=circuit.age_s(service.time.utc()),
         lease_left_s=circuit.lease_left_s(service.time),
-        seen_s=seen_s,
+        seen_s=time_s,
         proof=proof,
-        lost_db=lost_db,
+        lost_db=level_loss_db,
         marks=tuple(marks),
         fault=fault,
         severity=_severity(fault, reason, marks),
@@ -144,7 +144,7 @@ def _paths(bench: Bench, record: CalibrationRecord | None, circuit: ActiveCircui
     """
     paths = []
     inputs = {path.port: path for path in bench.wiring.inputs}
-    launch, lost = circuit.proof.get("launch_dbm"), circuit.proof.get("measured_loss_db")
+    launch, loss_db = circuit.proof.get("launch_dbm"), circuit.proof.get("measured_loss_db")
     for arm in circuit.arms:
         path = arm.path
         power: list[float | None] = [None] * (len(path.pucs) + 1)
@@ -152,8 +152,8 @@ def _paths(bench: Bench, record: CalibrationRecord | None, circuit: ActiveCircui
         if launch is not None and entry is not None and record is not None:
             before = launch - 10.0 * np.log10(len(circuit.arms)) + entry.gain_db - entry.loss_db
             losses = record.loss_db[list(path.pucs)]
-            rest = 0.0 if lost is None else lost - float(losses.sum())
-            steps = before - 0.5 * rest - np.concatenate(([0.0], np.cumsum(losses)))
+            unexplained_db = 0.0 if loss_db is None else loss_db - float(losses.sum())
+            steps = before - 0.5 * unexplained_db - np.concatenate(([0.0], np.cumsum(losses)))
             power = [float(power_dbm) for power_dbm in steps]
         paths.append(ServedPath(circuit.name, path.source, path.target, tuple(path.pucs), tuple(power)))
     return paths

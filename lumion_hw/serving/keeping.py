@@ -48,7 +48,7 @@ _RECORD_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,120}\.json")
 _DRIVING_METHODS = ("program", "sweep", "configure", "outputs_off")
 
 
-class _ServerStops(BaseException):
+class _ServerStopping(BaseException):
     """Ends a job early when the server stops."""
 
 
@@ -173,7 +173,7 @@ class BenchKeeper:
         job = self.job
         if job is not None and not job.is_over:
             raise BusyError(
-                f"the job {job.what} of {job.by} drives the heaters", device=device, hint="Wait until the job ends."
+                f"the job {job.kind} of {job.by} drives the heaters", device=device, hint="Wait until the job ends."
             )
         circuits = () if self.service is None else self.service.state.circuits
         if circuits:
@@ -202,7 +202,7 @@ class BenchKeeper:
             self._thread.join(patience_s)
         if self._thread.is_alive():
             with contextlib.suppress(LumionError):
-                self._bench.events.add("cut short", what="" if self.job is None else self.job.what)
+                self._bench.events.add("cut short", what="" if self.job is None else self.job.kind)
         self._has_ended = True
         with self._news:
             self._news.notify_all()
@@ -317,12 +317,12 @@ class BenchKeeper:
     def _perform(self, request: FabricRequest) -> None:
         request.perform(self._require_manager())
 
-    def _on_fabric_event(self, what: str, fields: Mapping[str, Any]) -> None:
-        if what == "span":
+    def _on_fabric_event(self, event: str, fields: Mapping[str, Any]) -> None:
+        if event == "span":
             self._spans.append(Span(**fields))
-        elif what == "verdict":
+        elif event == "verdict":
             self._spans = []
-        if what == "recovered":
+        if event == "recovered":
             self.recovery = ServedRecovery(
                 self._wall_s(),
                 str(fields.get("failed", "")),
@@ -330,14 +330,14 @@ class BenchKeeper:
                 "",
                 tuple(Span(**span) for span in fields["spans"]),
             )
-        if what != "span":
+        if event != "span":
             logged = {key: value for key, value in fields.items() if key != "spans"}
-            self._bench.events.add(f"fabric {what}", **logged)
+            self._bench.events.add(f"fabric {event}", **logged)
         self._on_change()
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
-    def start_job(self, what: str, arguments: Mapping[str, Any], by: str) -> ServedJob:
+    def start_job(self, kind: str, arguments: Mapping[str, Any], by: str) -> ServedJob:
         """Start a job; see :meth:`~lumion_hw.serving.owner.BenchOwner.start_job`."""
         jobs: Mapping[str, Callable[..., Callable[[], Any]]] = {
             "connect": self._connect_job,
@@ -347,20 +347,20 @@ class BenchKeeper:
             "fail": self._fail_job,
             "repaired": self._repair_job,
         }
-        if what not in jobs:
-            raise ConfigError(f"there is no job {what!r}", hint=f"The jobs are {', '.join(jobs)}.")
+        if kind not in jobs:
+            raise ConfigError(f"there is no job {kind!r}", hint=f"The jobs are {', '.join(jobs)}.")
         try:
-            work = jobs[what](**arguments)
+            work = jobs[kind](**arguments)
         except TypeError as error:
-            raise ConfigError(f"{what}: {error}", hint="docs/serving.md lists the arguments of each job.") from error
+            raise ConfigError(f"{kind}: {error}", hint="docs/serving.md lists the arguments of each job.") from error
         with self._news:
             if self.job is not None and not self.job.is_over:
-                raise BusyError(f"the job {self.job.what} of {self.job.by} is running", hint="Wait until the job ends.")
+                raise BusyError(f"the job {self.job.kind} of {self.job.by} is running", hint="Wait until the job ends.")
             number = 1 if self.job is None else self.job.number + 1
-            self.job = ServedJob(number, what, by, self._wall_s())
+            self.job = ServedJob(number, kind, by, self._wall_s())
             self._work, self._error = work, None
             self._news.notify_all()
-        self._bench.events.add("asked", what=what, by=by)
+        self._bench.events.add("asked", what=kind, by=by)
         return self.job
 
     def wait(self, job: ServedJob, timeout_s: float | None) -> ServedJob:
@@ -373,7 +373,7 @@ class BenchKeeper:
             if self.job is None or self.job.number != job.number:
                 return job
             if self._has_ended and not self.job.is_over:
-                raise LumionError(f"the server stopped before the job {job.what} ended")
+                raise LumionError(f"the server stopped before the job {job.kind} ended")
             if self._error is not None:
                 raise self._error
             return self.job
@@ -389,7 +389,7 @@ class BenchKeeper:
         error: Exception | None = None
         try:
             result = work()
-        except _ServerStops:
+        except _ServerStopping:
             error = LumionError("the server stopped before the job ended")
         except Exception as failure:  # noqa: BLE001 - returned to the client that started the job
             error = failure
@@ -402,7 +402,7 @@ class BenchKeeper:
             self._news.notify_all()
         self._bench.events.add(
             "job ended",
-            what=outcome.what,
+            what=outcome.kind,
             by=outcome.by,
             error=outcome.error,
             took_s=round(self._wall_s() - outcome.begun_s, 3),
@@ -414,7 +414,7 @@ class BenchKeeper:
             self.job = dataclasses.replace(self.job, stage=stage, done=done, total=total)
         self._on_change()
         if self._stop.is_set():
-            raise _ServerStops
+            raise _ServerStopping
 
     def _report_residual(self, name: str, value: float) -> None:
         if self.job is not None:

@@ -48,7 +48,7 @@ class _ActiveLease:
 
     owner: str
     number: int
-    taken_s: float
+    acquired_s: float
     since_s: float
     lasts_s: float
     seen_s: float
@@ -80,7 +80,7 @@ class BenchLease:
         directory: AnyPath,
         wall_s: Callable[[], float],
         clock: Clock | None = None,
-        on_end: Callable[[ServedLease, str], None] = lambda lease, why: None,
+        on_end: Callable[[ServedLease, str], None] = lambda lease, reason: None,
         connections: Callable[[], Container[str]] | None = None,
     ) -> None:
         self._path = Path(directory) / _NUMBER
@@ -152,8 +152,8 @@ class BenchLease:
                     raise BusyError(f"lease {caller.number} has ended, and no client holds the lease.", hint=hint)
                 raise BusyError("no client holds the lease of this bench, and changes need the lease.", hint=hint)
             if not active.belongs_to(caller):
-                mine = "" if caller.number is None else f"lease {caller.number} has ended: "
-                raise BusyError(f"{mine}{self._holder_text()}.", hint=f"Wait, or take over by name: {active.owner}")
+                own_text = "" if caller.number is None else f"lease {caller.number} has ended: "
+                raise BusyError(f"{own_text}{self._holder_text()}.", hint=f"Wait, or take over by name: {active.owner}")
             self._active = replace(active, seen_s=self._clock.now())
             return self.served()
 
@@ -185,7 +185,7 @@ class BenchLease:
                 return ServedLease(number=self._number)
             now_s = self._clock.now()
             left_s = max(active.seen_s + active.lasts_s - now_s, 0.0)
-            return ServedLease(active.owner, active.number, active.since_s, now_s - active.taken_s, left_s)
+            return ServedLease(active.owner, active.number, active.since_s, now_s - active.acquired_s, left_s)
 
     def _end(self, reason: str) -> None:
         lease, self._active = self.served(), None

@@ -101,8 +101,8 @@ def _circuit(value: Callable[[Any], float | None]) -> Callable[[ServedState], _R
 
 
 def _proofs(state: ServedState) -> _Rows:
-    known = [circuit for circuit in state.circuits if not circuit.unseen]
-    return [((circuit.name, name), number) for circuit in known for name, number in circuit.proof.items()]
+    readable = [circuit for circuit in state.circuits if not circuit.unseen]
+    return [((circuit.name, name), number) for circuit in readable for name, number in circuit.proof.items()]
 
 
 def _puc_counts(state: ServedState) -> Iterator[tuple[tuple[str, ...], float | None]]:
@@ -128,7 +128,7 @@ def _heat(state: ServedState) -> _Rows:
 
 
 def _job(value: Callable[[Any], float | None]) -> Callable[[ServedState], _Rows]:
-    return lambda state: [] if state.job is None else [((state.job.what,), value(state.job))]
+    return lambda state: [] if state.job is None else [((state.job.kind,), value(state.job))]
 
 
 def _spans(state: ServedState) -> _Rows:

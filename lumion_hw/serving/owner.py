@@ -316,11 +316,11 @@ class BenchOwner:
     # -- the lease ----------------------------------------------------------------------------------------------------
 
     def _watch_lease(self) -> None:
-        looked_s = self._clock.now()
+        checked_s = self._clock.now()
         while not self._stop.wait(_LEASE_CHECK_PERIOD_S):
             self._end_leases()
-            if self._clock.now() - looked_s > _LOCK_CHECK_PERIOD_S:
-                looked_s = self._clock.now()
+            if self._clock.now() - checked_s > _LOCK_CHECK_PERIOD_S:
+                checked_s = self._clock.now()
                 self._check_lock()
 
     def _end_leases(self) -> None:
@@ -361,14 +361,14 @@ class BenchOwner:
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def write(self, name: str, value: object, caller: Caller, *, settled: bool = False) -> None:
+    def write(self, name: str, value: object, caller: Caller, *, waits_for_light: bool = False) -> None:
         """Write a value to one setting.
 
         Args:
             name: Name of the setting.
             value: The new value.
             caller: The client.
-            settled: Whether to wait until the light has settled, and then read all light again.
+            waits_for_light: Whether to wait until the light has settled, and then read all light again.
 
         Raises:
             BusyError: The caller does not hold the lease; the message names the holder.
@@ -382,8 +382,8 @@ class BenchOwner:
         lease = self.lease.check(caller)
         self._check_not_needed(setting.device, "program")
         new_value: Any = value
-        shown = value if np.ndim(new_value) == 0 else f"{np.size(new_value)} values"
-        with self._log_change(name, shown, lease.owner, lease.number):
+        value_text = value if np.ndim(new_value) == 0 else f"{np.size(new_value)} values"
+        with self._log_change(name, value_text, lease.owner, lease.number):
             try:
                 setting.write(new_value)
             except LinkError as error:
@@ -391,9 +391,9 @@ class BenchOwner:
             finally:
                 self._readings.read_settings(setting.device)
             self._note_driven(setting.device, lease.number)
-            if settled:
+            if waits_for_light:
                 setting.wait_settled()
-                self._readings.read_light_again()
+                self._readings.refresh_light()
 
     @contextlib.contextmanager
     def _log_change(self, name: str, value: object, by: str, lease: int) -> Iterator[None]:
@@ -418,8 +418,8 @@ class BenchOwner:
         else:
             value: Any = self._readings.value(setting.name)
             is_active = setting.is_equivalent(value, wanted)
-            shown = f"{np.size(value)} values" if np.ndim(value) else value
-            finding = f"The device now reports {shown}, so the write was {'' if is_active else 'not '}executed."
+            value_text = f"{np.size(value)} values" if np.ndim(value) else value
+            finding = f"The device now reports {value_text}, so the write was {'' if is_active else 'not '}executed."
         kind = LinkLost if isinstance(error, LinkLost) else LinkTimeout
         return kind(
             f"{setting.name}: {error.message.rstrip('.')}. {finding}", device=error.device, address=error.address
@@ -460,7 +460,7 @@ class BenchOwner:
         self._keeper.switch_heaters_off()
         self._readings.read_settings(self.bench.model.mesh_section.controller)
 
-    def start_job(self, what: str, arguments: Mapping[str, Any], caller: Caller) -> ServedJob:
+    def start_job(self, kind: str, arguments: Mapping[str, Any], caller: Caller) -> ServedJob:
         """Start a job and return at once; the published state shows its progress.
 
         Jobs and arguments: ``connect`` (``circuits``: names such as ``a:b``, or request documents), ``disconnect``
@@ -475,7 +475,7 @@ class BenchOwner:
         if self.failure is not None:
             raise self.failure
         self._driving_leases.clear()  # currents that a job leaves on belong to no client
-        return self._keeper.start_job(what, arguments, lease.owner)
+        return self._keeper.start_job(kind, arguments, lease.owner)
 
     def wait(self, job: ServedJob, timeout_s: float | None = None) -> ServedJob:
         """Wait for the end of a job, at most ``timeout_s``, and return the state of the job.

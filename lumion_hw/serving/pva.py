@@ -145,7 +145,7 @@ class PvaServer:
             if point.limits is not None:
                 for group in ("display", "control")[: 2 if point.kind == "number" else 1]:
                     value[f"{group}.limitLow"], value[f"{group}.limitHigh"] = point.limits
-        return _stamped(value, point.taken_s, point.severity, point.alarm)
+        return _stamped(value, point.time_s, point.severity, point.alarm)
 
     def _make_tables(self, state: ServedState) -> None:
         nt = self._p4p.nt
@@ -196,23 +196,23 @@ class PvaServer:
             return
         value_sent = _value_or_nan(point)
         key = value_sent.tobytes() if isinstance(value_sent, np.ndarray) else value_sent
-        taken_s = point.taken_s or self._began_s  # a point that was never read is unknown since the start
+        time_s = point.time_s or self._began_s  # a point that was never read is unknown since the start
         with self._guard:
             last = self._last.get(point.name)
             if last is not None:
                 same = last[:3] == (key, point.severity, point.alarm)
-                if taken_s < last[3] or (same and taken_s < last[3] + (0.0 if dated else _REFRESH_S)):
+                if time_s < last[3] or (same and time_s < last[3] + (0.0 if dated else _REFRESH_S)):
                     return
-            self._last[point.name] = (key, point.severity, point.alarm, taken_s)
+            self._last[point.name] = (key, point.severity, point.alarm, time_s)
             value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(value_sent)
-            pv.post(_stamped(value, taken_s, point.severity, point.alarm))
+            pv.post(_stamped(value, time_s, point.severity, point.alarm))
 
     # -- puts ---------------------------------------------------------------------------------------------------------
 
     def answer(self, work: Callable[[], Any], operation: Any) -> None:
         """Run work in a worker thread and send its result or error to the client."""
 
-        def do() -> None:
+        def action() -> None:
             try:
                 result = work()
             except Exception as error:  # noqa: BLE001 - sent to the client
@@ -221,13 +221,13 @@ class PvaServer:
                 operation.done(result) if result is not None else operation.done()
 
         try:
-            self._workers.submit(do)
+            self._workers.submit(action)
         except RuntimeError:
             operation.done(error="the server is stopping")
 
     def _writer(self, name: str) -> Callable[[Any, Caller, bool], None]:
         def write(sent: Any, caller: Caller, waits: bool) -> None:
-            self._owner.write(name, _sent_value(sent, self._owner.point(name)), caller, settled=waits)
+            self._owner.write(name, _sent_value(sent, self._owner.point(name)), caller, waits_for_light=waits)
             self._post_point(self._owner.point(name))
             if waits:
                 for point in self._owner.points().values():
@@ -283,12 +283,12 @@ class PvaServer:
             "devices": self._owner.calls.describe(),
         }
 
-    def _job(self, what: str) -> Callable[[Mapping[str, Any], Caller], Any]:
-        def do(query: Mapping[str, Any], caller: Caller) -> Any:
-            job = self._owner.wait(self._owner.start_job(what, query, caller))
+    def _job(self, kind: str) -> Callable[[Mapping[str, Any], Caller], Any]:
+        def action(query: Mapping[str, Any], caller: Caller) -> Any:
+            job = self._owner.wait(self._owner.start_job(kind, query, caller))
             return self._structure({"result": json_text(job.result)})
 
-        return do
+        return action
 
     def _take_lease(self, query: Mapping[str, Any], caller: Caller) -> Any:
         """Take the lease for the account of the client instead of its connection."""
@@ -437,8 +437,8 @@ def _table(nt: Any, rows: list[tuple[Any, ...]]) -> Any:
 
 
 def _stamped(value: Any, time_s: float, severity: AlarmSeverity, alarm: str) -> Any:
-    whole = math.floor(time_s)
-    value["timeStamp.secondsPastEpoch"], value["timeStamp.nanoseconds"] = whole, int((time_s - whole) * 1e9)
+    whole_s = math.floor(time_s)
+    value["timeStamp.secondsPastEpoch"], value["timeStamp.nanoseconds"] = whole_s, int((time_s - whole_s) * 1e9)
     value["alarm.severity"], value["alarm.status"] = int(severity), int(severity != AlarmSeverity.NONE)
     value["alarm.message"] = alarm
     return value

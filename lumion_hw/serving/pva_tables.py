@@ -87,7 +87,7 @@ def _silent(state: ServedState) -> _ScalarValue:
     return (
         names,
         AlarmSeverity.INVALID if names else _N,
-        "; ".join(f"{n}: {why}" for n, (_, why) in state.health.silent.items()),
+        "; ".join(f"{n}: {reason}" for n, (_, reason) in state.health.silent.items()),
     )
 
 
@@ -127,7 +127,7 @@ SCALARS: Mapping[str, tuple[str, Callable[[ServedState], _ScalarValue]]] = {
     "lease:owner": ("s", lambda state: (state.lease.owner, _N, "")),
     "lease:number": ("l", lambda state: (state.lease.number, _N, "")),
     "lease:age_s": ("d", lambda state: (round(state.lease.age_s), _N, "")),
-    "job:what": ("s", _job("what", "")),
+    "job:what": ("s", _job("kind", "")),
     "job:by": ("s", _job("by", "")),
     "job:stage": ("s", _job("stage", "")),
     "job:done": ("l", _job("done", 0)),

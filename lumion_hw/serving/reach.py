@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
-def parse_networks(host: str, allowed: Collection[str], what: str) -> Networks:
+def parse_networks(host: str, allowed: Collection[str], description: str) -> Networks:
     """Return the networks of ``allowed``, whose hosts may connect.
 
     Raises:
@@ -27,7 +27,7 @@ def parse_networks(host: str, allowed: Collection[str], what: str) -> Networks:
         raise ConfigError(f"{error}", hint="Give numeric addresses, such as 192.0.2.7 or 192.0.2.0/24.") from error
     if not address.is_loopback and not networks:
         raise ConfigError(
-            f"other hosts can reach {host}, and {what} does not authenticate clients",
+            f"other hosts can reach {host}, and {description} does not authenticate clients",
             hint="List the allowed addresses with --allow, or listen on loopback and use an SSH tunnel.",
         )
     return networks

@@ -81,27 +81,27 @@ class DeviceReadings:
         if failure is not None:
             self.failed(failure)
             return self._clock.now() - began_s
-        found: dict[str, Point] = {}
+        points: dict[str, Point] = {}
         if self._reader is not None:
             values = self._reader.read()
             failure = self._reader.failures.get(self._device)
             now_s = self._wall_s()
             for column, value in zip(self._reader.columns, values, strict=True):
                 if value is not FAILED or failure is None:
-                    found[column.name] = _reading(column, value, now_s)
+                    points[column.name] = _reading(column, value, now_s)
                 elif not isinstance(failure, LinkError):  # the device answers and gives the reason for no value
                     alarm = str(failure)
-                    found[column.name] = Point(
+                    points[column.name] = Point(
                         column.name, None, column.unit, None, False, now_s, AlarmSeverity.INVALID, alarm
                     )
         is_due = self._reader is None or began_s - self._settings_read_s > _SETTINGS_PERIOD_S
         if self.settings and is_due and not isinstance(failure, LinkError):
             failure = self.read_settings()
-        took_s = self._clock.now() - began_s
+        duration_s = self._clock.now() - began_s
         with self._guard:
-            self._points |= {name: point for name, point in found.items() if name not in self.settings}
-        self._record_outcome(failure if isinstance(failure, LinkError) else None, took_s)
-        return took_s
+            self._points |= {name: point for name, point in points.items() if name not in self.settings}
+        self._record_outcome(failure if isinstance(failure, LinkError) else None, duration_s)
+        return duration_s
 
     def read_settings(self) -> LumionError | None:
         """Read the settings of the device; return the error if this failed."""
@@ -128,13 +128,13 @@ class DeviceReadings:
             return failure if isinstance(failure, LinkError) else None
         own = {name: setting for name, setting in self.settings.items() if not setting.part_of}
         try:
-            others = [
+            other_values = [
                 name
                 for name, setting in own.items()
                 if not setting.is_equivalent(before[name], self._active_settings[name])
             ]
-            if others:
-                self._bench.events.add("came back with other settings", device=self._device, settings=others)
+            if other_values:
+                self._bench.events.add("came back with other settings", device=self._device, settings=other_values)
                 self._bench.model.devices[self._device].set_up(self._bench.devices[self._device])
                 self.read_settings()
         except LumionError as error:
@@ -167,14 +167,14 @@ class DeviceReadings:
                 device.close()
             device.open()
 
-    def _record_outcome(self, failure: LumionError | None, took_s: float) -> None:
+    def _record_outcome(self, failure: LumionError | None, duration_s: float) -> None:
         if failure is not None:
             self.failed(failure)
             return
         if self._silence_reported:
             self._bench.events.add("answers again", device=self._device)
         self._silence_reported = False
-        self._last_reply_s, self._read_time_s, self._failure, self._error = self._clock.now(), took_s, "", None
+        self._last_reply_s, self._read_time_s, self._failure, self._error = self._clock.now(), duration_s, "", None
 
     def failed(self, error: Exception) -> None:
         """Record a read error; the device counts as silent when its last values are stale."""
@@ -187,9 +187,9 @@ class DeviceReadings:
         """Return all points (readings and settings) of the device, marked invalid if the device is silent."""
         with self._guard:
             if self._settings_read is not None:  # points are made here, so that a write of many heaters is not delayed
-                values, told_s = self._settings_read
+                values, read_s = self._settings_read
                 self._points |= {
-                    name: self._setting(self.settings[name], value, told_s) for name, value in values.items()
+                    name: self._setting(self.settings[name], value, read_s) for name, value in values.items()
                 }
                 self._settings_read = None
             points = dict(self._points)
@@ -198,9 +198,9 @@ class DeviceReadings:
     def point(self, name: str) -> Point:
         """Return one point (reading or setting) of the device."""
         with self._guard:
-            values, told_s = self._settings_read or ({}, 0.0)
+            values, read_s = self._settings_read or ({}, 0.0)
             is_setting = name in values
-            point = self._setting(self.settings[name], values[name], told_s) if is_setting else self._points[name]
+            point = self._setting(self.settings[name], values[name], read_s) if is_setting else self._points[name]
         return point if self.silent is None else self._stale(point)
 
     def value(self, name: str) -> SettingValue:
@@ -263,8 +263,8 @@ class BenchReadings:
         """
         faults = latched_faults(self._bench)
         with self._faults_guard:
-            known_ids = {fault.fault_id for fault in self._faults}
-            new_faults = [fault for fault in faults if fault.fault_id not in known_ids]
+            old_fault_ids = {fault.fault_id for fault in self._faults}
+            new_faults = [fault for fault in faults if fault.fault_id not in old_fault_ids]
             changed, self._faults = faults != self._faults, faults
         for fault in new_faults:
             self._bench.events.add("fault latched", controller=self._controller, fault=str(fault))
@@ -275,26 +275,26 @@ class BenchReadings:
         """Start one reading thread per device."""
         for name, device in self._devices.items():
             thread = threading.Thread(
-                target=self._read_forever, args=(device,), name=f"lumion-read-{name}", daemon=True
+                target=self._read_until_stopped, args=(device,), name=f"lumion-read-{name}", daemon=True
             )
             self._threads.append(thread)
             thread.start()
 
-    def _read_forever(self, device: DeviceReadings) -> None:
+    def _read_until_stopped(self, device: DeviceReadings) -> None:
         while not self._stop.is_set():
-            took_s = self._read(device)
-            self._stop.wait(max(_READ_PERIOD_S - took_s, min(took_s, _READ_PERIOD_S)))
+            duration_s = self._read(device)
+            self._stop.wait(max(_READ_PERIOD_S - duration_s, min(duration_s, _READ_PERIOD_S)))
 
     def _read(self, device: DeviceReadings) -> float:
         try:
-            took_s = device.update()
+            duration_s = device.update()
             if device is self._devices.get(self._controller):
                 self.read_faults()
         except Exception as error:  # noqa: BLE001 - an error of one driver must not stop the others
-            took_s = _READ_PERIOD_S
+            duration_s = _READ_PERIOD_S
             device.failed(error)
         device.reopen()
-        return took_s
+        return duration_s
 
     def update(self) -> None:
         """Read all devices once in this thread."""
@@ -322,7 +322,7 @@ class BenchReadings:
         """Return the silent devices by name: start of the silence in seconds since 1970, and the reason."""
         return {name: silence for name, device in self._devices.items() if (silence := device.silent) is not None}
 
-    def read_light_again(self) -> None:
+    def refresh_light(self) -> None:
         """Read all devices that measure light again."""
         bench = self._bench
         light_devices = [*bench.meters, *bench.polarimeters, *bench.transponders, *bench.mesh_states]

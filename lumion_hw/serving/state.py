@@ -35,7 +35,7 @@ class Point:
         value: The last value; out of date if ``severity`` is ``INVALID``.
         unit: Unit of the value; empty for texts and booleans.
         limits: Lowest and highest allowed value; ``None`` for readings and unknown limits.
-        taken_s: Time of the reading, in seconds since 1970.
+        time_s: Time of the reading, in seconds since 1970.
         severity: ``INVALID`` if there is no value or the device does not answer.
         alarm: Reason of the severity; empty without an alarm.
         choices: Allowed texts, if ``kind`` is ``choice``.
@@ -47,7 +47,7 @@ class Point:
     unit: str = ""
     limits: tuple[float, float] | None = None
     writable: bool = False
-    taken_s: float = 0.0
+    time_s: float = 0.0
     severity: AlarmSeverity = AlarmSeverity.NONE
     alarm: str = ""
     choices: tuple[str, ...] = ()
@@ -155,14 +155,14 @@ class ServedRecovery:
         time_s: Time of the report, in seconds since 1970.
         failed: Name of the replaced server or accelerator, or empty.
         spare: Name of the spare that replaced it, or empty.
-        words: Reason for the recovery.
+        reason: Reason for the recovery.
         spans: Durations of the steps of the recovery, in order.
     """
 
     time_s: float
     failed: str
     spare: str
-    words: str
+    reason: str
     spans: tuple[Span, ...]
 
 
@@ -171,7 +171,7 @@ class ServedJob:
     """A task that a client has started, such as a calibration.
 
     Attributes:
-        what: ``connect``, ``disconnect``, ``calibrate``, ``recover``, ``fail`` or ``repaired``.
+        kind: ``connect``, ``disconnect``, ``calibrate``, ``recover``, ``fail`` or ``repaired``.
         begun_s: Start time, in seconds since 1970.
         done: Number of completed steps of the current stage.
         total: Number of steps of the current stage; 0 if unknown.
@@ -180,7 +180,7 @@ class ServedJob:
     """
 
     number: int
-    what: str
+    kind: str
     by: str
     begun_s: float
     stage: str = ""

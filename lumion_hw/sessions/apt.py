@@ -115,14 +115,14 @@ class AptSession(Conversation):
 
     def _wait_for(self, reply_id: DecodedAptMessage, channel: int | None, deadline: Deadline) -> AptFrame | None:
         while data := self._link.read(deadline):
-            found = [
+            messages = [
                 frame
                 for frame in self._decode_bytes(data)
                 if frame.message == reply_id and channel in (None, frame.channel)
             ]
-            if found:
+            if messages:
                 # The device also sends states on its own, so the latest of several is the current one.
-                return found[-1]
+                return messages[-1]
             if self._clock.now() >= deadline:
                 break
         return None
@@ -143,7 +143,7 @@ class AptSession(Conversation):
 
     def _discard_input(self, quiet_s: float) -> int:
         n_foreign, end = self._decoder.foreign_bytes, self._clock.now() + quiet_s + self._patience_s
-        while (now := self._clock.now()) < end and (data := self._link.read(Deadline(min(now + quiet_s, end)))):
+        while (now_s := self._clock.now()) < end and (data := self._link.read(Deadline(min(now_s + quiet_s, end)))):
             self._decode_bytes(data)
         self._decoder.reset()
         n_foreign = self._decoder.foreign_bytes - n_foreign

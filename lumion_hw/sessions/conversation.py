@@ -27,7 +27,7 @@ _Answer = TypeVar("_Answer")
 
 # Keeps a device that has lost its line ends from filling the memory.
 _LINE_LIMIT_BYTES = 1 << 20
-_SHOWN_BYTES = 60
+_MAX_PRINTED_BYTES = 60
 # Limits the wait of a resynchronisation after a long measurement.
 _LONGEST_QUIET_S = 1.0
 # Larger blocks are received directly into their buffer: the log of a million samples is 4 MB.
@@ -135,17 +135,17 @@ class Conversation(DeviceErrors, abc.ABC):
             self._out_of_sync = False
             self._count(foreign_bytes=self._link.drain(self._quiet_s, deadline))
 
-    def first_reply(self, ask: Callable[[], _Answer]) -> _Answer:
+    def first_reply(self, query: Callable[[], _Answer]) -> _Answer:
         """Send the first query after :meth:`open_link`, and repeat it once if it fails."""
         with self.transaction():
             try:
-                return ask()
+                return query()
             except (LinkTimeout, FrameError, DeviceError) as error:
                 _log.info("%s @ %s: the first query failed and is repeated: %s", self._device, self.address, error)
             self._discard_input(self._quiet_s)
             for _ in range(self.resync_rounds):
                 self._out_of_sync = False  # a late reply belongs to the same query
-                answer = ask()
+                answer = query()
                 if not self._discard_input(self._quiet_s):
                     break
             return answer
@@ -208,10 +208,10 @@ class Conversation(DeviceErrors, abc.ABC):
             error.device = error.device or self._device
             raise
 
-    def mark_out_of_sync(self, why: str) -> None:
+    def mark_out_of_sync(self, reason: str) -> None:
         """Mark the session out of sync: it accepts no reply until it is synchronized again."""
         if not self._out_of_sync:
-            _log.warning("%s @ %s: the session is out of sync after %s", self._device, self.address, why)
+            _log.warning("%s @ %s: the session is out of sync after %s", self._device, self.address, reason)
             self._count(incomplete=1)
         self._out_of_sync = True
 
@@ -284,19 +284,19 @@ class Conversation(DeviceErrors, abc.ABC):
         searched = 0
         if not self._buffer:
             data = self._received(label, started, deadline)
-            found = self.line_end.search(data)
-            if found is not None and found.end() == len(data):  # one whole line: the usual case
-                return data[: found.start()].rstrip(b"\r").lstrip(b"\0")
+            match = self.line_end.search(data)
+            if match is not None and match.end() == len(data):  # one whole line: the usual case
+                return data[: match.start()].rstrip(b"\r").lstrip(b"\0")
             self._buffer += data
-        while (found := self.line_end.search(self._buffer, searched)) is None:
+        while (match := self.line_end.search(self._buffer, searched)) is None:
             # Data that was searched has no line end, so the search
             # continues behind it; otherwise long lines would take quadratic time.
             searched = len(self._buffer)
             if searched > _LINE_LIMIT_BYTES:
                 raise self._frame_error(label, "a line without an end")
             self._buffer += self._received(label, started, deadline)
-        line = bytes(self._buffer[: found.start()]).rstrip(b"\r").lstrip(b"\0")
-        del self._buffer[: found.end()]
+        line = bytes(self._buffer[: match.start()]).rstrip(b"\r").lstrip(b"\0")
+        del self._buffer[: match.end()]
         return line
 
     def receive_exactly(self, n_bytes: int, label: str, deadline: Deadline) -> bytes:
@@ -322,7 +322,7 @@ class Conversation(DeviceErrors, abc.ABC):
             while arrived < n_bytes:
                 n_new = link.read_into(view[arrived:], deadline)
                 if not n_new:
-                    self._buffer += view[: min(arrived, 2 * _SHOWN_BYTES)]
+                    self._buffer += view[: min(arrived, 2 * _MAX_PRINTED_BYTES)]
                     raise self._incomplete(f"{label}, {arrived} of {n_bytes} bytes", started)
                 arrived += n_new
         return block
@@ -357,10 +357,10 @@ class Conversation(DeviceErrors, abc.ABC):
             hint="The device may be busy, or may not support this command.",
         )
 
-    def _frame_error(self, label: str, seen: str) -> FrameError:
+    def _frame_error(self, label: str, received: str) -> FrameError:
         return self.error(
             FrameError,
-            f"{label}: the reply is {seen}",
+            f"{label}: the reply is {received}",
             hint="Check that the device is of the configured kind and that no other program uses it.",
         )
 
@@ -403,5 +403,5 @@ def format_bytes(data: bytes | bytearray) -> str:
     """Return bytes as shortened text for a message."""
     if not data:
         return "nothing"
-    head = bytes(data[:_SHOWN_BYTES])
-    return f"{head!r}" + (f" and {len(data) - _SHOWN_BYTES} bytes more" if len(data) > _SHOWN_BYTES else "")
+    head = bytes(data[:_MAX_PRINTED_BYTES])
+    return f"{head!r}" + (f" and {len(data) - _MAX_PRINTED_BYTES} bytes more" if len(data) > _MAX_PRINTED_BYTES else "")

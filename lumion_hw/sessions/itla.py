@@ -62,14 +62,14 @@ class ItlaSession(Conversation):
         ``DeviceError`` if the module refuses for another reason.
         """
         with self.transaction():
-            reply = self._ask(f"read 0x{register:02X}", read_request(register), register)
+            reply = self._exchange(f"read 0x{register:02X}", read_request(register), register)
             return self._accepted(f"read 0x{register:02X}", reply).data
 
     def write(self, register: int, data: int) -> bool:
         """Write 16 bits to a register; return whether the write is still pending. Raises the errors of :meth:`read`."""
         label = f"write 0x{register:02X} = {data}"
         with self.transaction():
-            reply = self._accepted(label, self._ask(label, write_request(register, data), register))
+            reply = self._accepted(label, self._exchange(label, write_request(register, data), register))
             return reply.status is ItlaReplyStatus.PENDING
 
     def read_string(self, register: int) -> bytes:
@@ -82,7 +82,7 @@ class ItlaSession(Conversation):
 
     def _string(self, register: int) -> bytes:
         label = f"read string 0x{register:02X}"
-        reply = self._accepted(label, self._ask(label, read_request(register), register))
+        reply = self._accepted(label, self._exchange(label, read_request(register), register))
         if reply.status is not ItlaReplyStatus.AEA or reply.data > _LONGEST_STRING_BYTES:
             raise self._frame_error(label, f"not a string: {reply}")
         data = b"".join(self.read(ItlaRegister.AEA_EAR).to_bytes(2, "big") for _ in range((reply.data + 1) // 2))
@@ -105,7 +105,7 @@ class ItlaSession(Conversation):
         self._is_first_probe = True
         return True
 
-    def _ask(self, label: str, request: bytes, register: int) -> Reply:
+    def _exchange(self, label: str, request: bytes, register: int) -> Reply:
         is_write = request != read_request(register)
         # Each read of AEA-EAR advances the module's pointer, so a repeat would skip two bytes of the text.
         attempts = 1 if register == ItlaRegister.AEA_EAR else _ATTEMPTS
@@ -133,7 +133,7 @@ class ItlaSession(Conversation):
             return reply
         # An execution error does not name its cause; bits 3-0 of NOP hold the cause for the last command
         # (OIF-ITLA-MSA-01.3).
-        data = self._ask("read 0x00", read_request(ItlaRegister.NOP), ItlaRegister.NOP).data
+        data = self._exchange("read 0x00", read_request(ItlaRegister.NOP), ItlaRegister.NOP).data
         code = data & 0x0F
-        kind, words = _ERRORS.get(code, (DeviceError, f"error {code}"))
-        raise self.error(kind, f"{label} failed: {words}", code=code, command=label, hint="Nothing was changed.")
+        kind, reason = _ERRORS.get(code, (DeviceError, f"error {code}"))
+        raise self.error(kind, f"{label} failed: {reason}", code=code, command=label, hint="Nothing was changed.")

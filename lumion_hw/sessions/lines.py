@@ -42,7 +42,7 @@ class LineSession(Conversation):
         quiet_s: float = 0.2,
     ) -> None:
         super().__init__(link, clock, device=device, timeout_s=timeout_s, quiet_s=quiet_s)
-        self._done = done
+        self._end_marker = done
         self._failed = re.compile(f"(?:{failed})$")
         self._marker = marker
         self._is_marker_reply = is_marker_reply
@@ -61,7 +61,7 @@ class LineSession(Conversation):
         if not (text and text.isascii() and text.isprintable()):
             raise ConfigError(f"{text!r} is not a command", hint="Give one line of printable ASCII.")
         with self.exchange(text, timeout_s) as deadline:
-            refusal, lines = self._ask(text, deadline)
+            refusal, lines = self._exchange(text, deadline)
         if refusal is not None:
             raise self.error(
                 DeviceError,
@@ -74,21 +74,21 @@ class LineSession(Conversation):
     def probe(self, deadline: Deadline) -> bool:
         """Send the marker query and check its reply."""
         try:
-            refusal, lines = self._ask(self._marker, deadline)
+            refusal, lines = self._exchange(self._marker, deadline)
         except (LinkTimeout, FrameError):
             return False
         return refusal is None and self._is_marker_reply(lines)
 
-    def _ask(self, text: str, deadline: Deadline) -> tuple[str | None, tuple[str, ...]]:
+    def _exchange(self, text: str, deadline: Deadline) -> tuple[str | None, tuple[str, ...]]:
         self.send(text.encode("ascii") + b"\r\n", deadline)
         lines: list[str] = []
         while len(lines) < _MAX_LINES:
             line = self._as_text(text, self.receive_line(text, deadline))
             failed = self._failed.search(line)
             reason = line[: failed.start()].strip() if failed else line
-            if reason and line != self._done:
+            if reason and line != self._end_marker:
                 lines.append(reason)
-            if failed or line == self._done:
+            if failed or line == self._end_marker:
                 # Some firmware echoes the command and some does not, so the first
                 # line is dropped only if it is the command itself.
                 return failed and failed[0], tuple(lines[1:] if lines[:1] == [text] else lines)

@@ -42,7 +42,7 @@ class NovoptelSession(Conversation):
         super().__init__(link, clock, device=device, timeout_s=timeout_s)
         self._form = form
         self._landmarks = landmarks
-        self._known: tuple[int, ...] = ()
+        self._landmark_values: tuple[int, ...] = ()
 
     def open(self, timeout_s: float = 5.0) -> tuple[int, ...]:
         """Open the link and return the content of the constant registers (``landmarks``).
@@ -51,14 +51,14 @@ class NovoptelSession(Conversation):
         """
         with self.transaction():
             self.open_link(timeout_s)
-            self._known = ()
+            self._landmark_values = ()
             with self._with_device_name():
                 if self._form.wake:
                     self.send(self._form.wake, Deadline(self._clock.now() + timeout_s))
                     # There may be a reply, if it completes a command of an earlier host.
                     self._link.drain(self._quiet_s, Deadline(self._clock.now() + timeout_s))
-            self._known = self.read(*self._landmarks)
-            return self._known
+            self._landmark_values = self.read(*self._landmarks)
+            return self._landmark_values
 
     def read(self, *addresses: int) -> tuple[int, ...]:
         """Return the content of registers, read one after the other. Raises the errors of :meth:`exchange`."""
@@ -66,9 +66,12 @@ class NovoptelSession(Conversation):
             _check(address, 0)
         label = f"registers {', '.join(map(str, addresses))}" if len(addresses) > 1 else f"register {addresses[0]}"
         with self.exchange(label) as deadline:
-            words = tuple(self._ask(address, label, deadline) for address in addresses)
+            words = tuple(self._read_register(address, label, deadline) for address in addresses)
             # A lost or inserted byte shifts all later words, so that the known register appears changed.
-            if self._known and self._ask(self._landmarks[0], label, deadline) != self._known[0]:
+            if (
+                self._landmark_values
+                and self._read_register(self._landmarks[0], label, deadline) != self._landmark_values[0]
+            ):
                 raise self._frame_error(
                     label,
                     "not from these registers: a constant register, read last, has a different value",
@@ -87,17 +90,17 @@ class NovoptelSession(Conversation):
 
     def probe(self, deadline: Deadline) -> bool:
         """Check that the constant registers have not changed."""
-        if not self._known:
+        if not self._landmark_values:
             return False
         try:
             return all(
-                self._ask(address, "landmark", deadline) == word
-                for address, word in zip(self._landmarks[:_PROBES], self._known, strict=False)
+                self._read_register(address, "landmark", deadline) == word
+                for address, word in zip(self._landmarks[:_PROBES], self._landmark_values, strict=False)
             )
         except LinkTimeout:
             return False
 
-    def _ask(self, address: int, label: str, deadline: Deadline) -> int:
+    def _read_register(self, address: int, label: str, deadline: Deadline) -> int:
         self.send(self._form.read_request(address), deadline)
         reply = self.receive_exactly(self._form.reply_bytes, label, deadline)
         word = self._form.word(reply)

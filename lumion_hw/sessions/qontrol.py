@@ -101,7 +101,7 @@ class QontrolSession(Conversation):
         Closes the link and raises ``IdentityError`` if the module has changed since the last query.
         """
         with self.transaction():
-            identity = self.ask(_MARKER)[0]
+            identity = self.query_lines(_MARKER)[0]
             if self._identity is not None and identity != self._identity:
                 self.close()
                 raise self.error(
@@ -116,7 +116,7 @@ class QontrolSession(Conversation):
         """Make the modules renumber themselves (``NUP=0``); return the number of modules that confirmed."""
         return len(self.request_list(text_request("NUP=0", RENUMBERED)))
 
-    def ask(self, request: QontrolRequest) -> tuple[str, ...]:
+    def query_lines(self, request: QontrolRequest) -> tuple[str, ...]:
         """Send one request and return the lines of its reply. Raises the errors of :meth:`run`."""
         return self.run((request,))[0]
 
@@ -272,23 +272,23 @@ class QontrolSession(Conversation):
         foreign = 0
         while not self._buffer.endswith(b"\n") and self._clock.now() < deadline:
             self._buffer += self._link.read(deadline)
-            foreign += self._sift("") if len(self._buffer) > _MAX_BUFFER_BYTES else 0
-        foreign += self._sift("")
+            foreign += self._sort_replies("") if len(self._buffer) > _MAX_BUFFER_BYTES else 0
+        foreign += self._sort_replies("")
         if foreign:
             self.mark_out_of_sync(f"{foreign} unexpected bytes before {label}")
 
     def _discard_input(self, quiet_s: float) -> int:
         end = self._clock.now() + quiet_s + self._patience_s
         dropped = len(self._buffer)
-        while (now := self._clock.now()) < end and (data := self._link.read(Deadline(min(now + quiet_s, end)))):
+        while (now_s := self._clock.now()) < end and (data := self._link.read(Deadline(min(now_s + quiet_s, end)))):
             dropped += len(data)
             self._buffer += data
             if len(self._buffer) > _MAX_BUFFER_BYTES:
-                self._sift("resynchronisation")
-        self._sift("resynchronisation")
+                self._sort_replies("resynchronisation")
+        self._sort_replies("resynchronisation")
         return dropped
 
-    def _sift(self, during: str) -> int:
+    def _sort_replies(self, during: str) -> int:
         foreign = 0
         for line in bytes(self._buffer).splitlines(keepends=True):
             if not line.endswith(b"\n") or self._report(line.decode("ascii", errors="replace"), during) is None:

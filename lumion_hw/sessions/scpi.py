@@ -68,16 +68,16 @@ class ScpiSession(Conversation):
         """
         with self.transaction():
             self.open_link(timeout_s)
-            found = self.first_reply(lambda: self.query(self._identity_query))
-            if self._identity is not None and found != self._identity:
+            identity = self.first_reply(lambda: self.query(self._identity_query))
+            if self._identity is not None and identity != self._identity:
                 self.close()
                 raise self.error(
                     IdentityError,
-                    f"expected {self._identity!r}, found {found!r}",
+                    f"expected {self._identity!r}, found {identity!r}",
                     hint="Correct the address in the bench file, or connect the expected instrument there.",
                 )
-            self._identity = found
-            return found
+            self._identity = identity
+            return identity
 
     def forget_identity(self) -> None:
         """Accept any instrument at the next :meth:`open`."""

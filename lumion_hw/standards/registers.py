@@ -135,7 +135,7 @@ class Register:
         except KeyError:
             raise self._no_element(index) from None
 
-    def whole_span(self) -> range:
+    def all_bytes(self) -> range:
         """Return the byte addresses of all elements of the field."""
         if self.array is None:
             return self.span()
@@ -372,11 +372,11 @@ def f16_encode(value: float) -> int:
     if value <= 0:
         return 0
     if not math.isinf(value):
-        exact = Fraction(value)
+        fraction = Fraction(value)
         # Start at the smallest exponent: of all codes of a number it gives the most digits. A mantissa has at most four
         # digits, so much smaller exponents are impossible.
         for exponent in range(min(max(math.floor(math.log10(value)) + 19, 0), 31), 32):
-            mantissa = round(exact * Fraction(10) ** (24 - exponent))
+            mantissa = round(fraction * Fraction(10) ** (24 - exponent))
             if mantissa <= 0x7FF:
                 return exponent << 11 | mantissa
     raise LimitError("F16 number", requested=value, limit=2.047e10, unit="")

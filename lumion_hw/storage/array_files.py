@@ -27,8 +27,10 @@ def array_suffix() -> str:
     return ".h5" if importlib.util.find_spec("h5py") else ".npz"
 
 
-def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Over = "own") -> None:
-    """Write arrays by name to an ``.h5`` or ``.npz`` file, atomically; ``what`` is the kind of file for messages.
+def write_arrays(path: Path, arrays: Arrays, description: str = "the arrays", over: Over = "own") -> None:
+    """Write arrays by name to an ``.h5`` or ``.npz`` file, atomically.
+
+    ``description`` is the kind of file, for messages.
 
     Raises:
         ConfigError: An array is not numeric, h5py is missing for an ``.h5`` file, or ``write_file`` raises it.
@@ -52,7 +54,7 @@ def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Ove
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, array, allow_pickle=False)
 
-    write_file(path, what, fill, over)
+    write_file(path, description, fill, over)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -49,7 +49,7 @@ class LineJournal:
 
     Args:
         path: The file; created if missing.
-        what: Kind of journal, for messages.
+        description: Kind of journal, for messages.
         header: First entry of the journal; an existing journal must have the same.
 
     Raises:
@@ -57,17 +57,17 @@ class LineJournal:
         LumionError: The disk is full.
     """
 
-    def __init__(self, path: AnyPath, what: str, header: Mapping[str, Any]) -> None:
+    def __init__(self, path: AnyPath, description: str, header: Mapping[str, Any]) -> None:
         self.path = Path(path)
-        self._what = what
-        with writing(what, self.path):
+        self._description = description
+        with writing(description, self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            exists = check_target(self.path, what, over="any").exists()
-        existing = read_lines(self.path, what) if exists else JournalLines((), b"")
+            exists = check_target(self.path, description, over="any").exists()
+        existing = read_lines(self.path, description) if exists else JournalLines((), b"")
         self._existing, self._header, self._n = existing.entries, dict(header), len(existing.entries)
         if existing.incomplete:
             self._save_incomplete(existing.incomplete)
-        with writing(what, self.path):
+        with writing(description, self.path):
             self._handle: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             self._size = os.fstat(self._handle).st_size - len(existing.incomplete)
             os.ftruncate(self._handle, self._size)
@@ -95,9 +95,9 @@ class LineJournal:
         """
         if self._handle is None:
             raise ConfigError(f"the journal {self.path} is closed")
-        check_numbers(entry, f"an entry of {self._what}")
+        check_numbers(entry, f"an entry of {self._description}")
         remaining = _line({"n": self._n, **entry})
-        with writing(self._what, self.path):
+        with writing(self._description, self.path):
             try:
                 os.lseek(self._handle, self._size, os.SEEK_SET)
                 while remaining:
@@ -119,12 +119,12 @@ class LineJournal:
             return
         documents = [{"n": number, **entry} for number, entry in enumerate((self._header, *entries))]
         old, content = self.path.with_name(self.path.name + ".old"), b"".join(map(_line, documents))
-        with writing(self._what, self.path):
+        with writing(self._description, self.path):
             old.unlink(missing_ok=True)
             os.link(self.path, old)
-        write_file(self.path, self._what, content, over="any")
+        write_file(self.path, self._description, content, over="any")
         self.close()
-        with writing(self._what, self.path):
+        with writing(self._description, self.path):
             self._handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         self._size, self._n = len(content), len(documents)
 
@@ -145,7 +145,7 @@ class LineJournal:
     def _save_incomplete(self, line: bytes) -> None:
         """Append an incomplete line to the file ``.torn`` next to the journal."""
         path = self.path.with_name(self.path.name + ".torn")
-        with writing(self._what, path), path.open("ab") as file:
+        with writing(self._description, path), path.open("ab") as file:
             file.write(line + b"\n")
             file.flush()
             os.fsync(file.fileno())
@@ -154,26 +154,26 @@ class LineJournal:
         for name, value in self._header.items():
             if header.get(name) != value:
                 raise ConfigError(
-                    f"{self._what} {self.path} belongs to {name} {header.get(name)!r}, not to {value!r}",
+                    f"{self._description} {self.path} belongs to {name} {header.get(name)!r}, not to {value!r}",
                     hint="Choose another directory with --state.",
                 )
 
 
-def read_lines(path: AnyPath, what: str) -> JournalLines:
-    """Read a journal without changing it; ``what`` is the kind of journal, for messages.
+def read_lines(path: AnyPath, description: str) -> JournalLines:
+    """Read a journal without changing it; ``description`` is the kind of journal, for messages.
 
     Raises:
         ConfigError: The journal cannot be read, or a complete line is damaged; the message gives the line number.
     """
     path = Path(path)
-    data = read_file(path, what, max_bytes=_MAX_BYTES)
+    data = read_file(path, description, max_bytes=_MAX_BYTES)
     *lines, incomplete = data.split(b"\n")
     entries = []
     for number, line in enumerate(lines):
         entry = _entry(line, f"{path}, line {number + 1}")
         if entry is None or entry.get("n") != number:
             raise ConfigError(
-                f"{what} {path} is damaged: line {number + 1} of {len(lines)} has a wrong checksum or number. "
+                f"{description} {path} is damaged: line {number + 1} of {len(lines)} has a wrong checksum or number. "
                 "Nothing was changed, in the journal or on the bench.",
                 hint="Restore it from a backup, or move it away to start a new journal; the state of the mesh is then "
                 "unknown.",

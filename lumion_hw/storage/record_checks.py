@@ -30,22 +30,22 @@ def mismatches(record: CalibrationRecord) -> Iterator[str]:
     mesh = record.mesh
     n_pucs, n_heaters, n_ports = mesh.n_pucs, 2 * mesh.n_pucs, mesh.n_ports
     ports = [entry.port for entry in record.ports]
-    for what, count, expected in (
+    for quantity, count, expected in (
         ("PUCs", len(record.pucs), n_pucs),
         ("heater channels", len(record.heater_channels), n_heaters),
         ("joint phases", len(record.joints.phase_rad) if record.joints else len(mesh.joints), len(mesh.joints)),
     ):
         if count != expected:
-            yield f"the record has {count} {what}, but its mesh has {expected}"
+            yield f"the record has {count} {quantity}, but its mesh has {expected}"
     if any(not 0 <= port < n_ports for port in (*ports, *record.monitor_ports)):
         yield f"the record contains port numbers outside its mesh of {n_ports} ports"
     if len(set(ports)) < len(ports) or len(set(record.monitor_ports)) < len(record.monitor_ports):
         yield "a port is listed twice"
     if any(not 0 <= channel < _MAX_CHANNELS for channel in record.heater_channels if channel != NO_CHANNEL):
         yield f"a heater channel is outside 0 to {_MAX_CHANNELS - 1}"
-    lit = {entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None}
+    source_ports = {entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None}
     firsts = [entry.lit_with for entry in record.ports if entry.lit_with is not None and entry.source_dbm is not None]
-    if not set(firsts) <= lit or len(set(firsts)) < len(firsts):
+    if not set(firsts) <= source_ports or len(set(firsts)) < len(firsts):
         yield "a port has lit_with set to a port without a source, or two ports have the same lit_with"
     for name in ("wavelength_nm", "heater_ohm"):
         if not getattr(record, name) > 0.0:

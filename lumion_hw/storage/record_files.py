@@ -8,6 +8,7 @@ from typing import Any
 
 from lumion_hw.errors import CalibrationError
 from lumion_hw.files import AnyPath
+from lumion_hw.files.json_text import rename_key
 from lumion_hw.files.reading import read_json
 from lumion_hw.files.writing import Over, check_target, write_file
 from lumion_hw.mesh.record.calibration_record import HEADER, SCHEMA, SCHEMA_VERSION, CalibrationRecord
@@ -16,7 +17,7 @@ from lumion_hw.mesh.record.entries import CONVENTIONS
 from lumion_hw.storage.array_files import array_suffix, read_arrays, write_arrays
 from lumion_hw.storage.record_checks import MAX_NUMBER, array_mismatches, mismatches, too_large
 
-_WHAT = "the calibration record"
+_FILE_KIND = "the calibration record"
 
 
 def save_record(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
@@ -34,14 +35,14 @@ def save_record(record: CalibrationRecord, path: AnyPath, over: Over = "own") ->
         LumionError: The disk is full or failed.
     """
     path = Path(path)
-    check_target(path, _WHAT, over)
+    check_target(path, _FILE_KIND, over)
     name = None
     text = record.to_json(name)  # raises errors before any file is written
     if record.arrays:
         name = f"{path.stem}.{arrays_sha256(record.arrays)[:12]}{array_suffix()}"
         text = record.to_json(name)
         write_arrays(path.parent / name, record.arrays, "the arrays of the record")
-    write_file(path, _WHAT, text, over)
+    write_file(path, _FILE_KIND, text, over)
 
 
 def load_record(path: AnyPath) -> CalibrationRecord:
@@ -102,7 +103,7 @@ def _validated(body: dict[str, Any], path: Path) -> CalibrationRecord:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        record = TypeAdapter(CalibrationRecord).validate_python(body)
+        record = TypeAdapter(CalibrationRecord).validate_python(_with_present_keys(body))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -114,6 +115,14 @@ def _validated(body: dict[str, Any], path: Path) -> CalibrationRecord:
     if problems:
         raise CalibrationError(f"{path}: {problems[0]}", hint="Restore the file from a backup, or calibrate again.")
     return record
+
+
+def _with_present_keys(body: dict[str, Any]) -> dict[str, Any]:
+    effects = body.get("physics")
+    if not isinstance(effects, list):
+        return body
+    renamed = [rename_key(effect, "words", "description") if isinstance(effect, dict) else effect for effect in effects]
+    return body | {"physics": renamed}
 
 
 def _migrated(body: dict[str, Any], content_sha256: str, path: Path) -> dict[str, Any]:

@@ -139,7 +139,7 @@ class _DeviceWithActions:
     def next_due(self) -> float | None:
         return float("-inf") if self._posted else self._device.next_due()
 
-    def do(self, action: Callable[[], object]) -> None:
+    def run_action(self, action: Callable[[], object]) -> None:
         """Run an action in the thread of the device, and wait for it. Raises the error of the action."""
         done: Future[None] = Future()
         self._posted.append((action, done))
@@ -157,7 +157,7 @@ class WireUnderTest:
     Args:
         make_link: Returns a new link to the device.
         clock: Clock of device and links.
-        do: Runs an action in the device's thread.
+        run_action: Runs an action in the device's thread.
         pull: Disconnects the device permanently from its wire.
         address: Address of the device; ``None`` in memory.
     """
@@ -167,13 +167,13 @@ class WireUnderTest:
         make_link: Callable[[], Link],
         clock: Clock,
         *,
-        do: Callable[[Callable[[], object]], None] = _call,
+        run_action: Callable[[Callable[[], object]], None] = _call,
         pull: Callable[[], None] = lambda: None,
         address: str | None = None,
     ) -> None:
         self._make_link = make_link
         self._clock = clock
-        self._do = do
+        self._run_action = run_action
         self._pull = pull
         self._links: list[DisturbedLink] = []
         self.address = address
@@ -184,12 +184,12 @@ class WireUnderTest:
         self._links.append(link)
         return link
 
-    def do(self, action: Callable[[], object]) -> None:
+    def run_action(self, action: Callable[[], object]) -> None:
         """Run an action on the emulated device, such as a fault, in the thread of the device.
 
         Raises the error of the action.
         """
-        self._do(action)
+        self._run_action(action)
 
     def disturb(self, garbage: bytes) -> None:
         """Insert bytes before the next reply, on every link."""
@@ -247,4 +247,6 @@ def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[Wire
         }
         address = serve[transport](served)
         stack.enter_context(server.in_thread())
-        yield WireUnderTest(lambda: open_link(address, clock), clock, do=served.do, pull=stack.close, address=address)
+        yield WireUnderTest(
+            lambda: open_link(address, clock), clock, run_action=served.run_action, pull=stack.close, address=address
+        )

@@ -41,4 +41,4 @@ def coverage(draw, truth: dict[str, float], errors: dict[str, str], n: int = 60)
 
 
 # 68 % of 60 draws are 41 ± 3.6; three sigma either way, which errors half or twice as large miss (38 % and 95 %).
-LEAST, MOST = 0.68 - 0.18, 0.68 + 0.18
+LEAST, MAX_RUN_WORK = 0.68 - 0.18, 0.68 + 0.18

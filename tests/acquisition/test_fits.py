@@ -12,7 +12,7 @@ import pytest
 from lumion_hw.acquisition import ber_of_snr, fit_ber, fit_fringe, fit_loss_per_hop, snr_of_ber
 from lumion_hw.acquisition.journal import LoggedFile
 from lumion_hw.errors import ConfigError
-from tests.acquisition.drawn_scans import LEAST, MOST, coverage, drawn
+from tests.acquisition.drawn_scans import LEAST, MAX_RUN_WORK, coverage, drawn
 
 
 def fringe(
@@ -56,7 +56,7 @@ def test_the_errors_of_a_fringe_cover_the_truth_as_often_as_they_say(bend: float
         FRINGE | {"bend_per_mw": bend},
         ERRORS,
     )
-    assert all(LEAST <= share <= MOST for share in shares.values()), shares
+    assert all(LEAST <= share <= MAX_RUN_WORK for share in shares.values()), shares
 
 
 @pytest.mark.parametrize("bend", [-0.04, 0.04], ids=["down", "up"])  # 10 % of the heat over 2.5 mW
@@ -212,7 +212,7 @@ def test_the_errors_of_a_curve_cover_the_truth_as_often_as_they_say() -> None:
         {"penalty_db": 1.5, "inverse_floor": 0.01},
         {"penalty_db": "penalty_error_db", "inverse_floor": "inverse_floor_error"},
     )
-    assert all(LEAST <= share <= MOST for share in shares.values()), shares
+    assert all(LEAST <= share <= MAX_RUN_WORK for share in shares.values()), shares
 
 
 def test_what_is_no_modulation_and_too_few_points_are_refused() -> None:

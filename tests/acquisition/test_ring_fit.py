@@ -10,7 +10,7 @@ import pytest
 
 from lumion_hw.acquisition import fit_ring
 from lumion_hw.errors import ConfigError
-from tests.acquisition.drawn_scans import LEAST, MOST, coverage, drawn
+from tests.acquisition.drawn_scans import LEAST, MAX_RUN_WORK, coverage, drawn
 
 LIGHT = 299_792_458.0
 
@@ -52,7 +52,7 @@ def test_the_errors_of_a_ring_cover_the_truth_as_often_as_they_say() -> None:
         nearest,
         {"fsr_ghz": "fsr_error_ghz", "extinction_db": "extinction_error_db", "fwhm_ghz": "fwhm_error_ghz"},
     )
-    assert all(LEAST <= share <= MOST for share in shares.values()), shares
+    assert all(LEAST <= share <= MAX_RUN_WORK for share in shares.values()), shares
 
 
 def test_one_resonance_is_too_few() -> None:
@@ -193,7 +193,7 @@ def test_the_errors_under_an_envelope_cover_the_truth_as_often_as_they_say() -> 
         {"fsr_ghz": "fsr_error_ghz", "fwhm_ghz": "fwhm_error_ghz", "extinction_db": "extinction_error_db"},
         40,
     )
-    assert all(LEAST - 0.04 <= share <= MOST + 0.04 for share in shares.values()), shares  # of 40 draws
+    assert all(LEAST - 0.04 <= share <= MAX_RUN_WORK + 0.04 for share in shares.values()), shares  # of 40 draws
 
 
 def coarse(rng: np.random.Generator, width_ghz: float):

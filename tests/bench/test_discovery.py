@@ -13,7 +13,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from lumion_hw.bench.bench import load
-from lumion_hw.bench.discovery import FoundInstrument, discover, discovery_probes, draft_bench_file
+from lumion_hw.bench.discovery import DiscoveredInstrument, discover, discovery_probes, draft_bench_file
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.bench.file.known_kinds import builtin_kinds
 from lumion_hw.bench.file.model import Device
@@ -54,7 +54,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
             yield addresses
 
 
-def known(kinds: list[str], addresses: list[str], failing: Collection[str] = ()) -> list[FoundInstrument]:
+def known(kinds: list[str], addresses: list[str], failing: Collection[str] = ()) -> list[DiscoveredInstrument]:
     """Ask until all is known: a busy machine may answer later than discovery waits."""
     for _ in range(20):
         found, failures = discover(addresses, CLOCK)
@@ -145,7 +145,7 @@ def test_an_instrument_without_a_driver_is_named_and_left_out_of_the_draft() -> 
     address, listener = stranger(b"ACME,Frobnicator 9,123,1.0\n")
     with listener:
         found, _ = discover([address], CLOCK)
-    assert found == [FoundInstrument(address, "ACME,Frobnicator 9,123,1.0", None)]
+    assert found == [DiscoveredInstrument(address, "ACME,Frobnicator 9,123,1.0", None)]
     assert yaml.safe_load(draft_bench_file(found))["devices"] == {}
 
 

@@ -103,7 +103,7 @@ class SimulatedBench:
                 reading[index] = np.nan
         return np.where(np.isnan(reading), np.nan, np.maximum(reading, 0.0))
 
-    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.array([self.measure(setting) for setting in currents_ma]).reshape(-1, len(self.monitors))
 
     def _exact_ma(self, currents_ma: NDArray[np.float64], source: int) -> NDArray[np.float64]:

@@ -70,7 +70,7 @@ def test_after_the_hold_the_mesh_is_dark_and_the_circuits_are_lost(bench: Lastin
     bench.clock.sleep(HOLD_S + 10.0)
     with bench.service() as service:
         assert not bench.driven_ma().any()
-        assert [circuit.name for circuit in service.lost] == ["sfp-a:sfp-b"]
+        assert [circuit.name for circuit in service.lost_circuits] == ["sfp-a:sfp-b"]
         assert service.state.circuits == ()
         service.connect([AB], align=False)
         assert all(proof.proven for proof in service.setup.prove())
@@ -124,7 +124,7 @@ def test_killed_while_connecting_the_next_program_finds_all_as_before(bench: Las
     bench.killed_at(milestone, lambda service, tell: service.connect([BA], align=False, milestone=tell))
     state, begun = read_state(bench.directory)
     assert begun is not None
-    assert (begun.what, begun.circuits) == ("connect", ("sfp-b:sfp-a",))
+    assert (begun.kind, begun.circuits) == ("connect", ("sfp-b:sfp-a",))
     assert [circuit.name for circuit in state.circuits] == ["sfp-a:sfp-b"]
     with bench.service() as service:
         assert np.allclose(bench.driven_ma(), before_ma, atol=1e-9)

@@ -92,7 +92,7 @@ def test_where_a_manager_runs_it_does_what_is_asked_and_the_outcome_is_reported(
 
     def perform(request: FabricRequest) -> None:
         done.append(request)
-        if request.what == "repaired":
+        if request.action == "repaired":
             raise CircuitError("sfp-a:sfp-b is dark")
 
     target = [str(SMALL), "--state", str(tmp_path)]

@@ -99,8 +99,8 @@ class TestLumionMeshController(WireFixtures, MeshControllerContract):
     def hold_fault(self, wire, device):
         def hold(present: bool) -> None:
             if present:
-                wire.do(lambda: device.trip(FaultSource.EXTERNAL_LOOP, value=1, present=True))
+                wire.run_action(lambda: device.trip(FaultSource.EXTERNAL_LOOP, value=1, present=True))
             else:
-                wire.do(lambda: device.remove_condition(FaultSource.EXTERNAL_LOOP))
+                wire.run_action(lambda: device.remove_condition(FaultSource.EXTERNAL_LOOP))
 
         return hold

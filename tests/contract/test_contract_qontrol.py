@@ -81,7 +81,7 @@ class TestQontrolChain(WireFixtures, MeshControllerContract):
     @pytest.fixture
     def hold_fault(self, wire, device, clock):
         def hold(present: bool) -> None:
-            wire.do(lambda: device.set_load(BROKEN, OPEN if present else HEATER))
+            wire.run_action(lambda: device.set_load(BROKEN, OPEN if present else HEATER))
             clock.sleep(0.1)  # the supervision speaks 3 to 40 ms later
 
         return hold

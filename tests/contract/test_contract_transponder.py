@@ -76,7 +76,7 @@ class TestSfpPlus(WireFixtures, TransponderContract):
     @pytest.fixture
     def launched_w(self, wire, module, fibre):
         def launched() -> float:
-            wire.do(module.advance)
+            wire.run_action(module.advance)
             return fibre.launched_w
 
         return launched

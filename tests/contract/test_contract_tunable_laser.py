@@ -31,7 +31,7 @@ class EmulatedLaser(WireFixtures, TunableLaserContract):
     def emitted(self, device, wire) -> Callable[[], tuple[float, float] | None]:
         def look() -> tuple[float, float] | None:
             seen: list[Light] = []
-            wire.do(lambda: seen.append(device.light()))
+            wire.run_action(lambda: seen.append(device.light()))
             light = seen[0]
             if light.power_w < DARK_W:
                 return None

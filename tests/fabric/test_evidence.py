@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lumion_hw.fabric import Evidence, Judge
+from lumion_hw.fabric import Evidence, FailureJudge
 from lumion_hw.fabric.evidence import TOGETHER_S, CircuitSender
 
 FED = {
@@ -17,8 +17,8 @@ FED = {
 FADE_S = 0.15
 
 
-def judge() -> Judge:
-    return Judge(FED, FADE_S)
+def judge() -> FailureJudge:
+    return FailureJudge(FED, FADE_S)
 
 
 def seen(observation: str, subject: str, at_s: float, by: str = "photodiodes", within_s: float = 1e-3) -> Evidence:
@@ -82,7 +82,7 @@ def test_what_a_transmitter_says_decides_between_fibre_and_server(sends: bool | 
     it.add(seen("dark", "c0:d0", 1.0))
     verdict = it.explain("c0:d0", sends, "as it says", 1.2)
     assert (verdict.suspect, verdict.name) == (suspect, name)
-    assert "as it says" in verdict.words
+    assert "as it says" in verdict.reason
     assert it.unexplained_circuits(9.0) == []
 
 
@@ -120,7 +120,7 @@ def test_a_dead_process_is_no_dark_fibre() -> None:
     verdict = it.next_verdict(1.3)
     assert verdict is not None
     assert (verdict.suspect, verdict.name, verdict.cause, verdict.circuits) == ("unit", "a", "process", ())
-    assert "no heartbeat" in verdict.words
+    assert "no heartbeat" in verdict.reason
 
 
 def test_what_is_not_in_service_is_nobodys_evidence() -> None:

@@ -99,7 +99,7 @@ def test_a_fibre_that_is_cut_is_searched_once_and_then_the_server_is_replaced(pa
     patient.bench.emulated.faults.drift_power(1, lambda _: -60.0)
     (recovery,) = patient.run(10.0)
     assert (recovery.failed, recovery.spare) == ("a", "c")
-    assert "fibre, PUC or port" in recovery.verdict.words
+    assert "fibre, PUC or port" in recovery.verdict.reason
     assert standing(patient) == ["sfp-b:sfp-c", "sfp-c:sfp-b"]
 
 
@@ -151,7 +151,7 @@ def test_with_one_fibre_the_transmitter_is_asked_before_a_spare_is_spent(
 ) -> None:
     recovery = lose(manager, "b")
     assert recovery.failed == "b"
-    assert "does not answer" in recovery.verdict.words
+    assert "does not answer" in recovery.verdict.reason
     assert recovery.spans[0].at_ms >= 1e3 * manager.bench.model.fabric.fade_s
     assert standing(manager) == A_TO_C
     # The history has verdicts and spans but no single number.

@@ -204,7 +204,7 @@ def test_unplugged_in_mid_frame_it_comes_back_stages_again_and_the_table_is_prov
                 [bench.program() for _ in range(5)]
             restarted = turn % 3 == 2
             if restarted:
-                wire.do(bench.board.reset)
+                wire.run_action(bench.board.reset)
             asked = bench.asked[-1]
             driver.read_back()  # waits for the link
             found = driver.link_events[-1].attachment
@@ -212,7 +212,7 @@ def test_unplugged_in_mid_frame_it_comes_back_stages_again_and_the_table_is_prov
             assert driver.link_events[-1].kind is LinkEventKind.RECONNECTED
             assert (found.restarted, found.configuration) == (restarted, "applied" if restarted else "kept")
             truth.clear()
-            wire.do(lambda: truth.append(tuple(bench.board.driven_codes.tolist())))
+            wire.run_action(lambda: truth.append(tuple(bench.board.driven_codes.tolist())))
             # The one under way was latched whole, or the one before it is driven: never a mixture, never nothing.
             assert truth[0] == (asked if found.in_flight_latched else bench.confirmed)
             assert bench.codes(driver.read_back()) == truth[0]

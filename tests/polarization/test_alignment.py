@@ -273,6 +273,6 @@ def test_light_that_goes_out_while_it_is_followed_is_lost_or_an_error_of_the_pac
     tracking = aligner.track("pol-a", box, read, found)
     with contextlib.suppress(LumionError):
         states = [tracking.step() for _ in range(60)]
-        assert states[-1].lost
+        assert states[-1].has_lost_light
     with contextlib.suppress(LumionError):
         tracking.switch_reading(lambda: 0.0)

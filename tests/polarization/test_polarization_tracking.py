@@ -62,7 +62,7 @@ def middle_of_worst_db(runs: list[Drifting]) -> float:
 
 def test_a_random_walk_of_a_hundredth_of_a_radian_per_reading_is_followed() -> None:
     runs = followed(range(3), 0.01, 240)
-    assert not any(state.lost for run in runs for state in run.states)
+    assert not any(state.has_lost_light for run in runs for state in run.states)
     assert middle_of_worst_db(runs) <= 0.1  # docs/polarization.md#goals
     assert np.median([np.mean(run.losses_db) for run in runs]) < 0.03  # the dither itself costs 0.011 dB
 
@@ -207,9 +207,9 @@ def test_light_that_goes_out_is_announced_and_light_that_flickers_is_not() -> No
     drifting.run(50)
     drifting.path.power_w = 1e-8
     drifting.run(2)
-    assert not drifting.states[-1].lost
+    assert not drifting.states[-1].has_lost_light
     drifting.run(8)
-    assert drifting.states[-1].lost
+    assert drifting.states[-1].has_lost_light
 
 
 def test_the_estimate_of_what_is_missing_is_of_the_size_of_what_is_missing() -> None:

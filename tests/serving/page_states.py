@@ -41,12 +41,12 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 def a_state(number: int = 1, **changes: Any) -> ServedState:
     """Return a state with all kinds of content; sfp-c is silent, PUC 5 is dead, and one circuit is broken."""
     points = [
-        Point("meter0.power.1", 2.5e-5, "W", taken_s=NOW_S),
-        Point("sfp-a.rx_power_dbm", -6.5, "dBm", taken_s=NOW_S),
-        Point("sfp-a.temperature_c", 45.25, "°C", taken_s=NOW_S),
-        Point("sfp-a.enabled", True, writable=True, kind="flag", taken_s=NOW_S),
-        Point("sfp-b.rx_power_dbm", None, "dBm", taken_s=NOW_S, severity=AlarmSeverity.MINOR, alarm="dark"),
-        Point("sfp-c.rx_power_dbm", -7.0, "dBm", taken_s=NOW_S - 9, severity=AlarmSeverity.INVALID, alarm="no answer"),
+        Point("meter0.power.1", 2.5e-5, "W", time_s=NOW_S),
+        Point("sfp-a.rx_power_dbm", -6.5, "dBm", time_s=NOW_S),
+        Point("sfp-a.temperature_c", 45.25, "°C", time_s=NOW_S),
+        Point("sfp-a.enabled", True, writable=True, kind="flag", time_s=NOW_S),
+        Point("sfp-b.rx_power_dbm", None, "dBm", time_s=NOW_S, severity=AlarmSeverity.MINOR, alarm="dark"),
+        Point("sfp-c.rx_power_dbm", -7.0, "dBm", time_s=NOW_S - 9, severity=AlarmSeverity.INVALID, alarm="no answer"),
         Point("mesh0.heater_ma.0", 1.5, "mA", (0.0, 2.5), True, NOW_S),
         Point("mesh0.heaters_ma", np.array([1.5, np.nan]), "mA", (0.0, 2.5), True, NOW_S, kind="array"),
     ]

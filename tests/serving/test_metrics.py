@@ -87,7 +87,7 @@ def test_a_bench_of_which_little_is_known_has_few_metrics_and_no_error() -> None
 
 def test_names_are_labels_and_never_lines_of_their_own() -> None:
     name = f'{HOSTILE}"\n\\ 1'
-    point = Point(name, 1.0, "W", taken_s=NOW_S, severity=AlarmSeverity.NONE)
+    point = Point(name, 1.0, "W", time_s=NOW_S, severity=AlarmSeverity.NONE)
     samples = measured(a_state(1, points={name: point}))
     assert one(samples, "lumion_reading", name=name) == 1.0
 

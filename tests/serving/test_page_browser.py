@@ -253,7 +253,7 @@ def test_a_page_that_is_open_for_long_holds_no_more_than_at_first(staged) -> Non
     def live_on(first: int, last: int) -> int:
         for number in range(first, last):
             events = tuple(ServedEvent(each, NOW_S + each, "looked", {}) for each in range(max(number - 99, 1), number))
-            point = Point("meter0.power.1", 1e-6 * number, "W", taken_s=NOW_S + number)
+            point = Point("meter0.power.1", 1e-6 * number, "W", time_s=NOW_S + number)
             points = {**staged.owner.state.points, point.name: point}
             state = staged.owner.publish(events=events, points=points, time_s=NOW_S + number)
             if not number % 20:
@@ -279,7 +279,7 @@ def test_names_are_shown_as_text_whatever_they_hold(staged) -> None:
     name = f"sfp-a.{HOSTILE}"
     points = {
         **state.points,
-        name: Point(name, HOSTILE, kind="choice", choices=(HOSTILE,), writable=True, taken_s=NOW_S),
+        name: Point(name, HOSTILE, kind="choice", choices=(HOSTILE,), writable=True, time_s=NOW_S),
     }
     events = (ServedEvent(1, NOW_S, HOSTILE, {HOSTILE: HOSTILE}),)
     staged.owner.publish(points=points, events=events, bench=HOSTILE)

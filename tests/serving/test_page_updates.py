@@ -47,7 +47,7 @@ def test_a_new_page_is_told_everything(updates) -> None:
 
 def test_a_page_that_has_seen_a_state_is_told_what_changed_after_it(updates) -> None:
     first = a_state(1)
-    reading = Point("sfp-a.rx_power_dbm", -6.75, "dBm", taken_s=NOW_S + 1)
+    reading = Point("sfp-a.rx_power_dbm", -6.75, "dBm", time_s=NOW_S + 1)
     updates.update(dataclasses.replace(first, number=2, points={**first.points, reading.name: reading}))
     assert told(updates, 1)["parts"] == {"points": {"sfp-a.rx_power_dbm": [-6.75, NOW_S + 1, 0, ""]}}
     assert told(updates, 2)["parts"] == {}
@@ -111,7 +111,7 @@ def histories(draw: st.DrawFn) -> list[ServedState]:
     found, n_events = [], 0
     for number in range(1, draw(st.integers(2, 8)) + 1):
         names = draw(st.sets(st.sampled_from("abcd")))
-        points = {name: Point(name, draw(VALUES), taken_s=float(number)) for name in sorted(names)}
+        points = {name: Point(name, draw(VALUES), time_s=float(number)) for name in sorted(names)}
         n_events += draw(st.integers(0, 2))
         events = tuple(ServedEvent(each, NOW_S, "e", {}) for each in range(max(1, n_events - 3), n_events + 1))
         lease = ServedLease(draw(st.sampled_from(["", "ada", "bob"])))

@@ -234,7 +234,7 @@ def test_a_device_that_answers_with_a_refusal_is_not_silent_and_says_why(served,
         until(lambda: client.get("small:meter0:power:1").severity == 3, 60.0)
         until(lambda: "too little light" in client.get("small:meter0:power:1").raw.alarm.message, 60.0)
         began_s = time.time()
-        until(lambda: served.owner.point("meter0.power.1").taken_s > began_s + STALE_S, 60.0)
+        until(lambda: served.owner.point("meter0.power.1").time_s > began_s + STALE_S, 60.0)
         assert served.owner.state.health.silent == {}
     finally:
         meter.read_all = read_all

@@ -314,7 +314,7 @@ def test_an_emergency_stop_goes_out_while_another_thread_waits_for_a_reply() -> 
 def test_a_session_opened_again_as_the_same_host_leaps_in_its_numbers(board: StagingBoard) -> None:
     session = attach(board, first_seq=10)
     session.request(fp.PingRequest())
-    session.open(again=True)
+    session.open(is_reconnect=True)
     session.request(fp.PingRequest())
     hellos = [seq for _, command, seq in board.arrived if command == fp.Command.HELLO]
     pings = [seq for _, command, seq in board.arrived if command == fp.Command.PING]

@@ -38,7 +38,7 @@ def test_every_name_is_unique() -> None:
 
 def test_every_field_lies_inside_its_half_of_the_memory() -> None:
     for field in ALL_FIELDS:
-        span = field.whole_span()
+        span = field.all_bytes()
         low, high = (0, 127) if field.page is None else (128, 255)
         assert low <= span[0] <= span[-1] <= high, field
 

@@ -111,9 +111,9 @@ class Uses:
     def claim(self, resource: object, path: Path, label: str) -> Iterator[Check]:
         """Yield a problem if the resource is already in use."""
         # Only the second use is reported as a mistake; its message gives the line of the first use.
-        earlier = self.first.setdefault(resource, path)
-        if earlier != path:
-            yield Check(path, f"expected {label} to be used once, but it is also used by {path_text(earlier)}", earlier)
+        former = self.first.setdefault(resource, path)
+        if former != path:
+            yield Check(path, f"expected {label} to be used once, but it is also used by {path_text(former)}", former)
 
 
 @dataclass
@@ -129,10 +129,10 @@ class PartedUses:
     def claim(self, resource: object, path: Path, fibre: Mapping[Any, Any], label: str) -> Iterator[Check]:
         """Yield a problem if another fibre uses the same port or channel and nothing selects between the two fibres."""
         users = self.users.setdefault(resource, [])
-        for earlier, other in users:
+        for former, other in users:
             if not (_are_switched(fibre, other) or (_is_by_hand(fibre) and _is_by_hand(other))):
-                message = f"expected {label} to be used once, but it is also used by {path_text(earlier)}"
-                yield Check(path, message, earlier)
+                message = f"expected {label} to be used once, but it is also used by {path_text(former)}"
+                yield Check(path, message, former)
                 break
         users.append((path, fibre))
 
@@ -245,8 +245,8 @@ def _devices(bench: BenchData) -> Iterator[Check]:
             if is_index(device.get(key)):
                 yield from ports.claim(device[key], ("devices", name, key), f"port {device[key]} of this computer")
         if isinstance(serial, str) and isinstance(kind, str):
-            thing = f"serial number {serial!r} of a {kind}"
-            yield from serials.claim((kind, serial), ("devices", name, "serial"), thing)
+            subject = f"serial number {serial!r} of a {kind}"
+            yield from serials.claim((kind, serial), ("devices", name, "serial"), subject)
         for index, module in enumerate(items(device.get("modules"))):
             if isinstance(module, str) and "*" not in module:  # Q8iv-**** has no number yet
                 yield from serials.claim(module, ("devices", name, "modules", index), f"module {module!r}")
@@ -299,9 +299,9 @@ def _heaters(bench: BenchData) -> Iterator[Check]:
             elif channel < 0:
                 yield Check(path, f"expected a drive channel from 0, found {channel}")
             elif channel in users:
-                earlier = users[channel]
-                by = f"PUC {defaults[channel]} by default" if earlier == where else path_text(earlier)
-                other = None if earlier == where else earlier
+                former = users[channel]
+                by = f"PUC {defaults[channel]} by default" if former == where else path_text(former)
+                other = None if former == where else former
                 yield Check(path, f"expected drive channel {channel} to be used once, but {by} uses it too", other)
             users.setdefault(channel, path)
 
@@ -468,8 +468,8 @@ def _taps(bench: BenchData) -> Iterator[Check]:
         if base[1] == "outputs" and not {"transponder", "tap", "taps"} & set(fibre):
             yield Check(base, "expected one of the keys transponder, tap, taps; found none")
         if receives in fibre and tap and tap.get("fraction", 1.0) == 1.0:
-            found = "found the number 1" if "fraction" in tap else "found none, which means 1"
-            message = f"expected less than 1, {found}: the transponder would get no light"
+            actual = "found the number 1" if "fraction" in tap else "found none, which means 1"
+            message = f"expected less than 1, {actual}: the transponder would get no light"
             yield Check((*base, "tap", "fraction") if "fraction" in tap else (*base, "tap"), message)
         elif further:
             yield from _fractions(base, [tap, *further] if tap else further, receives in fibre)
@@ -485,29 +485,29 @@ def _taps(bench: BenchData) -> Iterator[Check]:
 def _by_hand(bench: BenchData) -> Iterator[Check]:
     for base, fibre in bench.inputs:
         if fibre.get("by_hand") is True:
-            yield from _alone_in_fibre(base, fibre, ("transponder", "polarization", "polarimeter", "through"))
+            yield from _check_single_fibre(base, fibre, ("transponder", "polarization", "polarimeter", "through"))
     for base, fibre in bench.outputs:
         if _is_by_hand(fibre):
-            yield from _alone_in_fibre(base, fibre, ("transponder", "through", "taps"))
+            yield from _check_single_fibre(base, fibre, ("transponder", "through", "taps"))
     for fibres, name_of in ((bench.inputs, _laser_name), (bench.outputs, _meter_name)):
         first: dict[object, tuple[bool, Path]] = {}
         for base, fibre in fibres:
             if (name := name_of(fibre)) is None:
                 continue
-            moved, earlier = first.setdefault(name[0], (_is_by_hand(fibre), base))
+            moved, former = first.setdefault(name[0], (_is_by_hand(fibre), base))
             if moved != _is_by_hand(fibre):
-                where = base if moved else earlier
+                where = base if moved else former
                 message = f"expected by_hand: true as at the other ports of {name[1]}, found none"
-                yield Check(where, message, earlier if moved else base)
+                yield Check(where, message, former if moved else base)
     moved_lasers = dict.fromkeys(str(f.get("laser")) for _, f in bench.inputs if f.get("by_hand") is True)
     moved_meters = dict.fromkeys(name[1] for _, f in bench.outputs if _is_by_hand(f) and (name := _meter_name(f)))
-    for what, names, section in (("laser", moved_lasers, "inputs"), ("meter channel", moved_meters, "outputs")):
+    for moved_kind, names, section in (("laser", moved_lasers, "inputs"), ("meter channel", moved_meters, "outputs")):
         if len(names) > 1:
-            message = f"expected one {what} that is moved by hand, found {len(names)}: {', '.join(names)}"
+            message = f"expected one {moved_kind} that is moved by hand, found {len(names)}: {', '.join(names)}"
             yield Check(("wiring", section), message)
 
 
-def _alone_in_fibre(base: Path, fibre: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[Check]:
+def _check_single_fibre(base: Path, fibre: Mapping[Any, Any], keys: Sequence[str]) -> Iterator[Check]:
     for key in keys:
         if fibre.get(key):
             message = f"expected no {key} in a fibre that is moved by hand (by_hand: true), found one"
@@ -552,7 +552,7 @@ def _meter_channel(
 
 def _servers(bench: BenchData) -> Iterator[Check]:
     names, owners = Uses(), Uses()
-    lit = [fibre.get("transponder") for _, fibre in bench.inputs]
+    transponders = [fibre.get("transponder") for _, fibre in bench.inputs]
     received = [fibre.get("transponder") for _, fibre in bench.outputs]
     for base, server in bench.servers:
         name = server.get("name")
@@ -565,13 +565,13 @@ def _servers(bench: BenchData) -> Iterator[Check]:
             if unknown or not isinstance(nic, str):
                 continue
             yield from owners.claim(nic, path, f"module {nic!r}")
-            missing = [side for side, wired in (("inputs", lit), ("outputs", received)) if nic not in wired]
+            missing = [side for side, wired in (("inputs", transponders), ("outputs", received)) if nic not in wired]
             if missing:
                 yield Check(path, f"expected a wired module, found {nic!r}, which is not in wiring.{missing[0]}")
         nics, interfaces = items(server.get("nics")), items(server.get("interfaces"))
         if interfaces and len(interfaces) != len(nics):
-            found = f"{len(interfaces)} for {len(nics)} nics"
-            yield Check((*base, "interfaces"), f"expected one interface per NIC, found {found}")
+            actual = f"{len(interfaces)} for {len(nics)} nics"
+            yield Check((*base, "interfaces"), f"expected one interface per NIC, found {actual}")
         parts = Uses()
         for i, accelerator in enumerate(map(mapping, items(server.get("accelerators")))):
             where = (*base, "accelerators", i)
@@ -614,8 +614,8 @@ def _fabric(bench: BenchData) -> Iterator[Check]:
 def _equal_nic_counts(path: Path, ends: Sequence[object], units: Mapping[str, Sequence[object]]) -> Iterator[Check]:
     counts = [len(units[name]) for name in ends if isinstance(name, str) and name in units]
     if len(counts) == 2 and counts[0] != counts[1]:
-        found = f"{ends[0]!r} with {counts[0]} and {ends[1]!r} with {counts[1]}"
-        yield Check(path, f"expected two servers with equal numbers of NICs, found {found}")
+        actual = f"{ends[0]!r} with {counts[0]} and {ends[1]!r} with {counts[1]}"
+        yield Check(path, f"expected two servers with equal numbers of NICs, found {actual}")
 
 
 def _topology(
@@ -627,8 +627,8 @@ def _topology(
             yield Check((*base, "members"), f"expected two members of a pair, found {len(members)}")
         yield from _equal_nic_counts((*base, "members"), members, units)
     if (shape == "links") != bool(links):
-        found = "none" if shape == "links" else f"links with topology {shape}"
-        yield Check((*base, "links"), f"expected the key links if and only if the topology is links, found {found}")
+        actual = "none" if shape == "links" else f"links with topology {shape}"
+        yield Check((*base, "links"), f"expected the key links if and only if the topology is links, found {actual}")
     needed: dict[str, int] = {}
     for i, link in enumerate(links):
         for j, name in enumerate(items(link)):

@@ -71,8 +71,8 @@ def _message(error: ErrorDetails, find_schema: SchemaLookup) -> str:
     return f"{error['msg']}; found {describe(value)}"
 
 
-def _unknown_word(what: str, choices: list[str], word: str) -> str:
-    return f"expected one of {what}{', '.join(choices)}; found {word!r}{did_you_mean(word, choices)}"
+def _unknown_word(kind: str, choices: list[str], word: str) -> str:
+    return f"expected one of {kind}{', '.join(choices)}; found {word!r}{did_you_mean(word, choices)}"
 
 
 def _hint(kind: str, value: object) -> str:

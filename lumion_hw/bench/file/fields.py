@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from lumion_hw.errors import ConfigError
 
-_MAX_SHOWN_CHARS = 60
+_MAX_ECHOED_CHARS = 60
 
 
 class StrictModel(BaseModel):
@@ -29,7 +29,7 @@ def describe(value: object) -> str:
         return f"the number {value}" if abs(value) < 1e30 or isinstance(value, float) else "a very large number"
     if isinstance(value, str):
         text = repr(value)
-        return f"text {text}" if len(text) <= _MAX_SHOWN_CHARS else f"text {text[:_MAX_SHOWN_CHARS]}…"
+        return f"text {text}" if len(text) <= _MAX_ECHOED_CHARS else f"text {text[:_MAX_ECHOED_CHARS]}…"
     if isinstance(value, Mapping):
         return "a mapping"
     return f"a list of {len(value)}" if isinstance(value, list | tuple) else type(value).__name__
@@ -90,7 +90,7 @@ Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """A finite number; text that looks like a number is rejected."""
 
-Whole = Annotated[int, Field(strict=True)]
+WholeNumber = Annotated[int, Field(strict=True)]
 """An integer; 5.0 and true are rejected."""
 
 Version = Annotated[Literal[1], BeforeValidator(checked_version)]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.file.fields import Whole
+from lumion_hw.bench.file.fields import WholeNumber
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.components import KINDS
 from lumion_hw.mesh.layout.netlist import NETLIST, read_netlist
@@ -43,7 +43,7 @@ def layout_fields() -> dict[str, Any]:
     for key in dict.fromkeys(layout.key for _, layout in sized if layout.key is not None):
         layouts = {name: layout for name, layout in sized if layout.key == key}
         layout = next(iter(layouts.values()))
-        size: Any = tuple[Whole, ...] if layout.many else Whole
+        size: Any = tuple[WholeNumber, ...] if layout.many else WholeNumber
         described = Field(None, description=f"Size of a {' or '.join(layouts)} mesh: {layout.size}.")
         fields[key] = (size | None, described)
     return fields | _netlist_fields()
@@ -102,8 +102,8 @@ def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
         try:
             build_mesh(word, numbers)
         except ConfigError as error:
-            found = section[keys[0]]
-            yield LayoutProblem(keys[0], f"expected the {kind.layouts[word].size} of a mesh, found {found}: {error}")
+            topology = section[keys[0]]
+            yield LayoutProblem(keys[0], f"expected the {kind.layouts[word].size} of a mesh, found {topology}: {error}")
 
 
 def default_heater_channels(mesh: MeshTopology) -> list[tuple[int | None, int | None]]:

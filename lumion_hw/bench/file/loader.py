@@ -48,9 +48,9 @@ class Problem:
         if not self.source.strip():
             return head
         start = max(0, self.column - 80)
-        shown = self.source[start : start + 110]
-        pad = "".join("\t" if char == "\t" else " " for char in shown[: self.column - 1 - start])
-        return f"{head}\n    {shown}\n    {pad}^"
+        excerpt = self.source[start : start + 110]
+        pad = "".join("\t" if char == "\t" else " " for char in excerpt[: self.column - 1 - start])
+        return f"{head}\n    {excerpt}\n    {pad}^"
 
 
 def builtin_names() -> tuple[str, ...]:
@@ -116,13 +116,13 @@ def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> Be
     return model
 
 
-def mistakes(what: str, problems: Sequence[Problem]) -> ConfigError:
+def mistakes(subject: str, problems: Sequence[Problem]) -> ConfigError:
     """Return an error that lists the mistakes in a file."""
     listed = [str(problem) for problem in problems[:MAX_LISTED]]
     if len(problems) > MAX_LISTED:
         listed.append(f"… and {len(problems) - MAX_LISTED} more")
     count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-    return ConfigError("\n".join([f"{count} in {what}:", *listed]))
+    return ConfigError("\n".join([f"{count} in {subject}:", *listed]))
 
 
 def problems_in(file: str, text: str, document: Document, checks: Iterable[Check]) -> tuple[Problem, ...]:

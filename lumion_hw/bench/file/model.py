@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from lumion_hw.bench.file.checks import cross_check, path_text
 from lumion_hw.bench.file.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.file.emulation import EmulationModel
-from lumion_hw.bench.file.fields import Flag, Name, Number, StrictModel, Version, Whole
+from lumion_hw.bench.file.fields import Flag, Name, Number, StrictModel, Version, WholeNumber
 from lumion_hw.bench.file.known_kinds import KindRegistry, UnusableKindError, kind_named, kind_names
 from lumion_hw.bench.file.layout import default_heater_channels, layout_fields, topology_of
 from lumion_hw.errors import ConfigError
@@ -79,12 +79,12 @@ class MeshSection(MeshLayoutKeys):
     controller: Name = Field(
         description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
     )
-    heater_channels: dict[Whole, tuple[Whole | None, Whole | None]] = Field(
+    heater_channels: dict[WholeNumber, tuple[WholeNumber | None, WholeNumber | None]] = Field(
         default_factory=dict,
         description="Drive channels by PUC: [upper, lower]; null for an arm without a heater. Default: all heaters in "
         "order from channel 0.",
     )
-    monitor_ports: tuple[Whole, ...] | None = Field(
+    monitor_ports: tuple[WholeNumber, ...] | None = Field(
         None,
         description="Ports with a photodiode, in the monitor order of the controller. Default: all fibre ports, or "
         "none if the controller has no photodiodes.",
@@ -121,9 +121,13 @@ class LightPartModel(StrictModel):
     """A device in the light path: an attenuator, a switch or an amplifier."""
 
     device: Name = Field(description="Attenuator, optical switch or amplifier.")
-    channel: Whole | None = Field(None, ge=1, description="Channel of an attenuator, from 1; the first if not given.")
-    enters: Whole | None = Field(None, ge=1, description="Switch port at which the light enters.")
-    leaves: Whole | None = Field(None, ge=1, description="Switch port at which the light leaves towards this path.")
+    channel: WholeNumber | None = Field(
+        None, ge=1, description="Channel of an attenuator, from 1; the first if not given."
+    )
+    enters: WholeNumber | None = Field(None, ge=1, description="Switch port at which the light enters.")
+    leaves: WholeNumber | None = Field(
+        None, ge=1, description="Switch port at which the light leaves towards this path."
+    )
 
     def to_part(self) -> InlineDevice:
         """Convert the entry to an inline device of the wiring."""
@@ -138,7 +142,7 @@ class InputModel(StrictModel):
 
     transponder: Name | None = Field(None, description="Module whose transmitter is the source.")
     laser: Name | None = Field(None, description="Tunable laser as the source, instead of a module.")
-    port: Whole = Field(description="Mesh port at which the light enters.")
+    port: WholeNumber = Field(description="Mesh port at which the light enters.")
     polarization: Name | None = Field(None, description="Polarization controller in the path; not for a tributary.")
     loss_db: Number = Field(
         0.0, ge=0.0, le=60.0, description="Loss of fibre, connectors and polarization controller, without the facet."
@@ -166,7 +170,7 @@ class TapModel(StrictModel):
     """A splitter that sends a fraction of the light to a power meter."""
 
     meter: Name = Field(description="Power meter at the splitter.")
-    channel: Whole = Field(ge=1, description="Channel of the meter, from 1.")
+    channel: WholeNumber = Field(ge=1, description="Channel of the meter, from 1.")
     fraction: Number = Field(
         1.0,
         gt=0.0,
@@ -180,7 +184,7 @@ class FurtherTapModel(StrictModel):
     """A further output of a splitter, with a power meter or a spectrum analyser."""
 
     meter: Name = Field(description="Power meter or spectrum analyser.")
-    channel: Whole = Field(1, ge=1, description="Channel of the instrument, from 1.")
+    channel: WholeNumber = Field(1, ge=1, description="Channel of the instrument, from 1.")
     fraction: Number = Field(gt=0.0, le=1.0, description="Fraction of the power for this instrument.")
 
     def to_tap(self) -> MeterTap:
@@ -191,7 +195,7 @@ class FurtherTapModel(StrictModel):
 class OutputModel(StrictModel):
     """The fibre from a mesh port to the receiver of a module or to a power meter."""
 
-    port: Whole = Field(description="Mesh port at which the light leaves.")
+    port: WholeNumber = Field(description="Mesh port at which the light leaves.")
     transponder: Name | None = Field(
         None, description="Module whose receiver gets the light; none if a meter gets all of it."
     )
@@ -220,7 +224,7 @@ class FibreModel(StrictModel):
 class LoopModel(StrictModel):
     """A fibre that connects two ports of the mesh and carries light in both directions."""
 
-    ports: tuple[Whole, Whole] = Field(description="The two ports.")
+    ports: tuple[WholeNumber, WholeNumber] = Field(description="The two ports.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Loss of fibre and connectors, without the facets.")
     length_m: Number = Field(2.0, gt=0.0, le=1e5, description="Length of the fibre.")
 
@@ -228,7 +232,7 @@ class LoopModel(StrictModel):
 class ReflectorModel(StrictModel):
     """A mirror at the end of a fibre at a port of the mesh."""
 
-    port: Whole = Field(description="Port of the fibre.")
+    port: WholeNumber = Field(description="Port of the fibre.")
     return_loss_db: Number = Field(0.0, ge=0.0, le=80.0, description="Loss from the facet to the mirror and back.")
     length_m: Number = Field(1.0, gt=0.0, le=1e5, description="Length of the fibre, one way.")
 

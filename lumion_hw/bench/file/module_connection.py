@@ -43,14 +43,14 @@ class ModuleConnection:
     """A parsed address of a pluggable module on I2C or in a memory file: scheme, target and options."""
 
     scheme: str
-    rest: str
+    target: str
     options: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
         """The address as in the bench file."""
         query = "&".join(f"{name}={value:g}" for name, value in self.options.items())
-        return f"{self.scheme}://{self.rest}" + (f"?{query}" if query else "")
+        return f"{self.scheme}://{self.target}" + (f"?{query}" if query else "")
 
     def device(
         self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
@@ -59,7 +59,7 @@ class ModuleConnection:
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearPages
 
-            pages: LinearPages = LinearPages(self.rest, clock, device=name)
+            pages: LinearPages = LinearPages(self.target, clock, device=name)
             return pages, None
         from lumion_hw.sessions.module.adapter import PinnedAdapter
         from lumion_hw.sessions.module.paged_i2c import BridgedI2c
@@ -72,7 +72,7 @@ class ModuleConnection:
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearFile
 
-            file: LinearFile = LinearFile(self.rest, clock, device=name)
+            file: LinearFile = LinearFile(self.target, clock, device=name)
             return file
         from lumion_hw.sessions.module.adapter import AdapterRegisters
 
@@ -105,16 +105,16 @@ def module_connection(address: str) -> ModuleConnection | None:
     Raises:
         ConfigError: The address has the scheme of a module but is not valid.
     """
-    scheme, _, rest = address.partition("://")
+    scheme, _, location = address.partition("://")
     if scheme not in _OPTIONS:
         return None
     query = ""
     if scheme != "optoe":  # a file may have any name
-        rest, _, query = rest.partition("?")
-    is_valid = {"i2c": rest.isascii() and rest.isdigit(), "optoe": rest.startswith("/")}
-    if not is_valid.get(scheme, bool(rest)):
+        location, _, query = location.partition("?")
+    is_valid = {"i2c": location.isascii() and location.isdigit(), "optoe": location.startswith("/")}
+    if not is_valid.get(scheme, bool(location)):
         raise ConfigError(f"{address!r} is not a valid module address", hint=_EXPECTED)
-    return ModuleConnection(scheme, rest, _checked_options(address, scheme, query))
+    return ModuleConnection(scheme, location, _checked_options(address, scheme, query))
 
 
 def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:

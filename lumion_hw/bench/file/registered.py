@@ -61,15 +61,15 @@ def _checkout_entries(group: str) -> Iterator[Registration]:
 
 
 def _installed(group: str, excluded: str | None) -> Iterator[Registration]:
-    seen = {excluded}
+    known_names = {excluded}
     for distribution in distributions():
         text = distribution.read_text("entry_points.txt")
         if text is None or f"[{group}]" not in text:
             continue
         name = _name(distribution)
         # Otherwise a package that is twice on the path would conflict with itself.
-        if name not in seen:
-            seen.add(name)
+        if name not in known_names:
+            known_names.add(name)
             yield from (Registration(name, entry) for entry in _entries(distribution, group))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from lumion_hw.bench.file.fields import Number, Serial, StrictModel, Whole
+from lumion_hw.bench.file.fields import Number, Serial, StrictModel, WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind
 from lumion_hw.bench.file.module_connection import PIN_SCHEMES, ModuleConnection, PluggableModel, module_device
 from lumion_hw.bench.file.module_optics import ModuleFormat, ModuleOptics
@@ -62,12 +62,12 @@ at 53.1 GBd.
 class PinsModel(StrictModel):
     """Adapter pins that are connected to the low-speed signals of a module."""
 
-    reset_l: Whole | None = Field(None, ge=0, le=15, description="Pin wired to ResetL, which reset() pulls low.")
-    lp_mode: Whole | None = Field(
+    reset_l: WholeNumber | None = Field(None, ge=0, le=15, description="Pin wired to ResetL, which reset() pulls low.")
+    lp_mode: WholeNumber | None = Field(
         None, ge=0, le=15, description="Pin wired to LPMode, which power_up() and power_down() drive."
     )
-    int_l: Whole | None = Field(None, ge=0, le=15, description="Pin wired to IntL, the interrupt of the module.")
-    mod_prs_l: Whole | None = Field(
+    int_l: WholeNumber | None = Field(None, ge=0, le=15, description="Pin wired to IntL, the interrupt of the module.")
+    mod_prs_l: WholeNumber | None = Field(
         None, ge=0, le=15, description="Pin wired to ModPrsL, which shows that a module is in the socket."
     )
 
@@ -90,7 +90,7 @@ class CmisModel(PluggableModel):
     serial: Serial | None = Field(None, description="Expected serial number; opening fails if it differs.")
     vendor: str | None = Field(None, description="Expected vendor name.")
     part_number: str | None = Field(None, description="Expected part number.")
-    media_lane: Whole | None = Field(
+    media_lane: WholeNumber | None = Field(
         None, ge=1, le=8, description="The one media lane that is connected to a fibre; by default all lanes."
     )
     profile: Literal["400zr", "zr-plus-high-power", "400g-dr4"] = Field(
@@ -162,8 +162,8 @@ class CmisModel(PluggableModel):
     def _levels_in_order(self) -> Self:
         optics = self.optics
         if not optics.sensitivity_dbm < optics.overload_dbm:
-            found = f"{optics.sensitivity_dbm:g} and {optics.overload_dbm:g}"
-            raise ValueError(f"expected sensitivity_dbm below overload_dbm, found {found}")
+            range_text = f"{optics.sensitivity_dbm:g} and {optics.overload_dbm:g}"
+            raise ValueError(f"expected sensitivity_dbm below overload_dbm, found {range_text}")
         if self.frequency_thz is not None and not optics.receives_nm[0] <= optics.emits_nm <= optics.receives_nm[1]:
             low, high = optics.receives_nm
             raise ValueError(

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from lumion_hw.bench.file.checks import BenchData, Check, Path, Uses, mapping, trigger_check
 from lumion_hw.bench.file.devices import DeviceModel, TriggeredMeterModel, meter_faults
-from lumion_hw.bench.file.fields import Name, Number, Pin, Whole
+from lumion_hw.bench.file.fields import Name, Number, Pin, WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
@@ -40,7 +40,7 @@ DEFAULT_SENSORS = {1: "81635A", 2: "81635A"}
 DEFAULT_LASER: Literal["81600B-200"] = "81600B-200"
 _DEFAULT_MAINFRAME = "8164B"
 MainframeModules = dict[
-    Whole,
+    WholeNumber,
     Literal[
         "81630B",
         "81634B",
@@ -156,12 +156,12 @@ def _check_laser(bench: BenchData, name: str) -> Iterator[Check]:
         return
     yield from bench.reference(path, mainframe, "keysight-816x")
     holder = bench.devices.get(mainframe, {})
-    expected, found = device.get("model") or _DEFAULT_MAINFRAME, holder.get("model") or _DEFAULT_MAINFRAME
-    if holder.get("kind") == "keysight-816x" and "model" in device and "model" in holder and expected != found:
-        message = f"expected the model of the mainframe, {found}, found {expected}"
+    expected, actual = device.get("model") or _DEFAULT_MAINFRAME, holder.get("model") or _DEFAULT_MAINFRAME
+    if holder.get("kind") == "keysight-816x" and "model" in device and "model" in holder and expected != actual:
+        message = f"expected the model of the mainframe, {actual}, found {expected}"
         yield Check(("devices", name, "model"), message, ("devices", mainframe, "model"))
-    elif isinstance(found, str) and not found.startswith("8164"):
-        message = f"expected an 8164A or 8164B, found {mainframe!r}, an {found}, which has no slot 0"
+    elif isinstance(actual, str) and not actual.startswith("8164"):
+        message = f"expected an 8164A or 8164B, found {mainframe!r}, an {actual}, which has no slot 0"
         yield Check(path, message, ("devices", mainframe))
     first = next(
         other

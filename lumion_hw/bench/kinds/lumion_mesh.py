@@ -110,10 +110,10 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
             write_us=round(1e3 * model.emulated_write_ms),
         ),
     )
-    rest_c = board.core.profile.chip_temp_c
+    ambient_c = board.core.profile.chip_temp_c
 
     def warm(temperature_k: float) -> None:
-        board.core.set_chip_temp(round(100.0 * (rest_c + temperature_k)), bench.clock.now())
+        board.core.set_chip_temp(round(100.0 * (ambient_c + temperature_k)), bench.clock.now())
 
     bench.slow_drift.on_change.append(warm)
     bench.world.before_reading.append(board.advance)
@@ -159,7 +159,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
         ScriptedFault(
             "trip",
             "a fault source trips and stays present until the fault ends; the latched trip remains",
-            (Argument("source", "number of the source in the protocol", among="source"),),
+            (Argument("source", "number of the source in the protocol", component_kind="source"),),
             lambda target, source: target.device.trip(source, present=True),
             lambda target, source: target.device.remove_condition(source),
             places=_sources,

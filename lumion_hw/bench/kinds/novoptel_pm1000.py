@@ -92,8 +92,8 @@ def _queries() -> tuple[DiscoveryQuery, ...]:
 
 
 def _identify(answer: bytes) -> tuple[str, dict[str, Any]] | None:
-    words = re.findall(rb"([0-9A-Fa-f]{4})\r", answer)
-    name = bytes.fromhex(b"".join(words).decode()) if words else answer
+    registers = re.findall(rb"([0-9A-Fa-f]{4})\r", answer)
+    name = bytes.fromhex(b"".join(registers).decode()) if registers else answer
     return ("Novoptel PM1000", {}) if name.startswith(b"PM1000") else None
 
 

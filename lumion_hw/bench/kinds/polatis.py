@@ -9,7 +9,7 @@ from pydantic import Field
 
 from lumion_hw.bench.file.checks import BenchData, Check, is_index, items, mapping
 from lumion_hw.bench.file.devices import PartModel
-from lumion_hw.bench.file.fields import Number, Whole
+from lumion_hw.bench.file.fields import Number, WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind, ScpiIdentity
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
@@ -26,8 +26,8 @@ class MatrixSwitchModel(PartModel):
 
     kind: Literal["polatis"]
     serial: str | None = Field(None, description="Expected serial number; opening fails if it differs.")
-    n_inputs: Whole = Field(16, ge=1, le=576, description="Number of inputs; their ports are numbered from 1.")
-    n_outputs: Whole = Field(
+    n_inputs: WholeNumber = Field(16, ge=1, le=576, description="Number of inputs; their ports are numbered from 1.")
+    n_outputs: WholeNumber = Field(
         16, ge=1, le=576, description="Number of outputs; their port numbers follow those of the inputs."
     )
     settle_s: Number = Field(0.025, ge=0.0, le=10.0, description="Settling time of the light after a change.")
@@ -86,8 +86,8 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
                 yield Check((*path, key), f"expected a port from 1 to {sum(sides)} {size}, found {ports[key]}")
             ends = [port <= sides[0] for port in ports.values()]
             if not outside and ends[0] == ends[1] and ports["enters"] != ports["leaves"]:
-                found = f"the {'inputs' if ends[0] else 'outputs'} {ports['enters']} and {ports['leaves']}"
-                yield Check((*path, "leaves"), f"expected an input and an output of {name!r}, found {found}")
+                actual = f"the {'inputs' if ends[0] else 'outputs'} {ports['enters']} and {ports['leaves']}"
+                yield Check((*path, "leaves"), f"expected an input and an output of {name!r}, found {actual}")
 
 
 KIND = DeviceKind(

@@ -176,7 +176,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
     from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
     from lumion_hw.emulator.mesh.qontrol import OPEN, SHORT
 
-    channel = Argument("channel", "channel of the controller", among="channel")
+    channel = Argument("channel", "channel of the controller", component_kind="channel")
     return (
         ScriptedFault(
             "trip",
@@ -210,7 +210,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
         ScriptedFault(
             "module_out",
             "a module is removed from the chain: its outputs stop working and later channels are renumbered",
-            (Argument("index", "index of the module in the chain, from 0", among="module"),),
+            (Argument("index", "index of the module in the chain, from 0", component_kind="module"),),
             passes("remove_module"),
             places=_places,
         ),

@@ -63,8 +63,8 @@ class SfpModel(PluggableModel):
     def optics(self) -> ModuleOptics:
         """Optical data for the planning of circuits."""
         sent_nm = self.wavelength_nm
-        around = (sent_nm - _WINDOW_NM, sent_nm + _WINDOW_NM)
-        window = next((window for window in _WINDOWS_NM if window[0] <= sent_nm <= window[1]), around)
+        accepted_nm = (sent_nm - _WINDOW_NM, sent_nm + _WINDOW_NM)
+        window = next((window for window in _WINDOWS_NM if window[0] <= sent_nm <= window[1]), accepted_nm)
         return ModuleOptics(
             formats=(ModuleFormat("NRZ", self.rate_gbps),),
             polarizations=1,

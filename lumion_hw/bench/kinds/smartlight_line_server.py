@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from lumion_hw.bench.file.checks import BenchData, Check, Path, is_index
 from lumion_hw.bench.file.devices import DeviceModel
-from lumion_hw.bench.file.fields import Whole
+from lumion_hw.bench.file.fields import WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
@@ -30,7 +30,7 @@ class LineServerModel(DeviceModel):
     """
 
     kind: Literal["smartlight-line-server"]
-    n_pucs: Whole = Field(_N_PUCS, ge=1, le=_N_PUCS, description="Number of PUCs, numbered from 0.")
+    n_pucs: WholeNumber = Field(_N_PUCS, ge=1, le=_N_PUCS, description="Number of PUCs, numbered from 0.")
 
     @field_validator("address")
     @classmethod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from lumion_hw.bench.file.devices import DeviceModel
-from lumion_hw.bench.file.fields import Number, Whole
+from lumion_hw.bench.file.fields import Number, WholeNumber
 from lumion_hw.bench.file.kind import DeviceKind, DiscoveryQuery
 from lumion_hw.bench.file.roles import Role
 from lumion_hw.clock import Clock
@@ -29,7 +29,7 @@ class PaddlesModel(DeviceModel):
     model: Literal["MPC220", "MPC320"] | None = Field(
         None, description="Expected model; by default the paddles that answer are used."
     )
-    velocity_percent: Whole | None = Field(
+    velocity_percent: WholeNumber | None = Field(
         None, ge=10, le=100, description="Velocity in percent of 400 degrees per second; by default unchanged."
     )
     settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Settling time of the light after a move.")

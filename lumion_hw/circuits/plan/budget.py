@@ -133,27 +133,27 @@ class BudgetViolation:
     """A value of a link budget that violates a limit.
 
     Attributes:
-        what: Description of the value.
+        quantity: Description of the value.
         limit: The largest or smallest allowed value.
         is_ceiling: Whether ``limit`` is the largest allowed value; otherwise it is the smallest.
         field: Field of the request that sets the limit, if any.
         is_of_length: Whether a shorter path would help.
-        is_of_others: Whether other circuits cause the violation.
+        is_from_other_circuits: Whether other circuits cause the violation.
     """
 
-    what: str
-    found: float
+    quantity: str
+    value: float
     limit: float
     unit: str
     is_ceiling: bool
     field: str | None = None
     is_of_length: bool = False
-    is_of_others: bool = False
+    is_from_other_circuits: bool = False
 
     def __str__(self) -> str:
         side = "at most" if self.is_ceiling else "at least"
-        text = f"{self.found:.4g} {self.unit}".rstrip()
-        return f"{self.what} is {text}, expected {side} {self.limit:.4g}"
+        text = f"{self.value:.4g} {self.unit}".rstrip()
+        return f"{self.quantity} is {text}, expected {side} {self.limit:.4g}"
 
 
 def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterator[BudgetViolation]:
@@ -171,16 +171,16 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
         ("loss of one polarization over the other (PDL)", budget.pdl_db, budget.max_pdl_db, "dB", None, False),
         ("delay between the arms (DGD)", budget.dgd_ps, budget.max_dgd_ps, "ps", None, False),
     )
-    for what, value, maximum, unit, field, shorter in ceilings:
+    for quantity, value, maximum, unit, field, shorter in ceilings:
         if maximum is not None and value > maximum:
-            yield BudgetViolation(what, value, maximum, unit, True, field, shorter)
+            yield BudgetViolation(quantity, value, maximum, unit, True, field, shorter)
     if budget.crosstalk_db > crosstalk_db:
-        what = "light of other circuits at its end"
-        yield BudgetViolation(what, budget.crosstalk_db, crosstalk_db, "dB", True, is_of_others=True)
+        quantity = "light of other circuits at its end"
+        yield BudgetViolation(quantity, budget.crosstalk_db, crosstalk_db, "dB", True, is_from_other_circuits=True)
     if budget.received_dbm < low:
-        what = f"received power (sensitivity{margin})"
-        yield BudgetViolation(what, budget.received_dbm, low, "dBm", False, margin_field, True)
+        quantity = f"received power (sensitivity{margin})"
+        yield BudgetViolation(quantity, budget.received_dbm, low, "dBm", False, margin_field, True)
     if osnr is not None and needed is not None and osnr < needed + budget.penalty_db:
-        what = "signal to noise (OSNR)"
-        of_others = -budget.crosstalk_db < osnr + 3.0  # more than half of the noise
-        yield BudgetViolation(what, osnr, needed + budget.penalty_db, "dB", False, None, True, of_others)
+        quantity = "signal to noise (OSNR)"
+        from_other_circuits = -budget.crosstalk_db < osnr + 3.0  # more than half of the noise
+        yield BudgetViolation(quantity, osnr, needed + budget.penalty_db, "dB", False, None, True, from_other_circuits)

@@ -20,19 +20,19 @@ class BudgetLine:
     """One line of a link budget.
 
     Attributes:
-        what: Description of the value.
+        name: Description of the value.
         value: The value; ``None`` if there is none.
         limit: Limit of the value as text; empty without a limit.
     """
 
-    what: str
+    name: str
     value: float | None
     unit: str
     limit: str = ""
 
     def __str__(self) -> str:
         value = "none" if self.value is None else f"{self.value:+.2f} {self.unit}"
-        return f"{self.what:<38}{value:>14}" + (f"   {self.limit}" if self.limit else "")
+        return f"{self.name:<38}{value:>14}" + (f"   {self.limit}" if self.limit else "")
 
 
 def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
@@ -48,11 +48,13 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
         BudgetLine("mesh, fibre to fibre", -budget.mesh_loss_db, "dB", ceiling),
         BudgetLine("received", budget.received_dbm, "dBm", f"{low:g} to {high:g} dBm"),
         BudgetLine("standard error of the mesh", budget.loss_sigma_db, "dB"),
-        BudgetLine("margin over sensitivity", budget.margin_db, "dB", _at_least(request.min_margin_db, "dB")),
-        BudgetLine("margin below overload", budget.overload_margin_db, "dB", _at_least(request.min_margin_db, "dB")),
+        BudgetLine("margin over sensitivity", budget.margin_db, "dB", _minimum_text(request.min_margin_db, "dB")),
+        BudgetLine(
+            "margin below overload", budget.overload_margin_db, "dB", _minimum_text(request.min_margin_db, "dB")
+        ),
     ]
     if budget.osnr_db is not None:
-        limit = _at_least(
+        limit = _minimum_text(
             None if budget.required_osnr_db is None else budget.required_osnr_db + budget.penalty_db, "dB"
         )
         lines.append(BudgetLine("signal to noise in 0.1 nm", budget.osnr_db, "dB", limit))
@@ -60,31 +62,33 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
         lines += [
             BudgetLine("loss between the arms", budget.imbalance_db, "dB", f"at most {MAX_IMBALANCE_DB:g} dB wanted"),
             BudgetLine("standard error of this loss", budget.imbalance_sigma_db, "dB"),
-            BudgetLine("the same with stray light (PDL)", budget.pdl_db, "dB", _at_most(budget.max_pdl_db, "dB")),
-            BudgetLine("delay between the arms (DGD)", budget.dgd_ps, "ps", _at_most(budget.max_dgd_ps, "ps")),
+            BudgetLine("the same with stray light (PDL)", budget.pdl_db, "dB", _maximum_text(budget.max_pdl_db, "dB")),
+            BudgetLine("delay between the arms (DGD)", budget.dgd_ps, "ps", _maximum_text(budget.max_dgd_ps, "ps")),
         ]
     if budget.crosstalk_db > DARK_DB:
-        lines.append(BudgetLine("light of others at this end", budget.crosstalk_db, "dB", _at_most(crosstalk_db, "dB")))
+        lines.append(
+            BudgetLine("light of others at this end", budget.crosstalk_db, "dB", _maximum_text(crosstalk_db, "dB"))
+        )
     for leak in budget.leakage:
         state = "idle" if leak.is_idle else "in use"
         too_bright = leak in budget.idle_leaks_above(MAX_IDLE_LIGHT_DB)
         limit = f"at most {MAX_IDLE_LIGHT_DB:g} dB wanted, found no better path" if too_bright else ""
-        what = f"leakage to {leak.receiver} ({state}, port {leak.port})"
-        lines.append(BudgetLine(what, leak.level_db, "dB", limit))
+        name = f"leakage to {leak.receiver} ({state}, port {leak.port})"
+        lines.append(BudgetLine(name, leak.level_db, "dB", limit))
     return (*lines, BudgetLine("heat of the PUCs on its path", budget.heater_mw, "mW"))
 
 
-def _at_least(limit: float | None, unit: str) -> str:
+def _minimum_text(limit: float | None, unit: str) -> str:
     return "" if limit is None else f"at least {limit:.4g} {unit}"
 
 
-def _at_most(limit: float | None, unit: str) -> str:
+def _maximum_text(limit: float | None, unit: str) -> str:
     return "" if limit is None else f"at most {limit:.4g} {unit}"
 
 
 def explain(plan: CircuitPlan) -> str:
     """Return a text that lists for each circuit of a plan its path, polarization strategy and link budget."""
-    return "\n".join(line for circuit in plan.everything for line in (*_circuit_lines(plan, circuit), "")) + _summary(
+    return "\n".join(line for circuit in plan.all_circuits for line in (*_circuit_lines(plan, circuit), "")) + _summary(
         plan
     )
 

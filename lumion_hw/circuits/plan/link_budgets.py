@@ -81,7 +81,7 @@ class LinkBudgetSolver:
         out_db = [planning.output_loss_db(port, self._typical_db)[0] for port in self._receivers]
         self._behind = 10.0 ** (-np.array(out_db) / 10.0)
         # Power in the fibre behind every receiver's port in mW, one row per circuit.
-        self._seen_mw = np.array(
+        self._leaked_mw = np.array(
             [self._fibre_power_mw(circuit.ends.sender, circuit.ends.entries) for circuit in routed]
         )
         self._unrouted_mw = [self._fibre_power_mw(optics, entries) for optics, entries in self._unrouted]
@@ -105,7 +105,7 @@ class LinkBudgetSolver:
         out_db, out_sigma_db = self._planning.output_loss_db(out.port, self._typical_db)
         through_db = -10.0 * math.log10(float(self._power[entry.port][out.port]))
         sigma_db = math.hypot(into_sigma_db, out_sigma_db, self._planning.path_sigma_db(path.pucs))
-        shortest = int(self._planning.known.mesh.shortest_hops[path.source, path.target])
+        shortest = int(self._planning.calibrated.mesh.shortest_hops[path.source, path.target])
         return CircuitArm(entry, out, path, into_db + through_db + out_db, sigma_db, trim, shortest)
 
     def _circuit(self, index: int) -> PlannedCircuit:
@@ -126,7 +126,7 @@ class LinkBudgetSolver:
             total_db = -10.0 * math.log10(sum(10.0 ** (-end_db / 10.0) for end_db in ends_db) / len(arms))
         received_dbm = ends.sender.launch_dbm - total_db
         crosstalk_db = self._crosstalk_db(index)
-        delay_ps = self._planning.known.chip.delay_s * 1e12
+        delay_ps = self._planning.calibrated.chip.delay_s * 1e12
         hops = [arm.path.hops for arm in arms]
         return LinkBudget(
             launch_dbm=ends.sender.launch_dbm,
@@ -172,8 +172,8 @@ class LinkBudgetSolver:
         ]
         # The singular values of the field from both tributaries to both exits are the transmissions of the strongest
         # and the weakest polarization; light that changes arms is an element off the diagonal.
-        ways = 10.0 ** (-np.add.outer(behind_db, before_db) / 20.0) * through
-        brightest, dimmest = np.linalg.svd(ways, compute_uv=False).tolist()
+        transmission = 10.0 ** (-np.add.outer(behind_db, before_db) / 20.0) * through
+        brightest, dimmest = np.linalg.svd(transmission, compute_uv=False).tolist()
         return _db((brightest / max(dimmest, 1e-12)) ** 2)
 
     def _receiver_columns(self, index: int) -> list[int]:
@@ -181,17 +181,25 @@ class LinkBudgetSolver:
 
     def _crosstalk_db(self, index: int) -> float:
         wavelength_nm = self._routed[index].ends.sender.emits_nm
-        others = [(circuit.ends.sender, seen_mw) for circuit, seen_mw in zip(self._routed, self._seen_mw, strict=True)]
-        del others[index]
-        others += [(optics, seen_mw) for (optics, _), seen_mw in zip(self._unrouted, self._unrouted_mw, strict=True)]
+        interferers = [
+            (circuit.ends.sender, leaked_mw) for circuit, leaked_mw in zip(self._routed, self._leaked_mw, strict=True)
+        ]
+        del interferers[index]
+        interferers += [
+            (optics, leaked_mw) for (optics, _), leaked_mw in zip(self._unrouted, self._unrouted_mw, strict=True)
+        ]
         places = self._receiver_columns(index)
-        in_band = [seen_mw[places] for sender, seen_mw in others if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM]
-        return _db(float(np.sum(in_band) / self._seen_mw[index, places].sum()))
+        in_band = [
+            leaked_mw[places]
+            for sender, leaked_mw in interferers
+            if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM
+        ]
+        return _db(float(np.sum(in_band) / self._leaked_mw[index, places].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
         own = {port for _, port in self._routed[index].ends.pairs}
         used_ports = {port for circuit in self._routed for _, port in circuit.ends.pairs}
-        level = self._seen_mw[index] / self._seen_mw[index, self._receiver_columns(index)].sum()
+        level = self._leaked_mw[index] / self._leaked_mw[index, self._receiver_columns(index)].sum()
         return tuple(
             Leakage(name, port, _db(float(level[self._column[port]])), port not in used_ports)
             for port, name in self._receivers.items()

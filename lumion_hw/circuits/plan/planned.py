@@ -160,8 +160,8 @@ class CircuitPlan:
 
     def __repr__(self) -> str:
         """Return a one-line summary of the plan."""
-        ends = ", ".join(circuit.request.name for circuit in self.everything)
-        return f"<CircuitPlan of {len(self.everything)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
+        ends = ", ".join(circuit.request.name for circuit in self.all_circuits)
+        return f"<CircuitPlan of {len(self.all_circuits)} circuits, {self.heat_mw:.3g} mW of heat: {ends}>"
 
     def _repr_html_(self) -> str:
         from lumion_hw.files.html import html_table
@@ -174,18 +174,18 @@ class CircuitPlan:
                 circuit.budget.received_dbm,
                 circuit.budget.margin_db,
             )
-            for circuit in self.everything
+            for circuit in self.all_circuits
         ]
         headers = ("circuit", "PUCs", "loss dB", "received dBm", "margin dB")
         return html_table(f"Plan of {len(rows)} circuits, {self.heat_mw:.3g} mW of heat", headers, rows)
 
     @property
-    def everything(self) -> tuple[PlannedCircuit, ...]:
+    def all_circuits(self) -> tuple[PlannedCircuit, ...]:
         """All circuits: those that were active before, then the planned ones."""
         return (*self.active, *self.circuits)
 
     @property
     def couplings(self) -> Mapping[int, float]:
         """Power coupling of every PUC that couples only partly."""
-        trims = (arm.trim for circuit in self.everything for arm in circuit.arms)
+        trims = (arm.trim for circuit in self.all_circuits for arm in circuit.arms)
         return {trim.puc: trim.coupling for trim in trims if trim is not None}

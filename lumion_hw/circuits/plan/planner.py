@@ -121,7 +121,7 @@ class _Planner:
         self._model, self._mesh, self._planning = model, mesh, planning
         self._wiring = wiring
         self._ends = tuple(circuit_ends(model, self._wiring, mesh, request) for request in requests)
-        self._active = tuple(self._routed_again(circuit) for circuit in active)
+        self._active = tuple(self._reroute(circuit) for circuit in active)
         active_paths = [path for circuit in active for path in circuit.paths]
         trimmed = [arm.trim.puc for circuit in active for arm in circuit.arms if arm.trim is not None]
         exclusive_paths = [path for circuit in active if circuit.request.exclusive for path in circuit.paths]
@@ -170,19 +170,19 @@ class _Planner:
     def _with_less_idle_light(self, plan: CircuitPlan, hop_limits: HopLimits) -> CircuitPlan:
         avoided, turned, best = set[int](), set[int](), plan
         for _ in range(_DARKER_ROUNDS):
-            lit = [
+            idle_leaks = [
                 (circuit, leak.port)
                 for circuit in plan.circuits
                 for leak in circuit.budget.idle_leaks_above(_DARKER_DB)
             ]
-            if not lit:
+            if not idle_leaks:
                 break
-            at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in lit}
+            at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in idle_leaks}
             # All PUCs at the idle ports have been tried, so go on to the PUCs where the light leaves its path.
             if at_ports <= avoided | turned:
                 at_ports = {
                     self._planning.leaking_puc(plan.currents_ma, path, port)
-                    for circuit, port in lit
+                    for circuit, port in idle_leaks
                     for path in circuit.paths
                 }
             passed = at_ports & plan.routing.states.keys()
@@ -221,13 +221,13 @@ class _Planner:
         for index, circuit in enumerate(plan.active):
             # Of an active circuit, only violations that other circuits cause are counted.
             own = violations(circuit.request, circuit.budget, circuit.hops)
-            result[-1 - index] = [violation for violation in own if violation.is_of_others]
+            result[-1 - index] = [violation for violation in own if violation.is_from_other_circuits]
         return {index: own for index, own in result.items() if own}
 
     def _hop_limits(self) -> list[int | None]:
         typical_db = self._model.mesh_section.typical.access_loss_db
         # With the loss of the best PUC no possible path is excluded.
-        least_db = float(self._planning.puc_loss_db.min())
+        lowest_db = float(self._planning.puc_loss_db.min())
         hop_limits: HopLimits = []
         for ends in self._ends:
             request, allowed_db = ends.request, []
@@ -241,7 +241,7 @@ class _Planner:
             hops = [] if request.max_hops is None else [request.max_hops]
             # The mean loss of two arms counts, so a length is excluded only if it is too long for both arms.
             # The small number keeps a path that just fits from being lost by rounding.
-            hops += [max(int(max(allowed_db) / least_db + 1e-9), 0)] if allowed_db else []
+            hops += [max(int(max(allowed_db) / lowest_db + 1e-9), 0)] if allowed_db else []
             hop_limits.append(min(hops) if hops else None)
         return hop_limits
 
@@ -277,12 +277,12 @@ class _Planner:
     def _program(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
-        everything = [*self._active, *routed]
-        couplings = {trim.puc: trim.coupling for circuit in everything for trim in circuit.trims if trim is not None}
+        all_circuits = [*self._active, *routed]
+        couplings = {trim.puc: trim.coupling for circuit in all_circuits for trim in circuit.trims if trim is not None}
         currents = self._planning.currents_ma(states, couplings, self._total_mw)
-        return with_budgets(self._model, self._wiring, self._planning, everything, currents), currents
+        return with_budgets(self._model, self._wiring, self._planning, all_circuits, currents), currents
 
-    def _routed_again(self, circuit: PlannedCircuit) -> RoutedCircuit:
+    def _reroute(self, circuit: PlannedCircuit) -> RoutedCircuit:
         ends = replace(
             circuit_ends(self._model, self._wiring, self._mesh, circuit.request),
             entries=tuple(arm.entry for arm in circuit.arms),
@@ -295,7 +295,7 @@ class _Planner:
     ) -> tuple[tuple[PlannedCircuit, ...], Real]:
         circuits, currents = self._program(routed, states)
         own = circuits[len(self._active) :]
-        untrimmed = [
+        without_trim = [
             (index, arm, loss_db)
             for index, circuit in enumerate(own)
             for arm, loss_db in enumerate(_excess_power_db(circuit))
@@ -303,7 +303,7 @@ class _Planner:
         ]
         paths = [path for circuit in (*self._active, *routed) for path in circuit.paths]
         # The path of one arm's stray light depends on the other trims, so the first choices are checked once more.
-        for index, arm, loss_db in untrimmed * 2:
+        for index, arm, loss_db in without_trim * 2:
             if routed[index].trims[arm] is not None and _darkness_db(circuits) < _DARK_ENOUGH_DB:
                 continue
             trimmer = Trimmer(self._mesh, self._planning, self._wiring, states, currents, paths)
@@ -338,10 +338,10 @@ def _excess_power_db(circuit: PlannedCircuit) -> list[float]:
     budget = circuit.budget
     losses = [arm.total_loss_db for arm in circuit.arms]
     excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)
-    most_dbm = budget.overload_dbm - circuit.request.min_margin_db
-    least_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
-    if budget.received_dbm > most_dbm > least_dbm:
+    max_dbm = budget.overload_dbm - circuit.request.min_margin_db
+    min_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
+    if budget.received_dbm > max_dbm > min_dbm:
         # If the receiver's range is narrower than twice this distance, aim at its middle.
-        down_db = budget.received_dbm - max(most_dbm - _BELOW_OVERLOAD_DB, 0.5 * (most_dbm + least_dbm))
+        down_db = budget.received_dbm - max(max_dbm - _BELOW_OVERLOAD_DB, 0.5 * (max_dbm + min_dbm))
         excess = [value_db + down_db for value_db in excess]
     return excess

@@ -31,15 +31,15 @@ _TYPICAL_SIGMA_DB = 1.0
 """Spread of losses between fibre and mesh at ports that were not measured (docs/sources.md)."""
 _CACHE_SIZE = 4
 
-_known: list[PlanningMesh] = []
+_cached: list[PlanningMesh] = []
 
 
 def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
     """Return the planning data of a calibration record; cached."""
     # Records are immutable, so comparing identities suffices.
-    match = next((mesh for mesh in _known if mesh.known.record is record), None)
+    match = next((mesh for mesh in _cached if mesh.calibrated.record is record), None)
     mesh = PlanningMesh(record) if match is None else match
-    _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_CACHE_SIZE]
+    _cached[:] = [mesh, *(other for other in _cached if other is not mesh)][:_CACHE_SIZE]
     return mesh
 
 
@@ -47,7 +47,7 @@ class PlanningMesh:
     """A calibrated mesh with the data that planning needs."""
 
     def __init__(self, record: CalibrationRecord) -> None:
-        self.known = CalibratedMesh.from_record(record)
+        self.calibrated = CalibratedMesh.from_record(record)
         self.puc_loss_db: Real = np.maximum(record.loss_db, _MIN_LOSS_DB)
         self._ports = {entry.port: entry for entry in record.ports}
         allowed = [record.usable_states(puc) for puc in range(len(record.pucs))]
@@ -68,7 +68,7 @@ class PlanningMesh:
     @cached_property
     def solver(self) -> Solver:
         """Solver for the optical field of the mesh."""
-        return Solver(self.known.mesh)
+        return Solver(self.calibrated.mesh)
 
     def input_loss_db(self, wiring: Wiring, entry: InputPath, typical_db: float) -> tuple[float, float]:
         """Return the loss of one polarization from the fibre into the mesh at an input, and its standard error.
@@ -118,12 +118,12 @@ class PlanningMesh:
             # A PUC that is stuck in the desired state is left unheated.
             if self._settable[puc] or state not in self._allowed[puc]
         }
-        targets |= {puc: PucTarget.coupling(k, self.known.coupler(puc)) for puc, k in couplings.items()}
-        return program_pucs(self.known, targets, limits=HeaterLimits(total_mw)).currents_ma
+        targets |= {puc: PucTarget.coupling(k, self.calibrated.coupler(puc)) for puc, k in couplings.items()}
+        return program_pucs(self.calibrated, targets, limits=HeaterLimits(total_mw)).currents_ma
 
     def heat_mw(self, currents_ma: Real) -> Real:
         """Return the heat of every heater, shape ``(2 n_pucs,)``."""
-        return self.known.heat_mw(self.known.own_rad(currents_ma))
+        return self.calibrated.heat_mw(self.calibrated.own_rad(currents_ma))
 
     def fields(self, currents_ma: Real, sources: Mapping[int, float]) -> Mapping[int, NDArray[np.complex128]]:
         """Return the output field at every port for unit light at each source, each of shape ``(n_ports,)``.
@@ -139,13 +139,13 @@ class PlanningMesh:
         fields: dict[int, NDArray[np.complex128]] = {}
         for wavelength_nm, ports in by_wavelength.items():
             hz = None if wavelength_nm is None else frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
-            cells = self.known.cells(currents_ma, hz)
+            cells = self.calibrated.cells(currents_ma, hz)
             solved = self.solver.solve(cells, cells.reference_hz if hz is None else hz, ports)
             fields |= {port: solved[:, index] for index, port in enumerate(ports)}
         return fields
 
     def _covers_wavelength(self, wavelength_nm: float) -> bool:
-        record = self.known.record
+        record = self.calibrated.record
         low, high = record.conditions.wavelength_range_nm or (-math.inf, math.inf)
         return record.dispersion is not None and low <= wavelength_nm <= high
 
@@ -154,15 +154,15 @@ class PlanningMesh:
 
         Shape ``(4 n_pucs, len(ports))``.
         """
-        cells = self.known.cells(currents_ma)
+        cells = self.calibrated.cells(currents_ma)
         power: Real = np.abs(self.solver.waves(cells, cells.reference_hz, list(ports))) ** 2
         return power
 
     def leaking_puc(self, currents_ma: Real, path: Path, port: int) -> int:
         """Return the PUC on a path that sends most stray light to a port."""
-        cells = self.known.cells(currents_ma)
+        cells = self.calibrated.cells(currents_ma)
         share = np.abs(cells.transfer(cells.reference_hz)) ** 2
-        way = to_wave_path(self.known.mesh, path)
+        way = to_wave_path(self.calibrated.mesh, path)
         reach, light, worst = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
         for wave, state in zip(way.waves, way.states, strict=True):
             same_rail, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # bar keeps the rail, cross changes it

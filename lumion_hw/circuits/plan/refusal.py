@@ -55,13 +55,15 @@ def budget_error(circuit: PlannedCircuit, problems: Sequence[BudgetViolation]) -
     relaxed = {
         violation.field: _relaxed_limit(violation, request) for violation in problems if violation.field is not None
     }
-    rest = [violation for violation in problems if violation.field is None]
+    general = [violation for violation in problems if violation.field is None]
     result = f"{circuit.hops} hops, {budget.mesh_loss_db:.1f} dB over the mesh, {budget.received_dbm:.1f} dBm received"
     if blocked := _blocking_devices(circuit):
         hint, nearest = f"{', '.join(blocked)} blocks the light: switch its shutter, connection or pump on.", None
-    elif rest:
+    elif general:
         # No field of a request would help, so suggest a change of the bench.
-        remedy = next((text for start, text in _REMEDIES.items() if rest[0].what.startswith(start)), "Ask for less")
+        remedy = next(
+            (text for start, text in _REMEDIES.items() if general[0].quantity.startswith(start)), "Ask for less"
+        )
         hint, nearest = f"The nearest plan has {result}. {remedy}.", None
     else:
         nearest = replace(request, **relaxed)  # type: ignore[arg-type] # each field keeps its own type
@@ -91,8 +93,8 @@ def _blocking_devices(circuit: PlannedCircuit) -> list[str]:
 def _relaxed_limit(violation: BudgetViolation, request: CircuitRequest) -> float:
     # Rounded towards the easier value, so that a request with this limit succeeds.
     if violation.field == "min_margin_db":
-        short = abs(violation.found - violation.limit)
+        short = abs(violation.value - violation.limit)
         return max(math.floor((request.min_margin_db - short) * 10.0) / 10.0, 0.0)
     if violation.field == "max_hops":
-        return int(violation.found)
-    return math.ceil(violation.found * 10.0) / 10.0
+        return int(violation.value)
+    return math.ceil(violation.value * 10.0) / 10.0

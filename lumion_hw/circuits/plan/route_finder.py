@@ -117,8 +117,8 @@ class RouteFinder:
                 puc for i, paths in own.items() if self.ends[i].request.exclusive for path in paths for puc in path.pucs
             }
             routings.append(routing)
-        ways = [paths_of[index] for index in range(len(self.ends))]
-        return ways, self._joint_routing(ways, routings, priced=bool(self._reserved or avoided))
+        candidate_paths = [paths_of[index] for index in range(len(self.ends))]
+        return candidate_paths, self._joint_routing(candidate_paths, routings, priced=bool(self._reserved or avoided))
 
     def _route_group(
         self,
@@ -163,7 +163,7 @@ class RouteFinder:
         for lengths in self._mismatches(pairs, unequal):
             try:
                 # Many combinations follow, so CP-SAT must not spend the time limit on one of them.
-                return route(self._mesh, replace(request, exact_hops=lengths, exact="never"))
+                return route(self._mesh, replace(request, exact_hops=lengths, exact_search="never"))
             except RoutingError:
                 tried += 1
             if self._effort.is_over():
@@ -208,9 +208,9 @@ class RouteFinder:
             pucs = {puc for path in paths for puc in path.pucs}
             foreign = {
                 puc
-                for other, theirs in paths_of.items()
+                for other, other_paths in paths_of.items()
                 if other != index and self.ends[index].request.exclusive | self.ends[other].request.exclusive
-                for path in theirs
+                for path in other_paths
                 for puc in path.pucs
             }
             if self.ends[index].request.exclusive:
@@ -224,8 +224,10 @@ class RouteFinder:
                     hint="Plan the circuits together, without exclusive, or between other ports.",
                 )
 
-    def _joint_routing(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool) -> Routing:
-        paths = tuple(path for own in ways for path in own)
+    def _joint_routing(
+        self, candidate_paths: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool
+    ) -> Routing:
+        paths = tuple(path for own in candidate_paths for path in own)
         if not routings:
             return route(self._mesh, RouteRequest([], active=self._active))
         last = routings[-1]

@@ -48,7 +48,7 @@ class Trimmer:
         reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
         for wave, state in self.unshared_passes(path):
             puc = wave // 4
-            low, high = self.planning.known.coupler(puc).interval
+            low, high = self.planning.calibrated.coupler(puc).interval
             # The remaining light is a share of the light that the full state passes, which imperfect couplers limit to
             # `high` in cross and `1 - low` in bar.
             coupling = high * power_share if state == "cross" else 1.0 - (1.0 - low) * power_share

@@ -21,7 +21,7 @@ from lumion_hw.cli.common.outputs import out_option
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 
 if TYPE_CHECKING:
-    from calibration.fit.ageing import Change, Kind, MendedFit
+    from calibration.fit.ageing import Change, Kind, RenewedFit
     from calibration.fit.drift import Health
     from calibration.measure.bench_probe import BenchProbe
     from calibration.run.renewal import DriftRun
@@ -140,7 +140,7 @@ def drift(
                 failure = _invalid_record_error(health, path)
                 return conclude(document | cost_document(run), health_text(health), failure, as_json)
             renewal = run.renew()
-        after, change = run.judge(renewal), run.change(renewal)
+        after, change = run.check_renewal(renewal), run.change(renewal)
         failure = _large_change_error(renewal, after, target)
         faults = () if failure is None else (failure.message,)
         write(run, run.result(renewal, faults, watch()), target)
@@ -162,7 +162,7 @@ def _tuned_probe(bench: Bench, record: CalibrationRecord) -> BenchProbe:
     return probe
 
 
-def _renewal_document(renewal: MendedFit, run: DriftRun) -> dict[str, Any]:
+def _renewal_document(renewal: RenewedFit, run: DriftRun) -> dict[str, Any]:
     return {
         "chi2_per_dof": renewal.chi2_per_dof,
         "worst_pucs": list(renewal.worst_pucs),
@@ -187,19 +187,21 @@ def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
 
 def health_document(health: Health) -> dict[str, Any]:
     """Return the result of the drift check as a JSON document."""
-    return dataclasses.asdict(health) | {"holds": health.holds}
+    names = {"chi2_without_temperature": "but_temperature"}  # names of the document format
+    document = {names.get(name, name): value for name, value in dataclasses.asdict(health).items()}
+    return document | {"holds": health.is_valid}
 
 
 def health_text(health: Health) -> str:
     """Return the result of the drift check as text."""
     from calibration.fit.drift import MAX_CHI2
 
-    verdict = "The record is valid" if health.holds else "The record is no longer valid"
-    if not health.holds and health.but_temperature < MAX_CHI2:
+    verdict = "The record is valid" if health.is_valid else "The record is no longer valid"
+    if not health.is_valid and health.chi2_without_temperature < MAX_CHI2:
         verdict += " for loops, because the chip temperature has changed; bar and cross states are unchanged"
     return (
         f"{verdict}: {health.readings} readings, χ² {health.chi2_per_reading:.3g} per reading "
-        f"({health.but_temperature:.3g} after correcting for the chip temperature), "
+        f"({health.chi2_without_temperature:.3g} after correcting for the chip temperature), "
         f"worst {health.worst_sigma:.1f} σ at {health.worst_at}"
     )
 
@@ -264,7 +266,7 @@ def cost_document(run: DriftRun) -> dict[str, Any]:
 
 
 def _invalid_record_error(health: Health, path: Path) -> LumionError | None:
-    if health.holds:
+    if health.is_valid:
         return None
     return CalibrationError(
         f"{path} is no longer valid: χ² is {health.chi2_per_reading:.3g} per reading.",
@@ -272,8 +274,8 @@ def _invalid_record_error(health: Health, path: Path) -> LumionError | None:
     )
 
 
-def _large_change_error(renewal: MendedFit, after: Health, target: Path) -> CalibrationError | None:
-    if renewal.holds and after.holds:
+def _large_change_error(renewal: RenewedFit, after: Health, target: Path) -> CalibrationError | None:
+    if renewal.explains_readings and after.is_valid:
         return None
     pucs = ", ".join(map(str, renewal.worst_pucs))
     return CalibrationError(

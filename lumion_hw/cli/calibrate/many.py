@@ -12,7 +12,7 @@ from lumion_hw.cli.common.numbers import SEED, TOLERANCE_DB
 from lumion_hw.cli.common.output import echo_json, echo_table, json_option, note
 
 if TYPE_CHECKING:
-    from calibration.run.many_benches import BenchOutcome
+    from calibration.run.bench_jobs import BenchOutcome
 
 _HEADERS = ("bench", "state", "held out dB", "settings", "hardware s", "wall s", "record or reason")
 _INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
@@ -57,8 +57,8 @@ def many(
     """
     import os
 
+    from calibration.run.bench_jobs import calibrate_benches, jobs_for
     from calibration.run.cluster import calibrate_on_cluster
-    from calibration.run.many_benches import calibrate_many, jobs_for
     from lumion_hw.files.writing import writing
 
     directory = Path(out).absolute()
@@ -66,7 +66,7 @@ def many(
     with writing("to", directory):
         directory.mkdir(parents=True, exist_ok=True)
     if scheduler is None:
-        ended = calibrate_many(jobs, min(workers or os.cpu_count() or 1, len(jobs)), note)
+        ended = calibrate_benches(jobs, min(workers or os.cpu_count() or 1, len(jobs)), note)
     else:
         ended = calibrate_on_cluster(jobs, scheduler, workers, note)
     code = code_of(ended.outcomes)

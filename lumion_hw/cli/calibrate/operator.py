@@ -11,7 +11,7 @@ from lumion_hw.cli.common.output import note
 from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:
-    from calibration.measure.operator import OnPlug, PlugRequest
+    from calibration.measure.plug_requests import OnPlug, PlugRequest
     from lumion_hw.bench.bench import Bench
 
 
@@ -32,10 +32,10 @@ def operator_of(bench: Bench, emulate: bool) -> OnPlug | None:
             bench.emulated.faults.plug(request.device, request.port)
 
         return play
-    return _ask if sys.stdin.isatty() else None
+    return _request_plug if sys.stdin.isatty() else None
 
 
-def _ask(request: PlugRequest) -> None:
+def _request_plug(request: PlugRequest) -> None:
     click.echo(f"{_request_text(request)}, then press Enter. ", err=True, nl=False)
     if not sys.stdin.readline():
         raise CalibrationError(

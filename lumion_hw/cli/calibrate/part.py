@@ -63,13 +63,13 @@ def numbers(text: str) -> set[int]:
     Raises:
         ConfigError: The text is no such list.
     """
-    found: set[int] = set()
-    for piece in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", piece)
+    pucs: set[int] = set()
+    for part_text in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part_text)
         if match is None or (match[2] and int(match[2]) < int(match[1])):
-            raise ConfigError(f"--pucs {text}: {piece!r} is no PUC and no range", hint="Give a list such as 0-5,8.")
-        found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return found
+            raise ConfigError(f"--pucs {text}: {part_text!r} is no PUC and no range", hint="Give a list such as 0-5,8.")
+        pucs |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return pucs
 
 
 def record_to_join(bench: Bench, join: str | None) -> CalibrationRecord | None:

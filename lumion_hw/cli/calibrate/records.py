@@ -59,7 +59,9 @@ def show(record: str, as_json: bool) -> None:
         )
     echo_table("PUCs", ("PUC", "passive rad", "± mrad", "loss dB", "upper reach rad", "lower reach rad", "note"), rows)
     if loaded.physics:
-        physics = [[term.words, term.parameters, f"{term.width:.3g}", f"{term.gain:.0f}"] for term in loaded.physics]
+        physics = [
+            [term.description, term.parameters, f"{term.width:.3g}", f"{term.gain:.0f}"] for term in loaded.physics
+        ]
         echo_table("Physics beyond the basic model", ("effect", "parameters", "width", "gain of evidence"), physics)
     if loaded.defects:
         faults = [

@@ -68,7 +68,7 @@ def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]
 
     loaded = load_record(record_path)
     readings, _ = load_readings(loaded, record_path)
-    fitted = None if readings is None else readings.taken[~readings.swept]
+    fitted = None if readings is None else readings.observations[~readings.swept]
     with Bench.emulate(bench_file, seed=seed) as bench, bench.dark():
         bench.mesh.check_record(loaded)
         return truth_metrics(bench, loaded, fitted)

@@ -86,7 +86,7 @@ def run_command(
     with open_bench(bench_file, emulate, seed, endpoints) as bench, bench.dark():
         path = out or _default_path(bench)
         bench.events.write_to(path.with_suffix(".events.jsonl"))
-        part, whole = part_of(bench, pucs, circuit, join), record_to_join(bench, join)
+        part, base_record = part_of(bench, pucs, circuit, join), record_to_join(bench, join)
         goal = [*part_arguments(pucs, circuit, join), *goal_arguments(sigma_mrad, seconds, settings)]
         command = _command(bench_file, emulate, seed, endpoints, path, wavelengths, goal)
         with _progress_until_stopped(RunProgress(emulate, quiet=as_json), path, command, resumed=resume) as progress:
@@ -100,11 +100,11 @@ def run_command(
                 command=f"{command} --resume" if resume else command,
                 wavelengths_nm=wavelengths,
                 goal=goal_of(sigma_mrad, seconds, settings),
-                judge=lambda record: out_of_tolerance(record, tolerance_db),
+                find_faults=lambda record: out_of_tolerance(record, tolerance_db),
                 over=over(force),
                 on_plug=operator_of(bench, emulate),
                 part=part,
-                join=whole,
+                join=base_record,
             )
     return _report(record, path, report_file, over(force), as_json)
 

@@ -12,7 +12,7 @@ import click
 from lumion_hw.cli.common.parameter_type import ParameterType
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
-_MAX_SHOWN_CHARS = 40
+_MAX_ECHOED_CHARS = 40
 MAX_DURATION_D = 3660
 """Longest accepted duration, in days."""
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -42,7 +42,7 @@ class Number(click.FloatRange):
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not math.isfinite(number):
-            self.fail(f"{str(value)[:_MAX_SHOWN_CHARS]!r} is not a finite number; give {self.range_text}.", param, ctx)
+            self.fail(f"{str(value)[:_MAX_ECHOED_CHARS]!r} is not a finite number; give {self.range_text}.", param, ctx)
         if not self.lowest <= number <= self.highest or (self.above and number == self.lowest):
             unit = f" {self.unit}" if self.unit else ""
             self.fail(f"{number:g}{unit} is out of range; give {self.range_text}.", param, ctx)
@@ -67,7 +67,7 @@ class Duration(ParameterType[float]):
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip(), re.ASCII)
         seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
         if not 0.0 < seconds <= _MAX_DURATION_S:
-            text = f"{str(value)[:_MAX_SHOWN_CHARS]!r} is not a duration"
+            text = f"{str(value)[:_MAX_ECHOED_CHARS]!r} is not a duration"
             self.fail(f"{text}; give for example 30s, 1.5min, 2h or 7d, at most {MAX_DURATION_D} d.", param, ctx)
         return seconds
 

@@ -30,8 +30,10 @@ class NamedFile(ParameterType[Path]):
 
 def out_option(help_text: str, *names: str, default: str | None = None) -> Callable[[_Command], _Command]:
     """Return an option for a file to write, named ``--out`` unless other names are given."""
-    shown = default is not None
-    return click.option(*(names or ("--out",)), type=NamedFile(), default=default, show_default=shown, help=help_text)
+    has_default = default is not None
+    return click.option(
+        *(names or ("--out",)), type=NamedFile(), default=default, show_default=has_default, help=help_text
+    )
 
 
 def force_option(function: _Command) -> _Command:

@@ -36,16 +36,16 @@ class Forecast:
 
     Args:
         emulated: Whether the hardware is emulated and its time virtual.
-        now: Clock, in seconds.
+        clock: Clock, in seconds.
     """
 
-    def __init__(self, emulated: bool, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, emulated: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._typical_s = {
             stage: processor_s + (0.0 if emulated else hardware_s)
             for stage, (hardware_s, processor_s) in _TYPICAL_S.items()
         }
         self._other_s = _OTHER_S[1] + (0.0 if emulated else _OTHER_S[0])
-        self._now, self._began_s = now, now()
+        self._clock, self._began_s = clock, clock()
         self._stage = ""
         self._share = 0.0
         self._over: list[str] = []
@@ -62,13 +62,13 @@ class Forecast:
     def remaining_s(self) -> float | None:
         """Return the estimated remaining time in seconds, or ``None`` if it is unknown."""
         present_s = self._typical_s.get(self._stage, 0.0)
-        done_s = sum(self._typical_s[stage] for stage in set(self._over) - {self._stage}) + self._share * present_s
-        if done_s <= 0.0:
+        finished_s = sum(self._typical_s[stage] for stage in set(self._over) - {self._stage}) + self._share * present_s
+        if finished_s <= 0.0:
             return None
-        known = list(_TYPICAL_S)
-        reached = max((known.index(stage) for stage in {*self._over, self._stage} & set(known)), default=-1)
-        left_s = (1.0 - self._share) * present_s + sum(self._typical_s[stage] for stage in known[reached + 1 :])
-        return left_s * (self._now() - self._began_s) / done_s
+        stages = list(_TYPICAL_S)
+        reached = max((stages.index(stage) for stage in {*self._over, self._stage} & set(stages)), default=-1)
+        left_s = (1.0 - self._share) * present_s + sum(self._typical_s[stage] for stage in stages[reached + 1 :])
+        return left_s * (self._clock() - self._began_s) / finished_s
 
 
 class RunProgress:
@@ -77,14 +77,14 @@ class RunProgress:
     Args:
         emulated: Whether the bench is emulated; ``None`` to estimate no remaining time.
         quiet: Print nothing unless stderr is a terminal.
-        now: Clock, in seconds.
+        clock: Clock, in seconds.
     """
 
-    def __init__(self, emulated: bool | None, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, emulated: bool | None, quiet: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self.stage, self.done, self.total = "", 0, 0
-        self._forecast = None if emulated is None else Forecast(emulated, now)
-        self._quiet, self._now = quiet, now
-        self._stage_began_s = now()
+        self._forecast = None if emulated is None else Forecast(emulated, clock)
+        self._quiet, self._clock = quiet, clock
+        self._stage_began_s = clock()
         self._bars = ExitStack()
         self._bar: Any = None
         self._drawing = threading.Lock()
@@ -96,7 +96,7 @@ class RunProgress:
         with self._drawing:
             if stage != self.stage:
                 self._end(finished=True)
-                self.stage, self.done, self._stage_began_s = stage, 0, self._now()
+                self.stage, self.done, self._stage_began_s = stage, 0, self._clock()
                 self._bar = self._bars.enter_context(progress(total, self._label()))
             if self._forecast is not None:
                 self._forecast.at(stage, done, total)
@@ -118,7 +118,7 @@ class RunProgress:
             self.stage = ""
 
     def _label(self) -> str:
-        return f"{self.stage:>15}  {_duration(self._now() - self._stage_began_s):>6}  {self._left():>14}"
+        return f"{self.stage:>15}  {_duration(self._clock() - self._stage_began_s):>6}  {self._left():>14}"
 
     def _left(self) -> str:
         remaining_s = None if self._forecast is None else self._forecast.remaining_s()
@@ -133,10 +133,10 @@ class RunProgress:
         self._bars.close()
         self._bar = None
         if self.stage and hidden and not self._quiet:
-            took, left = _duration(self._now() - self._stage_began_s), self._left()
+            elapsed, left = _duration(self._clock() - self._stage_began_s), self._left()
             early = finished and self.done < self.total
             steps = f"done after {self.done}" if early else f"{self.done} of {self.total}"
-            note(f"{self.stage}: {steps} in {took}{f', about {left}' if left else ''}")
+            note(f"{self.stage}: {steps} in {elapsed}{f', about {left}' if left else ''}")
 
     def where(self) -> str:
         """Return the current stage and step as text."""

@@ -239,8 +239,10 @@ def _figure_rows(record: CalibrationRecord) -> list[list[object]]:
 
 
 def _misses(record: CalibrationRecord) -> str:
-    found = headline(record)
-    lines = [f"- {markdown(miss)}" for miss in found.misses] + [f"- Fault: {markdown(fault)}" for fault in found.faults]
+    figures = headline(record)
+    lines = [f"- {markdown(miss)}" for miss in figures.misses] + [
+        f"- Fault: {markdown(fault)}" for fault in figures.faults
+    ]
     return "\n".join(lines) or "No goal was missed, and no fault was found."
 
 

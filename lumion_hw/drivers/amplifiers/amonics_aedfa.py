@@ -279,12 +279,12 @@ class AmonicsAedfa(IdentifiedDriver[Identity, ScpiSession]):
             self._session.write(f":DRIV:{mode_name}:CUR:CH1 {requested:.6g}")
             actual = self._scpi.setting(f":DRIV:{mode_name}:CUR:CH1?")
             self._scpi.verify(f"{label} as {quantity.unit}", requested, actual, 0.51 * step + 1e-5 * abs(requested))
-            if (unit_now := self._unit(mode_name)) != quantity.unit:
+            if (reported_unit := self._unit(mode_name)) != quantity.unit:
                 raise self._session.error(
                     VerifyError,
                     f"the unit of the {label} has changed",
                     wrote=quantity.unit,
-                    read=unit_now,
+                    read=reported_unit,
                     hint="Another program or the panel changed the unit at the same time. Set the value again.",
                 )
 

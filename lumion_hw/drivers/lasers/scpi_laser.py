@@ -217,7 +217,7 @@ class ScpiLaser(ScpiDriver):
             emitting = self.is_emitting()
             # In this order, so that the query for pending operations does not clear the status register of a dark
             # laser.
-            ready = emitting and self._clock.now() >= self._settles_at_s and self._scpi.operations_done()
+            ready = emitting and self._clock.now() >= self._settles_at_s and self._scpi.are_operations_complete()
             measured_dbm = self.measure_power_dbm() if ready else None
             if self.capabilities.measures_power:
                 ready = measured_dbm is not None

@@ -27,7 +27,7 @@ GREETING_S = 2.0
 EXCHANGE_S = 10.0
 PROGRESS_LIMIT_BYTES = 1 << 16
 _STATE_SYMBOLS: dict[PucState, str] = {"bar": "=", "cross": "x"}
-_NOTHING_SENT = "Nothing was sent, so you can try again."
+_NOT_SENT_HINT = "Nothing was sent, so you can try again."
 _EFFECT_UNKNOWN = "The line may or may not have taken effect. Check the light before you send it again."
 
 
@@ -116,7 +116,7 @@ class LineServerMesh:
     def _exchange(self, link: Link, line: str) -> Submission:
         started_s = self._clock.now()
         deadline = Deadline(started_s + EXCHANGE_S)
-        with _hint(_NOTHING_SENT):
+        with _hint(_NOT_SENT_HINT):
             link.open(Deadline(started_s + CONNECT_S))
             # Any greeting is accepted, because its text is not documented.
             greeting = link.read(Deadline(self._clock.now() + GREETING_S))

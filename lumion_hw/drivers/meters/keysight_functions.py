@@ -32,7 +32,7 @@ class TriggerInput(enum.Enum):
 
     IGNORE = "IGNore"
     ONE_SAMPLE = "SMEasure"
-    WHOLE_RUN = "CMEasure"
+    ENTIRE_RUN = "CMEasure"
 
 
 class TriggerOutput(enum.Enum):

@@ -237,7 +237,7 @@ class KeysightMeter(ScpiMeter):
         self.errors()
         # Polled instead of *OPC?, which would block until all ports are done.
         self._session.write(f"{self.head(1).sense}:CORR:COLL:ZERO:ALL")
-        while not self._scpi.operations_done() and self._clock.now() < deadline:
+        while not self._scpi.are_operations_complete() and self._clock.now() < deadline:
             self._clock.sleep(_ZERO_POLL_S)
         failures = [
             f"{self.channel_word} {channel}: {reasons}"

@@ -111,7 +111,7 @@ class SantecMpm(ScpiMeter):
         """Set the wavelength of one channel, 1250 to 1630 nm. Raises ``LimitError`` or ``VerifyError``."""
         module, port = self.module_and_port(channel)
         label = f"wavelength of channel {channel}"
-        self._scpi.check_within(label, wavelength_nm, *WAVELENGTHS_NM, "nm")
+        self._scpi.check_in_range(label, wavelength_nm, *WAVELENGTHS_NM, "nm")
         location = f"{module},{port}"
         self._set(
             "DWAV",
@@ -126,7 +126,7 @@ class SantecMpm(ScpiMeter):
     def set_averaging_s(self, channel: int, averaging_s: float) -> None:
         """Set the averaging time of all channels, 10 us to 10 s. Raises ``LimitError`` or ``VerifyError``."""
         self.module_and_port(channel)
-        self._scpi.check_within("averaging time", averaging_s, *AVERAGING_S, "s")
+        self._scpi.check_in_range("averaging time", averaging_s, *AVERAGING_S, "s")
         self._hold_averaging(self._set_averaging_ms(1e3 * averaging_s))
 
     def _set_averaging_ms(self, requested_ms: float) -> float:
@@ -151,7 +151,7 @@ class SantecMpm(ScpiMeter):
             self._setups[channel].also_restore("range", partial(self.set_range_dbm, channel, None))
             return
         ranges = RANGE_OF_LEVEL_DBM.values()
-        self._scpi.check_within(f"range of channel {channel}", range_dbm, min(ranges), max(ranges), "dBm")
+        self._scpi.check_in_range(f"range of channel {channel}", range_dbm, min(ranges), max(ranges), "dBm")
         levels = [level for level, level_dbm in RANGE_OF_LEVEL_DBM.items() if level_dbm == range_dbm]
         if not levels:
             raise self._session.error(
@@ -186,7 +186,7 @@ class SantecMpm(ScpiMeter):
         """
         module, port = self.module_and_port(channel)
         levels = RANGE_OF_LEVEL_DBM
-        self._scpi.check_within(f"gain level of channel {channel}", level, min(levels), max(levels), "")
+        self._scpi.check_in_range(f"gain level of channel {channel}", level, min(levels), max(levels), "")
         with self._session.transaction():
             self._set("DAUTO", f"{module},0", f"DAUTO? {module}", 0.0, 0.0, f"automatic ranging of module {module}")
             location = f"{module},{port}"
@@ -321,7 +321,7 @@ class SantecMpm(ScpiMeter):
         return modules
 
     def _check_samples(self, n_samples: int) -> None:
-        self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
+        self._scpi.check_in_range("number of samples", n_samples, 1, LARGEST_LOG, "samples")
 
     def _check_idle(self, label: str) -> None:
         self._check_open()

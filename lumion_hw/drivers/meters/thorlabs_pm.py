@@ -173,7 +173,7 @@ class ThorlabsPm(ScpiMeter):
         with self._session.transaction():
             if range_dbm is not None:
                 lowest_w, highest_w = self._range_limits_w()
-                self._scpi.check_within("range", range_dbm, dbm_from_w(lowest_w), dbm_from_w(highest_w), "dBm")
+                self._scpi.check_in_range("range", range_dbm, dbm_from_w(lowest_w), dbm_from_w(highest_w), "dBm")
             automatic = int(range_dbm is None)
             self._scpi.set_number("SENS:POW:RANG:AUTO", str(automatic), automatic, 1.0, 0.0, "automatic ranging")
             self._setup.also_restore("range", partial(self.set_range_dbm, channel, range_dbm))

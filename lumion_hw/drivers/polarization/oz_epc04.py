@@ -52,7 +52,7 @@ class OzEpc04(Driver):
         )
         self._device = device
         self._settle_s = settle_s
-        self._known_mv: tuple[int, ...] | None = None
+        self._confirmed_mv: tuple[int, ...] | None = None
         self._is_open = False
 
     def open(self) -> None:
@@ -62,8 +62,8 @@ class OzEpc04(Driver):
         """
         with self._session.transaction(), close_on_error(self.close):
             lines = self._session.open()
-            self._known_mv = _voltages(lines)
-            if self._known_mv is None:
+            self._confirmed_mv = _voltages(lines)
+            if self._confirmed_mv is None:
                 raise self._session.error(
                     IdentityError,
                     f"expected an EPC04 with {N_CHANNELS} channels; the reply to V? is {' / '.join(lines)!r}",
@@ -106,7 +106,7 @@ class OzEpc04(Driver):
         requested_mv = self._checked_settings(settings)
         with self._session.transaction():
             self._check_open()
-            self._send(requested_mv, self._known_mv)
+            self._send(requested_mv, self._confirmed_mv)
             if not _agree(self._read_mv(), requested_mv):
                 self._send(requested_mv, None)  # a voltage that was not sent may have changed
                 actual_mv = self._read_mv()
@@ -118,7 +118,7 @@ class OzEpc04(Driver):
                         read=list(actual_mv),
                         hint="Another program may use this controller, or its scrambling mode is on.",
                     )
-            self._known_mv = requested_mv
+            self._confirmed_mv = requested_mv
 
     def read(self) -> NDArray[np.float64]:
         """Return the four voltages in mV, shape ``(4,)``."""
@@ -154,12 +154,12 @@ class OzEpc04(Driver):
                 )
         return tuple(round(value) for value in values.tolist())
 
-    def _send(self, requested_mv: Sequence[int], known_mv: Sequence[int] | None) -> None:
-        self._known_mv = None  # unknown until they have been read back
+    def _send(self, requested_mv: Sequence[int], confirmed_mv: Sequence[int] | None) -> None:
+        self._confirmed_mv = None  # unknown until they have been read back
         for index, value in enumerate(requested_mv):
             # Every command takes a line and a reply at 9600 baud, and a
             # squeezer that does not change does not move the light.
-            if known_mv is None or known_mv[index] != value:
+            if confirmed_mv is None or confirmed_mv[index] != value:
                 self._session.command(f"V{index + 1},{value}")
 
     def _read_mv(self) -> tuple[int, ...]:
@@ -172,8 +172,8 @@ class OzEpc04(Driver):
                 f"V?: expected the voltages of {N_CHANNELS} channels, found {' / '.join(lines)!r}",
                 hint="Check that no other program uses this serial line.",
             )
-        if self._known_mv is None or not _agree(actual, self._known_mv):
-            self._known_mv = actual
+        if self._confirmed_mv is None or not _agree(actual, self._confirmed_mv):
+            self._confirmed_mv = actual
         return actual
 
     def _check_open(self) -> None:

@@ -136,10 +136,11 @@ class ArroyoTec(ScpiDriver):
                     else "Call enable() first.",
                 )
             if self._clock.now() >= deadline:
-                now = "unknown" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
+                reading = "unknown" if state.temperature_c is None else f"{state.temperature_c:.3f} °C"
                 raise self._session.error(
                     DeviceTimeoutError,
-                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s: the plate is at {now}",
+                    f"wait_locked: not locked at {state.setpoint_c:g} °C after {timeout_s:g} s: "
+                    f"the plate is at {reading}",
                     command="wait_locked",
                     hint=f"Limit reached: {', '.join(state.faults)}."
                     if state.faults

@@ -57,7 +57,7 @@ class DecodedField:
         raw: Bytes in hexadecimal.
         value: Value in ``unit``; ``None`` if unsupported or unreliable. Use it only if ``quality`` is ``ok``.
         unit: Unit; empty for codes, counts, and values with a multiplier in a different field.
-        words: Value as text.
+        description: Value as text.
         quality: Quality of the value.
     """
 
@@ -68,7 +68,7 @@ class DecodedField:
     raw: str
     value: int | float | bool | str | bytes | None
     unit: str
-    words: str
+    description: str
     quality: Quality
 
 

@@ -111,7 +111,7 @@ class SfpTransponder(Driver):
         self._capabilities: Capabilities | None = None
         self._calibration: DiagnosticCalibration | None = None
         self._thresholds: dict[str, Thresholds] = {}
-        self._seen: dict[tuple[str, bool], Flag] = {}
+        self._latched_flags: dict[tuple[str, bool], Flag] = {}
 
     def open(self) -> None:
         """Open the registers, wait for the module, and read identity, thresholds and calibration constants.
@@ -153,7 +153,7 @@ class SfpTransponder(Driver):
             )
         if identity != self._identity:  # a new module was inserted
             self._calibration = None
-            self._seen.clear()
+            self._latched_flags.clear()
         self._identity = identity
         self._capabilities = capabilities_of(memory)
         return identity
@@ -302,19 +302,25 @@ class SfpTransponder(Driver):
         with self._registers.transaction():
             asserted = self._memory.asserted_flags()
             # The confirming reading with its pause is needed only for new flags.
-            if asserted - self._seen.keys():
+            if asserted - self._latched_flags.keys():
                 self._clock.sleep(_FLAG_CONFIRM_S)
-                asserted &= self._memory.asserted_flags() | self._seen.keys()
-            now = self._clock.now()
+                asserted &= self._memory.asserted_flags() | self._latched_flags.keys()
+            now_s = self._clock.now()
             for name, is_alarm in asserted:
-                first = self._seen[name, is_alarm].first_seen_s if (name, is_alarm) in self._seen else now
-                self._seen[name, is_alarm] = Flag(name, is_alarm, first, now)
-            return tuple(sorted(self._seen.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.is_alarm)))
+                first = (
+                    self._latched_flags[name, is_alarm].first_seen_s
+                    if (name, is_alarm) in self._latched_flags
+                    else now_s
+                )
+                self._latched_flags[name, is_alarm] = Flag(name, is_alarm, first, now_s)
+            return tuple(
+                sorted(self._latched_flags.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.is_alarm))
+            )
 
     def clear_flags(self) -> None:
         """Clear the stored flags. Flags that are still set return with the next reading."""
         with self._registers.transaction():
-            self._seen.clear()
+            self._latched_flags.clear()
 
     def tune(self, frequency_thz: float) -> NoReturn:
         """Raise ``NotSupportedError``: SFP modules have a fixed wavelength."""

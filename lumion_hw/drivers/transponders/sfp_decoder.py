@@ -45,9 +45,9 @@ _SUPPORTED_BY = {  # bit of A0h that must be set for a bit, or all bits of one k
     "cal": "externally_calibrated",
     "wavelength_fraction": "tunable",
 }
-_MORE_THAN_A_BYTE = {"length_smf_km": "more than 254 km", "length_smf_100m": "more than 25.4 km"}
+_OVERFLOW_TEXTS = {"length_smf_km": "more than 254 km", "length_smf_100m": "more than 25.4 km"}
 
-_SHOWN_BYTES = 16
+_MAX_PRINTED_BYTES = 16
 Words = Callable[[int], str]
 
 
@@ -80,14 +80,16 @@ class _SfpDump:
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
         """Whether each checksum in the dump is right."""
-        known = {item: self.memories[item.space] for item in CHECKSUMS.values()}
-        return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.byte}
+        memories = {item: self.memories[item.space] for item in CHECKSUMS.values()}
+        return {item: checksum_matches(item, memory) for item, memory in memories.items() if len(memory) > item.byte}
 
     @cached_property
     def calibration(self) -> DiagnosticCalibration | None:
         """Calibration of the monitors, or ``None`` if the dump does not contain its constants."""
-        known = len(self.image.a2) >= FIELDS["cc_dmi"].end
-        return DiagnosticCalibration.from_memory(self.capabilities.calibration, self.image.a2) if known else None
+        has_diagnostics = len(self.image.a2) >= FIELDS["cc_dmi"].end
+        return (
+            DiagnosticCalibration.from_memory(self.capabilities.calibration, self.image.a2) if has_diagnostics else None
+        )
 
     def has_field(self, field: SfpField) -> bool:
         return len(self.memories[field.space]) >= field.end
@@ -171,8 +173,8 @@ def _fields(dump: _SfpDump) -> Iterator[DecodedField]:
 
 def _field(dump: _SfpDump, field: SfpField) -> DecodedField:
     raw = dump.raw(field)
-    value, unit, words, quality = _meaning(dump, field, unscaled(field, raw))
-    return _decoded(dump, field.name, field.space, field.byte, raw, value, unit, words, quality)
+    value, unit, description, quality = _meaning(dump, field, unscaled(field, raw))
+    return _decoded(dump, field.name, field.space, field.byte, raw, value, unit, description, quality)
 
 
 def _meaning(
@@ -181,16 +183,21 @@ def _meaning(
     if isinstance(value, str):
         return value, "", value, Quality.OK
     if isinstance(value, bytes):
-        words = ", ".join(technologies(dump.image.a0)) if field.name == "transceiver_codes" else ""
-        return value, "", words or value[:_SHOWN_BYTES].hex() + ("..." if len(value) > _SHOWN_BYTES else ""), Quality.OK
+        description = ", ".join(technologies(dump.image.a0)) if field.name == "transceiver_codes" else ""
+        return (
+            value,
+            "",
+            description or value[:_MAX_PRINTED_BYTES].hex() + ("..." if len(value) > _MAX_PRINTED_BYTES else ""),
+            Quality.OK,
+        )
     if _monitor_of(field.name):
         return _monitor(dump, field, value)
     if field.name in _CODES:
         return value, "", _CODES[field.name](int(value)), Quality.OK
     # FFh means that the value exceeds the byte (SFF-8472, bytes 12, 14 and 15).
-    if field.kind is NumberFormat.UINT and value == 0xFF and field.name in (*_MORE_THAN_A_BYTE, "nominal_rate"):
-        words = _MORE_THAN_A_BYTE.get(field.name, "more than 25.4 GBd, see byte 66")
-        return None, field.unit, words, Quality.ABOVE_RANGE
+    if field.kind is NumberFormat.UINT and value == 0xFF and field.name in (*_OVERFLOW_TEXTS, "nominal_rate"):
+        description = _OVERFLOW_TEXTS.get(field.name, "more than 25.4 GBd, see byte 66")
+        return None, field.unit, description, Quality.ABOVE_RANGE
     scale, unit = float(field.scale), field.unit
     # Byte 18 is in units of 10 m for OM4, and in metres for copper.
     if field.name == "length_om4" and dump.copper:
@@ -219,8 +226,8 @@ def _monitor(
     power: OpticalPower = dump.calibration.power(monitor, int(count))
     if power.power_dbm is None:
         over = power.state is RangeState.OVER
-        words = "above +8.16 dBm" if over else "dark (below -40 dBm)"
-        return None, "dBm", words, Quality.ABOVE_RANGE if over else Quality.BELOW_RANGE
+        description = "above +8.16 dBm" if over else "dark (below -40 dBm)"
+        return None, "dBm", description, Quality.ABOVE_RANGE if over else Quality.BELOW_RANGE
     return power.power_dbm, "dBm", f"{power.power_dbm:.2f} dBm", Quality.OK
 
 
@@ -229,8 +236,8 @@ def _bits(dump: _SfpDump) -> Iterator[DecodedField]:
         memory = dump.memories[bit.space]
         if len(memory) > bit.byte:
             value, raw = bool(memory[bit.byte] & bit.mask), memory[bit.byte : bit.byte + 1]
-            words = "yes" if value else "no"
-            yield _decoded(dump, bit.name, bit.space, bit.byte, raw, value, "", words, Quality.OK)
+            description = "yes" if value else "no"
+            yield _decoded(dump, bit.name, bit.space, bit.byte, raw, value, "", description, Quality.OK)
 
 
 def _flags(dump: _SfpDump) -> Iterator[DecodedField]:
@@ -240,8 +247,8 @@ def _flags(dump: _SfpDump) -> Iterator[DecodedField]:
             raw = dump.raw(field)
             for name, bit in FLAG_BITS.items():
                 value = bool(int.from_bytes(raw, "big") >> bit & 1)
-                words = "yes" if value else "no"
-                yield _decoded(dump, f"{kind}_{name}", A2H, field.byte, raw, value, "", words, Quality.OK)
+                description = "yes" if value else "no"
+                yield _decoded(dump, f"{kind}_{name}", A2H, field.byte, raw, value, "", description, Quality.OK)
 
 
 def _decoded(
@@ -252,20 +259,20 @@ def _decoded(
     raw: bytes,
     value: int | float | str | bytes | None,
     unit: str,
-    words: str,
+    description: str,
     quality: Quality,
 ) -> DecodedField:
     if not dump.supported(name, device):
-        value, words, quality = None, "", Quality.NOT_SUPPORTED
+        value, description, quality = None, "", Quality.NOT_SUPPORTED
     if dump.damaged(device, offset) and quality is not Quality.STALE:
         quality = Quality.CHECKSUM_WRONG
     address = f"{_ADDRESSES[device]}:{offset}"
-    return DecodedField(name, None, address, 0, raw.hex(), value, unit, words, quality)
+    return DecodedField(name, None, address, 0, raw.hex(), value, unit, description, quality)
 
 
 def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:
-    words = {item.name: item.words for item in fields if item.quality in (Quality.OK, Quality.BELOW_RANGE)}
-    table = {monitor: [words.get(f"{monitor}_{limit}") for limit in LIMITS] for monitor in MONITORS}
+    description = {item.name: item.description for item in fields if item.quality in (Quality.OK, Quality.BELOW_RANGE)}
+    table = {monitor: [description.get(f"{monitor}_{limit}") for limit in LIMITS] for monitor in MONITORS}
     return {
         monitor: tuple(item for item in row if item is not None) for monitor, row in table.items() if None not in row
     }
@@ -285,9 +292,9 @@ def _checksums(dump: _SfpDump) -> Iterator[Finding]:
     for item, fits in dump.checksums.items():
         if not fits:
             memory = dump.memories[item.space]
-            expected, found = checksum(memory[item.first : item.last + 1]), memory[item.byte]
+            expected, stored = checksum(memory[item.first : item.last + 1]), memory[item.byte]
             message = (
-                f"{item.name} over {item.first}-{item.last} is {expected:02X}h, but the module contains {found:02X}h"
+                f"{item.name} over {item.first}-{item.last} is {expected:02X}h, but the module contains {stored:02X}h"
             )
             yield Finding(Severity.WARNING, f"{_ADDRESSES[item.space]}:{item.byte}", "checksum", message)
 
@@ -348,19 +355,22 @@ def _monitors(dump: _SfpDump) -> Iterator[Finding]:
         limits = [
             dump.number(f"{monitor}_{limit}") for limit in ("low_alarm", "low_warning", "high_warning", "high_alarm")
         ]
-        known = [limit for limit in limits if limit is not None]
+        present_limits = [limit for limit in limits if limit is not None]
         usable = all(dump.is_plausible(f"{monitor}_{limit}") for limit in LIMITS)
-        if len(known) < len(limits) or not any(known) or not usable:
+        if len(present_limits) < len(limits) or not any(present_limits) or not usable:
             continue
         first = f"A2h:{FIELDS[f'{monitor}_high_alarm'].byte}"
-        if known != sorted(known):
-            words = ", ".join(f"{limit:g}" for limit in known)
-            message = f"{monitor} thresholds are out of order: {words} {FIELDS[monitor].unit}"
+        if present_limits != sorted(present_limits):
+            limits_text = ", ".join(f"{limit:g}" for limit in present_limits)
+            message = f"{monitor} thresholds are out of order: {limits_text} {FIELDS[monitor].unit}"
             yield Finding(Severity.WARNING, first, "contradiction", message)
-        elif value is not None and not (monitor in _POWERS and value < known[0]) and not known[0] <= value <= known[-1]:
-            message = (
-                f"{monitor} is {value:g} {FIELDS[monitor].unit}, outside its alarm limits {known[0]:g} to {known[-1]:g}"
-            )
+        elif (
+            value is not None
+            and not (monitor in _POWERS and value < present_limits[0])
+            and not present_limits[0] <= value <= present_limits[-1]
+        ):
+            low, high = present_limits[0], present_limits[-1]
+            message = f"{monitor} is {value:g} {FIELDS[monitor].unit}, outside its alarm limits {low:g} to {high:g}"
             yield Finding(Severity.WARNING, place, "outside_limits", message)
 
 

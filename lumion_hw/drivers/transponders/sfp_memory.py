@@ -49,9 +49,9 @@ class SfpMemory:
         self._clock = clock
         self._target = DeviceAddress(device, registers.name)
 
-    def await_bus(self, within_s: float) -> None:
-        """Wait until the identity memory can be read. Raises ``LinkError`` if this fails within ``within_s``."""
-        deadline = self._clock.now() + within_s
+    def await_bus(self, timeout_s: float) -> None:
+        """Wait until the identity memory can be read. Raises ``LinkError`` if this fails within ``timeout_s``."""
+        deadline = self._clock.now() + timeout_s
         while True:
             try:
                 self.registers.read(A0H, 0, 1)
@@ -76,8 +76,8 @@ class SfpMemory:
         if not wrong:
             return memory
         # The bus has no error check, so only two equal readings prove that the memory itself is wrong.
-        again = self.registers.read(i2c_device, 0, n_bytes)
-        if again != memory:
+        repeated = self.registers.read(i2c_device, 0, n_bytes)
+        if repeated != memory:
             raise self._target.error(
                 FrameError,
                 f"wrong checksum {' and '.join(wrong)}, and a second reading differs",
@@ -126,8 +126,8 @@ class SfpMemory:
             if not off and not before & _SOFT_TX_DISABLE.mask:
                 return
             # Rate select and power level share this byte; read-only bits are written as 0.
-            kept = before & _STATUS.write_mask & ~_SOFT_TX_DISABLE.mask
-            self.registers.write(A2H, _STATUS.byte, bytes([kept | (_SOFT_TX_DISABLE.mask if off else 0)]))
+            other_bits = before & _STATUS.write_mask & ~_SOFT_TX_DISABLE.mask
+            self.registers.write(A2H, _STATUS.byte, bytes([other_bits | (_SOFT_TX_DISABLE.mask if off else 0)]))
             deadline = self._clock.now() + SOFT_CONTROL_S
             while self.status_bit("soft_tx_disable") is not off:
                 if self._clock.now() >= deadline:

@@ -43,7 +43,7 @@ class EmulatedAedfa(TextDevice):
         silent: Prefixes (in capitals) of the commands that this unit does not support.
     """
 
-    what = "the amplifier"
+    description = "the amplifier"
 
     def __init__(
         self,

@@ -442,9 +442,9 @@ class EmulatedAq6370(ScpiDevice):
     def _initiate(self) -> None:
         if self._sweep is not None:
             raise ScpiError(scpi_errors.INIT_IGNORED)
-        duration_s, now = self.sweep_s(), self._clock.now()
-        if self._auto_zero and now - self._zeroed_s >= _ZERO_EVERY_S:
-            self._zeroed_s = now + _ZERO_S
+        duration_s, now_s = self.sweep_s(), self._clock.now()
+        if self._auto_zero and now_s - self._zeroed_s >= _ZERO_EVERY_S:
+            self._zeroed_s = now_s + _ZERO_S
             duration_s += _ZERO_S
         self._scpi.state.status.operation.set_bit(0, False)
         self._sweep = self._scpi.state.begin(duration_s, self._finish)

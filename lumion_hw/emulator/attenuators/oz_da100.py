@@ -34,7 +34,7 @@ class EmulatedDa100(TextDevice):
         min_loss_db: Loss at zero attenuation.
     """
 
-    what = "the attenuator"
+    description = "the attenuator"
 
     def __init__(
         self,
@@ -95,11 +95,11 @@ class EmulatedDa100(TextDevice):
         if not 0 <= steps <= FULL_STEPS:
             raise DaRefusal(_OVERFLOW)
         self._changed()
-        now = self.command_s
-        wait_s = max(self._end_s - now, 0.0)  # one movement after the other
+        command_s = self.command_s
+        wait_s = max(self._end_s - command_s, 0.0)  # one movement after the other
         self._from_steps, self._steps = self._steps, steps
         duration_s = abs(steps - self._from_steps) / STEPS_PER_S + extra_s
-        self._start_s, self._end_s = now + wait_s, now + wait_s + duration_s
+        self._start_s, self._end_s = command_s + wait_s, command_s + wait_s + duration_s
         return wait_s + duration_s
 
     # -- actions of commands

@@ -194,8 +194,8 @@ class Chip:
             phase_lower=_TM_HEATER_SHARE * cells.phase_lower,
             joint_phase=cells.joint_phase + tm_joint,
         )
-        found = self._solve([cells, other], ports)
-        return found[0], found[1]
+        solution = self._solve([cells, other], ports)
+        return solution[0], solution[1]
 
     def _solve(self, kinds: list[ChipCells], ports: Integers) -> Complex:
         """Return the fields of TE light, or of TE and TM light; shape ``(1 or 2, n, n_ports)``."""

@@ -168,12 +168,12 @@ class EffectSizes:
     )
 
     @classmethod
-    def for_chip(cls, physics: Physics, others: Mapping[str, float] | None = None) -> EffectSizes:
-        """Return the sizes of all imperfections for a quality of chip. ``others`` replaces sizes by name."""
+    def for_chip(cls, physics: Physics, other_sizes: Mapping[str, float] | None = None) -> EffectSizes:
+        """Return the sizes of all imperfections for a quality of chip. ``other_sizes`` replaces sizes by name."""
         sizes = cls()
         if physics != "ideal":
             sizes = cls(**{effect.name: float(getattr(effect, physics)) for effect in CHIP_EFFECTS})
-        return replace(sizes, **(others or {}))
+        return replace(sizes, **(other_sizes or {}))
 
     @property
     def has_any(self) -> bool:

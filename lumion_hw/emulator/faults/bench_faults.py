@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.wires.mains import Switchable
 
 _DEAD_PORT_DB = 80.0  # below the noise floor of every monitor
-_PUC = Argument("puc", "number of the PUC", among="PUC")
-_ARM = Argument("arm", "0 upper, 1 lower", among="heater arm")
-_PORT = Argument("port", "port of the mesh", among="port")
-_INPUT = Argument("port", "port at which light enters", among="port with light")
-_MONITOR = Argument("port", "port with a photodiode", among="port with a photodiode")
+_PUC = Argument("puc", "number of the PUC", component_kind="PUC")
+_ARM = Argument("arm", "0 upper, 1 lower", component_kind="heater arm")
+_PORT = Argument("port", "port of the mesh", component_kind="port")
+_INPUT = Argument("port", "port at which light enters", component_kind="port with light")
+_MONITOR = Argument("port", "port with a photodiode", component_kind="port with a photodiode")
 _HEATER = "2·PUC + arm"
 _FACTOR = Argument("factor", "factor", 0.0, 1e6)
 
@@ -65,8 +65,8 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
         "swap_channels",
         "the wires of two heaters are swapped",
         (
-            Argument("heater", f"a heater, {_HEATER}", among="heater"),
-            Argument("other_heater", f"another heater, {_HEATER}", among="heater"),
+            Argument("heater", f"a heater, {_HEATER}", component_kind="heater"),
+            Argument("other_heater", f"another heater, {_HEATER}", component_kind="heater"),
         ),
     ),
     ScriptedFault(
@@ -281,12 +281,12 @@ class BenchFaults:
     def drift_temperature(self, trajectory_k: Trajectory) -> None:
         """Make the chip's temperature follow a function of the time in seconds from now."""
         self._checked("drift_temperature", trajectory_k=trajectory_k)
-        self._world.disturbances.temperature_k = self._from_now(trajectory_k)
+        self._world.disturbances.temperature_k = self._starting_at_present(trajectory_k)
 
     def drift_power(self, port: int, trajectory_db: Trajectory) -> None:
         """Make the power that arrives at a port follow a function of the time in seconds from now."""
         self._checked("drift_power", port=port, trajectory_db=trajectory_db)
-        self._world.disturbances.power_db[port] = self._from_now(trajectory_db)
+        self._world.disturbances.power_db[port] = self._starting_at_present(trajectory_db)
 
     def walk_resistances(self, per_root_s: float) -> None:
         """Let the resistance of every heater drift randomly, by a relative change per root second."""
@@ -305,7 +305,7 @@ class BenchFaults:
         self._checked("plug", device=device, port=port)
         self._world.plug(device, port)
 
-    def _from_now(self, trajectory: Trajectory) -> Trajectory:
+    def _starting_at_present(self, trajectory: Trajectory) -> Trajectory:
         begin_s = self._schedule.now_s()
         return lambda now_s: trajectory(now_s - begin_s)
 

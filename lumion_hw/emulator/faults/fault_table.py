@@ -31,7 +31,7 @@ class Argument:
     """One argument of a fault.
 
     Attributes:
-        among: Kind of component, such as ``port``, for an argument that is a component's number; else empty.
+        component_kind: Kind of component, such as ``port``, for an argument that is a component's number; else empty.
         default: Value if the argument is omitted; ``None`` if it is required.
         accepts: A test of the value and a description of the valid values, for an argument that is not a number.
     """
@@ -41,7 +41,7 @@ class Argument:
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
-    among: str = ""
+    component_kind: str = ""
     default: Any = None
     accepts: tuple[Callable[[Any], bool], str] | None = None
 
@@ -56,24 +56,25 @@ class Argument:
         number = _number(value)
         if number is None:
             raise ConfigError(problem, hint=hint)
-        valid = places.get(self.among, ())
-        low, high = (min(valid, default=0), max(valid, default=0)) if self.among else (self.low, self.high)
+        valid = places.get(self.component_kind, ())
+        low, high = (min(valid, default=0), max(valid, default=0)) if self.component_kind else (self.low, self.high)
         if not low <= number <= high:
             limit = low if number < low else high
             raise LimitError(
                 f"{fault}: {self.name} is out of range", requested=number, limit=limit, unit=self.unit or "", hint=hint
             )
         # Within the range, but not a valid number: 2.5, or a port without light.
-        if self.among and number not in valid:
+        if self.component_kind and number not in valid:
             raise ConfigError(problem, hint=hint)
-        return int(number) if self.among else number
+        return int(number) if self.component_kind else number
 
     def describe_values(self, places: Places | None = None) -> str:
         """Return a description of the argument's valid values."""
         if self.accepts is not None:
             return self.accepts[1]
-        if self.among:
-            return f"the number of a {self.among}: {_listing(sorted((places or {}).get(self.among, ())))}"
+        if self.component_kind:
+            numbers = sorted((places or {}).get(self.component_kind, ()))
+            return f"the number of a {self.component_kind}: {_listing(numbers)}"
         ends = ["" if math.isinf(end) else f"{end:g}" for end in (self.low, self.high)]
         span = f"{ends[0]} to {ends[1]}" if all(ends) else f"at least {ends[0]}" if ends[0] else "any number"
         return f"{span} {self.unit}".rstrip()
@@ -121,7 +122,7 @@ class ScriptedFault:
 
 
 def _span(argument: Argument) -> str:
-    span = "" if argument.among or argument.accepts else argument.describe_values()
+    span = "" if argument.component_kind or argument.accepts else argument.describe_values()
     default = "" if argument.default is None else f"default {argument.default:g}"
     return f" ({', '.join(filter(None, (span, default)))})" if span or default else ""
 

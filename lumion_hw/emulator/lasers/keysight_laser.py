@@ -176,7 +176,7 @@ class LaserModule:
         """Start to realign the laser cavity; a running sweep ends."""
         self._end()
         # Overlapped, like tuning: *OPC? reports when the cavity is aligned.
-        self._start(self.laser.stay_busy(_REALIGN_S))
+        self._start(self.laser.set_busy(_REALIGN_S))
 
     def tune(self, wavelength_nm: float) -> None:
         """Start to tune the laser to a wavelength."""
@@ -291,8 +291,8 @@ class LaserModule:
         if not self._swept:
             return 0
         # Odd only until the first data are available: clients take an even number above 0 as data to read.
-        before_data = self.laser.passes_done == 0 and self.laser.state in (SweepState.WAITING, SweepState.RUNNING)
-        return 2 * self.laser.passes_done + (self._waits_for_trigger and before_data)
+        before_data = self.laser.completed_passes == 0 and self.laser.state in (SweepState.WAITING, SweepState.RUNNING)
+        return 2 * self.laser.completed_passes + (self._waits_for_trigger and before_data)
 
     def logged_m(self) -> NDArray[np.float64]:
         """Wavelengths in metres logged at the trigger pulses."""

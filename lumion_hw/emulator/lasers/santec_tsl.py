@@ -545,7 +545,7 @@ def _sweep(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
     yield ScpiCommand(f"{_SWEEP}[:STATe]", Form(control, (Boolean(),)), Form(lambda _: str(tsl.sweep_number)))
     yield action(f"{_SWEEP}[:STATe]:REPeat", lambda: tsl.start_sweep(repeat=True))
-    yield query(f"{_SWEEP}:COUNt", lambda _: str(tsl.laser.passes_done))
+    yield query(f"{_SWEEP}:COUNt", lambda _: str(tsl.laser.completed_passes))
     yield number_setting(
         f"{_SWEEP}:SPEed",
         Numeric(0.5, 200.0, 10.0),

@@ -140,18 +140,18 @@ class SweptLaser:
         self._rng = rng
         self.wavelength_nm = wavelength_nm
         self.power_dbm = power_dbm
-        now = clock.now()
-        self._trajectory = self._before = _Trajectory(np.array([now]), np.array([wavelength_nm]))
-        self._levels: tuple[tuple[float, float], ...] = ((-math.inf, 0.0), (now, 0.0))
+        now_s = clock.now()
+        self._trajectory = self._before = _Trajectory(np.array([now_s]), np.array([wavelength_nm]))
+        self._levels: tuple[tuple[float, float], ...] = ((-math.inf, 0.0), (now_s, 0.0))
         self.on = False
         self._plan: ArmedSweep | None = None
-        self._ready_s = self._end_s = now
+        self._ready_s = self._end_s = now_s
         self._waiting = self._paused = False
         self._pulses_s = np.zeros(0)
         self._n_sent = 0
         self._swept = self._trajectory
         self._pass_end_times_s: list[float] = []
-        self.passes_done = 0
+        self.completed_passes = 0
 
     # -- light
 
@@ -166,9 +166,9 @@ class SweptLaser:
         self._set_target()
 
     def _set_target(self) -> None:
-        now = self._clock.now()
+        now_s = self._clock.now()
         target_w = w_from_dbm(self.power_dbm) if self.on else 0.0
-        self._levels = ((now, self._level_w(now)), (now, target_w))
+        self._levels = ((now_s, self._level_w(now_s)), (now_s, target_w))
 
     def _level_w(self, at_s: float) -> float:
         """Return the power in W at a time, before the limit of the laser's largest power."""
@@ -209,15 +209,15 @@ class SweptLaser:
     def tune(self, wavelength_nm: float) -> float:
         """Tune the laser to a wavelength; a running sweep ends. Returns the duration in seconds."""
         self.stop()
-        now = self._clock.now()
-        present_nm = self._nominal_nm(now)
-        arrival_s, settled_s = self._move(present_nm, wavelength_nm, now)
-        self._follow(_Trajectory(np.array([now, arrival_s]), np.array([present_nm, wavelength_nm])))
+        now_s = self._clock.now()
+        present_nm = self._nominal_nm(now_s)
+        arrival_s, settled_s = self._move(present_nm, wavelength_nm, now_s)
+        self._follow(_Trajectory(np.array([now_s, arrival_s]), np.array([present_nm, wavelength_nm])))
         self.wavelength_nm = wavelength_nm
         self._ready_s = settled_s
-        return settled_s - now
+        return settled_s - now_s
 
-    def stay_busy(self, duration_s: float) -> float:
+    def set_busy(self, duration_s: float) -> float:
         """End a running sweep and stay busy for ``duration_s``. Return the duration."""
         self.stop()
         self._ready_s = self._clock.now() + duration_s
@@ -235,7 +235,7 @@ class SweptLaser:
         self.tune(plan.start_nm)
         self._ready_s += _PREPARATION_S
         self._plan, self._waiting, self._paused = plan, wait, False
-        self._pulses_s, self._n_sent, self.passes_done = np.zeros(0), 0, 0
+        self._pulses_s, self._n_sent, self.completed_passes = np.zeros(0), 0, 0
         if not wait:
             self._begin(self._ready_s)
 
@@ -243,7 +243,7 @@ class SweptLaser:
         """Tune to the start of a manual sweep."""
         self.tune(plan.start_nm)
         self._plan, self._waiting, self._paused = plan, False, True
-        self._pulses_s, self._n_sent, self.passes_done = np.zeros(0), 0, 0
+        self._pulses_s, self._n_sent, self.completed_passes = np.zeros(0), 0, 0
 
     def trigger(self) -> bool:
         """Start a sweep that waits for a trigger. Return whether a sweep was waiting."""
@@ -305,20 +305,20 @@ class SweptLaser:
 
     def stop(self) -> None:
         """Stop a sweep at the present wavelength."""
-        now = self._clock.now()
-        present_nm = self._nominal_nm(now)
+        now_s = self._clock.now()
+        present_nm = self._nominal_nm(now_s)
         if self.state is not SweepState.STOPPED:
-            self._follow(_Trajectory(np.array([now]), np.array([present_nm])))
-            self._pulses_s = self._pulses_s[self._pulses_s <= now]  # pulses that were sent stay in the log
+            self._follow(_Trajectory(np.array([now_s]), np.array([present_nm])))
+            self._pulses_s = self._pulses_s[self._pulses_s <= now_s]  # pulses that were sent stay in the log
         self._plan, self._waiting, self._paused = None, False, False
-        self._ready_s, self._end_s = min(self._ready_s, now), min(self._end_s, now)
+        self._ready_s, self._end_s = min(self._ready_s, now_s), min(self._end_s, now_s)
 
     def pause(self) -> None:
         """Pause a stepped sweep."""
         if self._plan is not None:
-            now = self._clock.now()
-            present_nm = self._nominal_nm(now)
-            self._follow(_Trajectory(np.array([now]), np.array([present_nm])))
+            now_s = self._clock.now()
+            present_nm = self._nominal_nm(now_s)
+            self._follow(_Trajectory(np.array([now_s]), np.array([present_nm])))
             self.wavelength_nm = present_nm
             self._paused = True
 
@@ -337,7 +337,7 @@ class SweptLaser:
     @property
     def state(self) -> SweepState:
         """Present state of the sweep."""
-        now = self._clock.now()
+        now_s = self._clock.now()
         if self._plan is None:
             return SweepState.STOPPED
         if self._paused:
@@ -346,7 +346,7 @@ class SweptLaser:
             return SweepState.PREPARING
         if self._waiting:
             return SweepState.WAITING
-        return SweepState.RUNNING if now < self._end_s - _ROUNDING_S else SweepState.STOPPED
+        return SweepState.RUNNING if now_s < self._end_s - _ROUNDING_S else SweepState.STOPPED
 
     @property
     def end_s(self) -> float | None:
@@ -363,18 +363,18 @@ class SweptLaser:
 
     def advance(self) -> None:
         """Advance the laser to the present time."""
-        now = self._updated_s = self._clock.now()
-        due = int(np.searchsorted(self._pulses_s, now + _ROUNDING_S, side="right"))
+        now_s = self._updated_s = self._clock.now()
+        due = int(np.searchsorted(self._pulses_s, now_s + _ROUNDING_S, side="right"))
         if due > self._n_sent:
             # Counted before they are delivered: a meter that receives them reads this laser.
             new_pulses_s, self._n_sent = self._pulses_s[self._n_sent : due], due
             self._on_triggers(new_pulses_s)
         if self._plan is not None and self.state is SweepState.STOPPED:
             self.wavelength_nm = float(self._trajectory.nm[-1])
-            self.passes_done = self._plan.cycles
+            self.completed_passes = self._plan.cycles
             self._plan = None
         elif self._plan is not None and self.state is SweepState.RUNNING:
-            self.passes_done = sum(end_s <= now for end_s in self._pass_end_times_s)
+            self.completed_passes = sum(end_s <= now_s for end_s in self._pass_end_times_s)
 
     @property
     def logged_w(self) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ MAX_CONNECTIONS = 32
 RECONFIGURATION_S = (0.015, 0.090)
 """Duration in s of reconfiguring no PUC and all PUCs (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
 
-_MAX_SHOWN = 40
+_MAX_ECHOED_CHARS = 40
 _BLANK = r"[ \t]*"
 _CHARACTERS = re.compile(rb"[\[\](),'\"x=0-9 \t]*")
 _PAIR = rf"{_BLANK}\({_BLANK}([0-9]{{1,2}}){_BLANK},{_BLANK}(['\"])([x=])\2{_BLANK}\){_BLANK}"
@@ -61,7 +61,7 @@ def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
         pair = _NEXT.match(text, position)
     if _CLOSING.fullmatch(text, position) is None:
         raise ConfigError(
-            f"expected (PUC, state) or ] at character {position}: {text[position : position + _MAX_SHOWN]!r}"
+            f"expected (PUC, state) or ] at character {position}: {text[position : position + _MAX_ECHOED_CHARS]!r}"
         )
     return states
 
@@ -130,7 +130,7 @@ class LineServer(Switchable):
         reconfiguration_s: Durations of reconfiguring no PUC and all PUCs; linear in between.
     """
 
-    what = "the photonic unit"
+    description = "the photonic unit"
     closes_on_power_loss = True
 
     def __init__(
@@ -209,8 +209,8 @@ class LineServer(Switchable):
             return
         self._advancing = True
         try:
-            now = self._clock.now()
-            while self._jobs and self._next_step_s(self._jobs[0][0]) <= now:
+            now_s = self._clock.now()
+            while self._jobs and self._next_step_s(self._jobs[0][0]) <= now_s:
                 job, peer = self._jobs[0]
                 # The last text belongs to the end, where it may be replaced by an error.
                 if job.n_reported < len(self._progress) - 1:

@@ -365,9 +365,9 @@ def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
     values = watts
     if not in_watts:
         # A dark sample has no logarithm; like a sample above the range, it becomes the largest float.
-        lit = np.isfinite(watts) & (watts > 0)
+        is_bright = np.isfinite(watts) & (watts > 0)
         values = np.full(len(watts), np.inf)
-        values[lit] = 10.0 * np.log10(watts[lit] * 1e3)
+        values[is_bright] = 10.0 * np.log10(watts[is_bright] * 1e3)
     return np.where(np.isfinite(values), values, FLOAT32_MAX).astype("<f4").tobytes()
 
 

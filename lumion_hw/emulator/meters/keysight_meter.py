@@ -118,7 +118,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     # -- declarations
 
-    def _number_within(self, limits: str, default: Limit, unit: Suffixes) -> Numeric:
+    def _limited_number(self, limits: str, default: Limit, unit: Suffixes) -> Numeric:
         """Return a numeric SCPI parameter with the limits of the addressed head (profile attribute ``limits``)."""
         low, high = (self._limit(limits, end) for end in range(2))
         return Numeric(low, high, default, unit)
@@ -128,9 +128,9 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     def _settings(self) -> Iterable[ScpiCommand]:
         head = self._addressed_head
-        wavelength = self._number_within("wavelength_limits_m", physics.DEFAULT_WAVELENGTH_M, LENGTH_M)
-        averaging = self._number_within("averaging_limits_s", physics.DEFAULT_AVERAGING_S, TIME_S)
-        span = self._number_within("range_limits_dbm", self._limit("range_limits_dbm", 1), POWER_DBM)
+        wavelength = self._limited_number("wavelength_limits_m", physics.DEFAULT_WAVELENGTH_M, LENGTH_M)
+        averaging = self._limited_number("averaging_limits_s", physics.DEFAULT_AVERAGING_S, TIME_S)
+        span = self._limited_number("range_limits_dbm", self._limit("range_limits_dbm", 1), POWER_DBM)
 
         def tune_all(call: Call, wavelength_m: float) -> None:
             self._head_to_change(call)

@@ -267,20 +267,22 @@ class EmulatedHead:
         before = self.settings.range_dbm
         offset_w = self._present_offset_w() - self._correction_w
         # A margin of four sigma: noise alone must not overflow the selected range.
-        shown_w = power_w * self._panel_gain() + offset_w + 4.0 * self._noise_w(averaging_s)
-        if not AUTORANGE_LOWER * full_scale_w(before) <= shown_w <= overflow_w(before, self.profile):
+        display_w = power_w * self._panel_gain() + offset_w + 4.0 * self._noise_w(averaging_s)
+        if not AUTORANGE_LOWER * full_scale_w(before) <= display_w <= overflow_w(before, self.profile):
             # The lowest range that fits; above all ranges the highest, which then overflows.
-            ranges = (range_dbm for range_dbm in sorted(self._steps) if shown_w <= overflow_w(range_dbm, self.profile))
+            ranges = (
+                range_dbm for range_dbm in sorted(self._steps) if display_w <= overflow_w(range_dbm, self.profile)
+            )
             self.settings.range_dbm = next(ranges, self.profile.range_limits_dbm[1])
         return self.settings.range_dbm != before
 
     def _display(self, power_w: float, averaging_s: float) -> HeadReading:
         noise_w = float(self._rng.normal(0.0, self._noise_w(averaging_s)))
-        shown_w = power_w * self._panel_gain() + self._present_offset_w() - self._correction_w + noise_w
-        if shown_w > overflow_w(self.settings.range_dbm, self.profile):
+        display_w = power_w * self._panel_gain() + self._present_offset_w() - self._correction_w + noise_w
+        if display_w > overflow_w(self.settings.range_dbm, self.profile):
             return HeadReading(None)
         count_w = full_scale_w(self.settings.range_dbm) / self.profile.counts
-        return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
+        return HeadReading(round(display_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
 
     def _noise_w(self, averaging_s: float) -> float:
         return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
@@ -316,11 +318,11 @@ class EmulatedHead:
         range_dbm = self.settings.range_dbm
         noise_w = self._rng.normal(0.0, self._noise_w(averaging_s), len(middles_s))
         gain = self._gain * self._steps[range_dbm] / set_response
-        shown_w = power_w * gain * true + self._present_offset_w() - self._correction_w + noise_w
+        display_w = power_w * gain * true + self._present_offset_w() - self._correction_w + noise_w
         count_w = full_scale_w(range_dbm) / self.profile.counts
         # 0.0 is added so that a rounded -0.0 becomes 0.0.
-        counted_w = (np.rint(shown_w / count_w) + 0.0) * count_w * ratio_from_db(self.settings.offset_db)
-        return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
+        counted_w = (np.rint(display_w / count_w) + 0.0) * count_w * ratio_from_db(self.settings.offset_db)
+        return np.where(display_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
 
     def _light_during(self, middles_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the power in W and the wavelength in nm of the light at past times."""

@@ -69,11 +69,11 @@ class _MpmPeer:
 
     def receive(self, data: bytes) -> None:
         self._device.advance()
-        for piece in data.splitlines(keepends=True):
-            self._line += piece[: max(_MAX_LINE + 1 - len(self._line), 0)]
+        for text_line in data.splitlines(keepends=True):
+            self._line += text_line[: max(_MAX_LINE + 1 - len(self._line), 0)]
             self._is_overlong |= len(self._line) > _MAX_LINE
             # splitlines() also splits at a lone CR; only LF ends a line.
-            if piece.endswith(b"\n"):
+            if text_line.endswith(b"\n"):
                 line, overlong = bytes(self._line), self._is_overlong
                 self._line, self._is_overlong = bytearray(), False
                 reply = self._device.execute(line, overlong=overlong)
@@ -117,7 +117,7 @@ class EmulatedSantecMpm(Switchable):
         zero_fails: Whether zeroing fails even in the dark.
     """
 
-    what = "the meter"
+    description = "the meter"
 
     def __init__(
         self,

@@ -268,12 +268,12 @@ class Pm100Sensor:
 
     def update(self) -> float:
         """Advance the signal to now and return it."""
-        now = self._now_s()
+        now_s = self._now_s()
         tau_s = self._effective_tau_s()
-        remaining = math.exp(-(now - self._updated_s) / tau_s) if tau_s > 0 else 0.0
+        remaining = math.exp(-(now_s - self._updated_s) / tau_s) if tau_s > 0 else 0.0
         self._signal = self._target + (self._signal - self._target) * remaining
         # The present light applies from now on; before it, the light of the last update applied.
-        self._updated_s, self._target = now, self._target_signal()
+        self._updated_s, self._target = now_s, self._target_signal()
         if tau_s == 0:
             self._signal = self._target
         return self._signal

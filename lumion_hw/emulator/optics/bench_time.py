@@ -33,11 +33,11 @@ class BenchTime:
         """Run the scheduled functions that are due."""
         if not self.due:
             return
-        now = self.now_s()
-        ready = sorted((entry for entry in self.due if entry[0] <= now), key=lambda entry: entry[0])
+        now_s = self.now_s()
+        ready = sorted((entry for entry in self.due if entry[0] <= now_s), key=lambda entry: entry[0])
         # Due actions are removed before any of them runs: an action may schedule more, or read the bench and so call
         # this method again.
-        self.due = [entry for entry in self.due if entry[0] > now]
+        self.due = [entry for entry in self.due if entry[0] > now_s]
         for _, action in ready:
             action()
 

@@ -48,14 +48,14 @@ class Heat:
         """Advance the heat to a given time. Return whether it has settled."""
         elapsed_s = max(at_s - self.followed_s, 0.0)
         self.followed_s = max(at_s, self.followed_s)
-        settled = at_s - self._target_set_s > self._settled_s
-        if settled:
+        is_settled = at_s - self._target_set_s > self._settled_s
+        if is_settled:
             self.present_mw = self._target_mw  # exactly equal: cached fields stay valid only while the heat is the same
         components = []
         for share, tau_s, heat_mw in self._components:
-            now_mw = self._target_mw + (heat_mw - self._target_mw) * math.exp(-elapsed_s / tau_s)
-            components.append((share, tau_s, self._target_mw if settled else now_mw))
+            present_mw = self._target_mw + (heat_mw - self._target_mw) * math.exp(-elapsed_s / tau_s)
+            components.append((share, tau_s, self._target_mw if is_settled else present_mw))
         self._components = components
-        if not settled:
+        if not is_settled:
             self.present_mw = sum((share * heat_mw for share, _, heat_mw in components), np.zeros(len(self._target_mw)))
-        return settled
+        return is_settled

@@ -28,6 +28,6 @@ class LightOutlet:
 
     def report(self, light: Callable[[], Light]) -> None:
         """Report the laser's light to the bench if it has changed."""
-        if self._emit is not None and (light_now := light()) != self._emitted:
-            self._emitted = light_now
-            self._emit(light_now)
+        if self._emit is not None and (present_light := light()) != self._emitted:
+            self._emitted = present_light
+            self._emit(present_light)

@@ -94,12 +94,12 @@ class Squeezers:
         self,
         period_mv: NDArray[np.float64],
         offset_rad: NDArray[np.float64],
-        now: Callable[[], float],
+        now_s: Callable[[], float],
         profile: SqueezerProfile | None = None,
     ) -> None:
         self._profile = profile or SqueezerProfile()
         self._period_mv, self._offset_rad = period_mv, offset_rad
-        self._now = now
+        self._now = now_s
         self._axes = np.eye(3)[[index % 2 for index in range(len(period_mv))]]
         self._drive_mv = np.zeros(len(period_mv))
         self._target_rad = self._from_rad = np.array(offset_rad, dtype=np.float64)
@@ -108,10 +108,10 @@ class Squeezers:
 
     def drive(self, channel: int, drive_mv: float) -> None:
         """Set the drive of a squeezer in mV; channels count from 1."""
-        now, index = self._now(), channel - 1
+        now_s, index = self._now(), channel - 1
         self._settled_jones = None
-        self._from_rad = self._retardance_rad(now)
-        self._changed_s = now
+        self._from_rad = self._retardance_rad(now_s)
+        self._changed_s = now_s
         self._drive_mv[index] = drive_mv
         target_rad = self._offset_rad[index] + 2 * np.pi * drive_mv / self._period_mv[index]
         # Backlash, as in a gear: the retardance moves only after the drive has taken up the slack.
@@ -133,13 +133,13 @@ class Squeezers:
         """Return the present Jones matrix of all squeezers."""
         if self._settled_jones is not None:
             return self._settled_jones
-        now = self._now()
+        now_s = self._now()
         field = np.eye(2, dtype=np.complex128)
-        for axis, retardance in zip(self._axes, self._retardance_rad(now), strict=True):
+        for axis, retardance in zip(self._axes, self._retardance_rad(now_s), strict=True):
             field = retarder(retardance * axis) @ field
         used = float(np.mean(np.abs(self._drive_mv))) / self._profile.full_drive_mv
         jones: Jones = field * 10.0 ** (-self._profile.activation_loss_db * used / 20.0)
         # Stored, since most readings find the squeezers settled.
-        if self._is_settled(now):
+        if self._is_settled(now_s):
             self._settled_jones = jones
         return jones

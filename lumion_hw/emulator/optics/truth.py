@@ -172,8 +172,8 @@ def draw_mesh(
 
 def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
     """Return a short name for a chip: 8 hex digits of a hash of the parameters."""
-    drawn = np.concatenate([truth.passive_phase, truth.joint_phase, truth.loss_db, truth.p_pi_mw])
-    rounded = ",".join(f"{value:.6f}" for value in drawn)
+    random_values = np.concatenate([truth.passive_phase, truth.joint_phase, truth.loss_db, truth.p_pi_mw])
+    rounded = ",".join(f"{value:.6f}" for value in random_values)
     crosstalk = physics.crosstalk if physics.crosstalk_scale == 1.0 else physics.crosstalk_scale
     return hashlib.sha256(f"{rounded};{crosstalk};{physics.effects}".encode()).hexdigest()[:8]
 

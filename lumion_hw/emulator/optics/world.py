@@ -231,7 +231,7 @@ class OpticalWorld:
 
         ``includes`` returns whether light of a frequency in Hz counts; by default all light and noise does.
         """
-        self._bring_up_to_date()
+        self._update_world()
         total = np.zeros(self.mesh.n_ports)
         for index, chain in enumerate(self.chains):
             if includes is None or includes(chain.frequency_hz):
@@ -320,7 +320,7 @@ class OpticalWorld:
         return [chain.frequency_hz for chain in self.chains] + bypassing
 
     def _received(self, transponder: str) -> list[Beam]:
-        self._bring_up_to_date()
+        self._update_world()
         paths: list[OutputPath | FibrePath] = [*self.wiring.outputs_of(transponder)]
         paths += [fibre for fibre in self.wiring.fibres if fibre.transponder == transponder]
         return [self._beam_before_splitter(path).times(path.receiver_fraction) for path in paths]
@@ -343,7 +343,7 @@ class OpticalWorld:
             device: Device name.
             channel: Channel of an attenuator, input port of a switch, 1 for an amplifier.
         """
-        self._bring_up_to_date()
+        self._update_world()
         before_w = after_w = 0.0
 
         def is_crossed(through: Sequence[InlineDevice]) -> bool:
@@ -440,7 +440,7 @@ class OpticalWorld:
 
     def meter_light(self, meter: str, channel: int) -> Light:
         """Return the light at one meter channel, with the mean wavelength weighted by power."""
-        self._bring_up_to_date()
+        self._update_world()
         return self._meter_light(meter, channel)
 
     def meter_light_at(self, meter: str, channel: int, at_s: float) -> Light:
@@ -448,7 +448,7 @@ class OpticalWorld:
 
         Only the light of sweeping lasers is that of the past time; all other parameters have their present values.
         """
-        self._bring_up_to_date()
+        self._update_world()
         now_s = self._now()
         if at_s >= now_s or not self.swept_lasers:
             return self._meter_light(meter, channel)
@@ -482,7 +482,7 @@ class OpticalWorld:
 
     def spectrum(self, analyzer: str, channel: int = 1) -> tuple[list[SpectralLine], float]:
         """Return the lines at a spectrum analyser, one per source, and the amplifier noise in W/Hz."""
-        self._bring_up_to_date()
+        self._update_world()
         lines, noise = [], 0.0
         for beam in self._tapped_beams(analyzer, channel):
             noise += beam.noise_w_per_hz
@@ -499,7 +499,7 @@ class OpticalWorld:
 
     def polarimeter_w(self, polarimeter: str) -> NDArray[np.float64]:
         """Return the Stokes parameters S0 to S3 at a polarimeter in W, shape ``(4,)``. S1 is positive for TE light."""
-        self._bring_up_to_date()
+        self._update_world()
         stokes_w = np.zeros(4)
         for index, path in enumerate(self.wiring.inputs):
             if path.polarimeter == polarimeter:
@@ -629,7 +629,7 @@ class OpticalWorld:
     def _now(self) -> float:
         return self._clock.now() if self._reading_s is None else self._reading_s
 
-    def _bring_up_to_date(self) -> None:
+    def _update_world(self) -> None:
         exchange = self.time.exchange
         if not self._updating and (exchange is None or exchange != self._updated_exchange):
             self._updating, self._updated_exchange = True, exchange

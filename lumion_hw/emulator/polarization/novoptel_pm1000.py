@@ -92,8 +92,8 @@ class UsbPeer:
         self._execute_arrived()
 
     def _execute_arrived(self) -> None:
-        while (piece := self._line.take_arrived(self._device.now(), b"\r")) is not None:
-            at_s, data = piece
+        while (chunk := self._line.take_arrived(self._device.now(), b"\r")) is not None:
+            at_s, data = chunk
             self._text += data[: max(_MAX_LINE + 2 - len(self._text), 0)]
             if data.endswith(b"\r"):
                 request = _LINE.fullmatch(bytes(self._text).strip(b"\r\n"))
@@ -159,7 +159,7 @@ class Pm1000(Switchable):
         serial: Serial number. A text that is not a 16-bit number is converted to one.
     """
 
-    what = "the polarimeter"
+    description = "the polarimeter"
 
     def __init__(
         self,
@@ -248,7 +248,7 @@ class Pm1000(Switchable):
                 pair = _fixed_point(value + _HALF)
                 self._latched |= {LATCHED_UW + 2 * index: pair[0], LATCHED_UW + 2 * index + 1: pair[1]}
             return
-        registers = self._normalised(exact=number == EXACT_VECTOR)
+        registers = self._normalised(is_exact=number == EXACT_VECTOR)
         self._latched[number] = registers[0]
         self._latched |= {number + 4 + index: word for index, word in enumerate(registers[1:])}
 
@@ -264,18 +264,18 @@ class Pm1000(Switchable):
         for first in (STANDARD_VECTOR, EXACT_VECTOR):
             if first < number < first + 4:
                 self._measure()
-                return self._normalised(exact=first == EXACT_VECTOR)[number - first]
+                return self._normalised(is_exact=first == EXACT_VECTOR)[number - first]
         if RELATIVE <= number < RELATIVE + 3:
             self._measure()
             return _signed(self._stokes_uw[1 + number - RELATIVE] / self._settings[REFERENCE_UW])
         return 0
 
-    def _normalised(self, *, exact: bool) -> list[int]:
+    def _normalised(self, *, is_exact: bool) -> list[int]:
         """Return the registers of the degree of polarization and of the normalised S1 to S3."""
         power, vector = float(self._stokes_uw[0]), self._stokes_uw[1:]
         length = float(np.linalg.norm(vector))
         # STANDARD is always of unit length; EXACT is shorter for partial polarization.
-        scale = power if exact else length
+        scale = power if is_exact else length
         dop = min(round(_HALF * length / power), _WORD - 1) if power > 0.0 else 0
         return [dop, *(_signed(value / scale) if scale > 0.0 else _HALF for value in vector.tolist())]
 

@@ -80,7 +80,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         echo: Whether a reply begins with the command.
     """
 
-    what = "the controller"
+    description = "the controller"
 
     def __init__(
         self,
@@ -118,12 +118,12 @@ class Epc04(SerialDevice[_Epc04Peer]):
     def _new_peer(self) -> _Epc04Peer:
         return _Epc04Peer(self, SerialLine(RATES[self._active_rate]))
 
-    def _follow(self, now: float) -> None:
+    def _follow(self, now_s: float) -> None:
         for peer in self._peers:
-            while (piece := peer.line.take_arrived(now, b"\r\n")) is not None:
-                command = peer.append(piece[1])
+            while (chunk := peer.line.take_arrived(now_s, b"\r\n")) is not None:
+                command = peer.append(chunk[1])
                 if command is not None:
-                    self._send_reply(peer.line, command, piece[0])
+                    self._send_reply(peer.line, command, chunk[0])
         self._drive()
 
     def _send_reply(self, line: SerialLine, command: str, at_s: float) -> None:

@@ -84,7 +84,7 @@ class Paddle:
         begin, end = position_counts - 1, position_counts
         return (self.counts[end] - self.counts[begin]) / (self.times_s[end] - self.times_s[begin])
 
-    def stop_here(self, at_s: float) -> None:
+    def stop_at_present_position(self, at_s: float) -> None:
         """Stop the paddle at its present position."""
         self.counts, self.times_s, self.announce = [self.position(at_s)], [at_s], None
 
@@ -120,7 +120,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         saved: Parameters after power-on.
     """
 
-    what = "the controller"
+    description = "the controller"
 
     def __init__(
         self,
@@ -164,14 +164,14 @@ class Mpc320(SerialDevice[_MpcPeer]):
     def power_cycle(self) -> None:
         """Switch the power off and on. Paddles keep their positions, all channels are on, saved parameters apply."""
         self.advance()
-        now = self._clock.now()
+        now_s = self._clock.now()
         for peer in self._peers:
             peer.line.clear()
         for paddle in self.paddles.values():
-            paddle.stop_here(now)
+            paddle.stop_at_present_position(now_s)
             paddle.homed = False
         self.enabled, self.parameters = sum(self.paddles), self.saved
-        self.start_updates(False, now)
+        self.start_updates(False, now_s)
 
     def next_due(self) -> float | None:
         """Return the time of the next announcement; ``None`` if there is none."""
@@ -183,16 +183,16 @@ class Mpc320(SerialDevice[_MpcPeer]):
     def _new_peer(self) -> _MpcPeer:
         return _MpcPeer(self, SerialLine(BAUD))
 
-    def _follow(self, now: float) -> None:
+    def _follow(self, now_s: float) -> None:
         for peer in tuple(self._peers):
-            while (piece := peer.line.take_arrived(now)) is not None:
-                at_s, data = piece
+            while (chunk := peer.line.take_arrived(now_s)) is not None:
+                at_s, data = chunk
                 self._end_motions(at_s)
                 for message in peer.messages(data, at_s):
                     self._carry_out(peer, message, at_s)
-        self._end_motions(now)
-        self._update(now)
-        self._report_positions(now)
+        self._end_motions(now_s)
+        self._update(now_s)
+        self._report_positions(now_s)
 
     # -- messages
 
@@ -232,7 +232,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         self.enabled = mask
         for paddle in self.paddles.values():
             if not self.enabled & paddle.channel and paddle.announce is not None:
-                paddle.stop_here(at_s)
+                paddle.stop_at_present_position(at_s)
 
     def move(self, channel: int, positions: list[float], announce: int, at_s: float) -> None:
         """Move a paddle through positions at the set velocity, unless the channel is off. Raises ``AptRefusal``."""
@@ -251,7 +251,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
     def stop(self, channel: int, announce: int, at_s: float) -> None:
         """Stop a paddle at its present position."""
-        self.paddle(channel).stop_here(at_s)
+        self.paddle(channel).stop_at_present_position(at_s)
         self._announce_motion(channel, announce, at_s)
 
     def start_updates(self, on: bool, at_s: float) -> None:
@@ -282,22 +282,22 @@ class Mpc320(SerialDevice[_MpcPeer]):
         ]
         for paddle in sorted(ended, key=lambda paddle: paddle.times_s[-1]):
             end_s, number = paddle.times_s[-1], paddle.announce
-            paddle.stop_here(end_s)
+            paddle.stop_at_present_position(end_s)
             paddle.homed |= number == HOMED_ID
             self._announce_motion(paddle.channel, number or 0, end_s)
 
-    def _update(self, now: float) -> None:
+    def _update(self, now_s: float) -> None:
         if self._updates_s is None:
             return
         # After a long pause, older missed messages are skipped.
-        self._next_update_s = max(self._next_update_s, now - _MAX_BACKLOG_S)
-        while self._next_update_s <= now:
+        self._next_update_s = max(self._next_update_s, now_s - _MAX_BACKLOG_S)
+        while self._next_update_s <= now_s:
             for channel in self.paddles:
                 self._announce(with_data(STATUS_ID, self.status(channel, self._next_update_s)), self._next_update_s)
             self._next_update_s += self._updates_s
 
-    def _report_positions(self, now: float) -> None:
-        positions = [paddle.position(now) for paddle in self.paddles.values()]
+    def _report_positions(self, now_s: float) -> None:
+        positions = [paddle.position(now_s) for paddle in self.paddles.values()]
         if positions != self._reported_counts:  # each call makes the world compute the light anew
             self._reported_counts = positions
             angles_rad = self._offsets_rad + np.radians(np.array(positions) / COUNTS_PER_DEGREE)

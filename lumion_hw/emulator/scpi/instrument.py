@@ -93,7 +93,7 @@ class ScpiInstrument:
 class ScpiDevice(Switchable):
     """Base class of emulated devices that speak SCPI; ``_scpi`` is the :class:`ScpiInstrument`."""
 
-    what = "the instrument"
+    description = "the instrument"
     _scpi: ScpiInstrument
 
     def connect(self) -> MessageConnection:

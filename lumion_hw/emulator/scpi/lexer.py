@@ -218,12 +218,12 @@ def _exponent(text: str) -> int:
     return -int(digits) if text.startswith("-") else int(digits)
 
 
-def _parse_suffix(rest: str) -> str:
-    suffix = rest.lstrip(" \t")
+def _parse_suffix(remainder: str) -> str:
+    suffix = remainder.lstrip(" \t")
     if not suffix:
         return ""
     if not _SUFFIX.fullmatch(suffix):
-        raise ScpiError(errors.INVALID_SEPARATOR if rest != suffix else errors.INVALID_CHARACTER_IN_NUMBER)
+        raise ScpiError(errors.INVALID_SEPARATOR if remainder != suffix else errors.INVALID_CHARACTER_IN_NUMBER)
     # 12 characters: IEEE 488.2 section 7.7.3.4.
     if len(suffix) > 12:
         raise ScpiError(errors.SUFFIX_TOO_LONG)

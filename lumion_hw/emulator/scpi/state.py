@@ -217,8 +217,8 @@ class InstrumentState:
     def _completion_s(self) -> float | None:
         ends = [operation.end_s for operation in self._operations]
         # An operation without a known end (it waits for a trigger) delays the reply.
-        known = [end for end in ends if end is not None]
-        return max(known, default=self.clock.now()) if len(known) == len(ends) else None
+        finite_ends = [end for end in ends if end is not None]
+        return max(finite_ends, default=self.clock.now()) if len(finite_ends) == len(ends) else None
 
     # -- operations
 

@@ -44,7 +44,7 @@ from lumion_hw.quantities import dbm_from_w
 
 STEERING_S = 0.025
 _LIST = re.compile(r"@(?:\d{1,5}(?::\d{1,5})?(?:,\d{1,5}(?::\d{1,5})?)*)?", re.ASCII)
-_MOST_PORTS = 4096
+_MAX_PORTS = 4096
 _MAX_POWERS = 256
 _DARK_W = 1e-9
 
@@ -64,8 +64,8 @@ class ChannelList:
         ports: list[int] = []
         for part in filter(None, text[1:].split(",")):
             first, _, last = part.partition(":")
-            ports += range(int(first), min(int(last or first), int(first) + _MOST_PORTS) + 1)
-            if len(ports) > _MOST_PORTS:
+            ports += range(int(first), min(int(last or first), int(first) + _MAX_PORTS) + 1)
+            if len(ports) > _MAX_PORTS:
                 raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         return ",".join(map(str, ports))
 
@@ -105,8 +105,8 @@ class EmulatedPolatis(ScpiDevice):
 
     def connections(self) -> Mapping[int, int]:
         """Return the connected ports, with both directions of each connection."""
-        now = self._clock.now()
-        ready = {port: partner for port, partner in self._joined.items() if self._arrives_s[port] <= now + 1e-9}
+        now_s = self._clock.now()
+        ready = {port: partner for port, partner in self._joined.items() if self._arrives_s[port] <= now_s + 1e-9}
         return {**ready, **{partner: port for port, partner in ready.items()}}
 
     def _lose_power(self) -> None:

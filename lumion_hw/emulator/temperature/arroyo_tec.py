@@ -83,7 +83,7 @@ class EmulatedArroyoTec(TextDevice):
             temperature.
     """
 
-    what = "the temperature controller"
+    description = "the temperature controller"
 
     def __init__(
         self,
@@ -152,11 +152,11 @@ class EmulatedArroyoTec(TextDevice):
         return max(-limit_a, min(limit_a, gain * _KP_A_PER_K * error_k + self._integral_a))
 
     def _update_plate(self, to_s: float | None = None) -> None:
-        now = self._clock.now() if to_s is None else to_s
+        now_s = self._clock.now() if to_s is None else to_s
         # Earlier times are skipped: everything has settled by then.
-        self._plate_s = max(self._plate_s, now - _MAX_CATCH_UP_S)
-        while now - self._plate_s > 1e-9:
-            self._step(min(_STEP_S, now - self._plate_s))
+        self._plate_s = max(self._plate_s, now_s - _MAX_CATCH_UP_S)
+        while now_s - self._plate_s > 1e-9:
+            self._step(min(_STEP_S, now_s - self._plate_s))
 
     def _step(self, step_s: float) -> None:
         settings = self.settings
@@ -180,8 +180,8 @@ class EmulatedArroyoTec(TextDevice):
         self._update_plate()
         self._on, self._integral_a, self._in_tolerance_since_s = False, 0.0, None
 
-    def _follow(self, now: float) -> None:
-        super()._follow(now)
+    def _follow(self, now_s: float) -> None:
+        super()._follow(now_s)
         self._update_plate()
 
     # -- the language

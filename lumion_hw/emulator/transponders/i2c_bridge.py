@@ -170,7 +170,7 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         ok_on_connect: Whether a new connection powers the bridge up (USB-powered adapter), so that it sends ``OK``.
     """
 
-    what = "the bridge"
+    description = "the bridge"
 
     def __init__(
         self,
@@ -227,23 +227,23 @@ class I2cBridge(SerialDevice[_BridgePeer]):
         """Return the time at which the current transaction on the bus ends; ``None`` without a transaction."""
         return self._work[0][0] if self._work else None
 
-    def _follow(self, now: float) -> None:
-        self._finish(now)
+    def _follow(self, now_s: float) -> None:
+        self._finish(now_s)
         for peer in self._peers:
-            while (piece := peer.line.take_arrived(now, b"P")) is not None:
-                message = peer.take(piece[1], piece[0])
+            while (chunk := peer.line.take_arrived(now_s, b"P")) is not None:
+                message = peer.take(chunk[1], chunk[0])
                 if message is not None and len(self._work) < MAX_WAITING_MESSAGES:
-                    start = max(piece[0], self._free_at)
+                    start = max(chunk[0], self._free_at)
                     self._free_at = start + self._duration_s(message)
                     self._work.append((self._free_at, peer, message))
-                    self._finish(now)
+                    self._finish(now_s)
 
-    def _finish(self, now: float) -> None:
-        while self._work and self._work[0][0] <= now:
-            done_at, peer, message = self._work.popleft()
-            answer = self._execute(message, done_at)
+    def _finish(self, now_s: float) -> None:
+        while self._work and self._work[0][0] <= now_s:
+            finished_s, peer, message = self._work.popleft()
+            answer = self._execute(message, finished_s)
             # The reply still uses the old rate, even if this message changes it.
-            peer.line.send(answer, done_at)
+            peer.line.send(answer, finished_s)
             if message.command == "W":
                 for other in self._peers:
                     other.line.set_baud(self.baud)

@@ -77,19 +77,19 @@ class SfpProfile:
 class _LaggedBit:
     def __init__(self, value: bool) -> None:
         self.value = value
-        self._shown = value
+        self._reported_value = value
         self._since = -math.inf
 
     def change(self, value: bool, at_s: float, lag_s: float) -> None:
         """Record a change of the status bit."""
         if value != self.value:
             # Until the lag is over, the register keeps the value that it shows now.
-            self._shown = self.shown_value(at_s, lag_s)
+            self._reported_value = self.reported_value(at_s, lag_s)
             self.value, self._since = value, at_s
 
-    def shown_value(self, at_s: float, lag_s: float) -> bool:
+    def reported_value(self, at_s: float, lag_s: float) -> bool:
         """Return the register value of the status bit."""
-        return self.value if at_s - self._since >= lag_s else self._shown
+        return self.value if at_s - self._since >= lag_s else self._reported_value
 
 
 class SfpModule:
@@ -310,8 +310,8 @@ class SfpModule:
         lag_s = self.profile.status_lag_s
         bits = {
             "tx_disable_state": self._pin,  # the pin only: the soft bit has its own register bit
-            "tx_fault": self._tx_fault.shown_value(self._time, lag_s),
-            "rx_los": self._los.shown_value(self._time, lag_s),
+            "tx_fault": self._tx_fault.reported_value(self._time, lag_s),
+            "rx_los": self._los.reported_value(self._time, lag_s),
             "data_not_ready": self._time < self._powered_at + self.profile.data_ready_s,
         }
         offset = FIELDS["status_control"].byte

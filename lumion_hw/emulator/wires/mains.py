@@ -20,13 +20,13 @@ class Switchable(abc.ABC):
     connection, while the device keeps running.
 
     Attributes:
-        what: Description of the device, for messages.
+        description: Description of the device, for messages.
         keeps_connections: Whether connections survive a power loss; otherwise they are lost when the device powers up.
         closes_on_power_loss: Whether a host sees its connection close when the device loses power.
         bench_time: Scheduled events of the bench; ``None`` for a stand-alone device.
     """
 
-    what: ClassVar[str] = "the device"
+    description: ClassVar[str] = "the device"
     keeps_connections: ClassVar[bool] = False
     closes_on_power_loss: ClassVar[bool] = False
     bench_time: BenchTime | None = None
@@ -100,11 +100,13 @@ class Switchable(abc.ABC):
     def _require_reachable(self) -> None:
         if not self._powered:
             raise ConnectError(
-                f"{self.what} has no power", device=self.name, hint="End the emulated fault that cut the power."
+                f"{self.description} has no power", device=self.name, hint="End the emulated fault that cut the power."
             )
         if not self._cabled:
             raise ConnectError(
-                f"{self.what} is unplugged", device=self.name, hint="End the emulated fault that pulled the cable."
+                f"{self.description} is unplugged",
+                device=self.name,
+                hint="End the emulated fault that pulled the cable.",
             )
 
     def is_reachable(self, epoch: tuple[int, int]) -> bool:
@@ -119,7 +121,7 @@ class Switchable(abc.ABC):
         # A device without power is merely silent; its restart shows after it has power again.
         restarted = self._powered and not self.keeps_connections and epoch[1] != self._power_losses
         if pulled or restarted:
-            raise LinkLost(f"the connection to {self.what} is lost", device=self.name, hint="Connect again.")
+            raise LinkLost(f"the connection to {self.description} is lost", device=self.name, hint="Connect again.")
         return self._powered
 
     @property

@@ -102,5 +102,5 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         """Create the device's end of a new connection."""
 
     @abc.abstractmethod
-    def _follow(self, now: float) -> None:
-        """Execute the commands received by ``now`` and the due actions of the device."""
+    def _follow(self, now_s: float) -> None:
+        """Execute the commands received by ``now_s`` and the due actions of the device."""

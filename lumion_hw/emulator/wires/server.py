@@ -222,13 +222,13 @@ class EmulatorServer:
     def _cycle(self) -> None:
         while self._pending_actions:
             self._pending_actions.popleft()()
-        now = self._clock.now()
-        if now >= self._next_poll_s:
-            self._poll_devices(now)
+        now_s = self._clock.now()
+        if now_s >= self._next_poll_s:
+            self._poll_devices(now_s)
         next_s = min((served.due_s for served in self._devices.values()), default=math.inf)
         ready: dict[_Served, set[HostChannel]] = {}
         # At most until the next poll, because scripted faults do not wake the loop.
-        for key, mask in self._selector.select(max(min(next_s, self._next_poll_s) - now, 0.0)):
+        for key, mask in self._selector.select(max(min(next_s, self._next_poll_s) - now_s, 0.0)):
             if key.fd in self._channels:
                 channel, served = self._channels[key.fd]
                 senders = ready.setdefault(served, set())
@@ -238,10 +238,10 @@ class EmulatorServer:
                 self._accept(*self._listeners[key.fd])
             else:
                 self._wake_receiver.recv(4096)
-                self._poll_devices(now)
-        now = self._clock.now()
+                self._poll_devices(now_s)
+        now_s = self._clock.now()
         for served in self._devices.values():
-            if served in ready or served.due_s <= now:
+            if served in ready or served.due_s <= now_s:
                 self._serve_device(served, ready.get(served, set()))
 
     def _poll_devices(self, now_s: float) -> None:
@@ -254,18 +254,18 @@ class EmulatorServer:
 
     def _serve_device(self, served: _Served, senders: set[HostChannel]) -> None:
         replied = self._process_input(served, senders) if senders else False
-        now = self._clock.now()
+        now_s = self._clock.now()
         try:
             due_s = served.device.next_due()
-            if due_s is not None and due_s <= now:
+            if due_s is not None and due_s <= now_s:
                 served.device.advance()
         except Exception:  # noqa: BLE001 - one device's error must not end the service of others
             _LOG.exception("%s: internal error of the emulator while time advanced", served.device.name)
         for channel in tuple(served.channels.values()):
-            replied |= channel.pump(now)
+            replied |= channel.pump(now_s)
         # A reply that one host has read may have blocked another host of the device.
-        poll_again = replied and len(served.channels) > 1
-        served.due_s = now if poll_again else max(self._due_s(served, now), now + SHORTEST_WAIT_S)
+        must_poll = replied and len(served.channels) > 1
+        served.due_s = now_s if must_poll else max(self._due_s(served, now_s), now_s + SHORTEST_WAIT_S)
         for channel in tuple(served.channels.values()):
             self._update_channel(channel, served)
 
@@ -273,9 +273,9 @@ class EmulatorServer:
         started_s = self._work_s()
         replied = False
         for channel in [channel for channel in served.channels.values() if channel in senders]:
-            now = self._clock.now()
-            channel.read_input(now, served.chunk)
-            replied |= channel.pump(now)  # immediate replies are sent before anything else
+            now_s = self._clock.now()
+            channel.read_input(now_s, served.chunk)
+            replied |= channel.pump(now_s)  # immediate replies are sent before anything else
             served.channels[channel.fd] = served.channels.pop(channel.fd)  # to the end: all get their turn
             if self._work_s() - started_s > SLICE_S:
                 break

@@ -48,14 +48,14 @@ class TextDevice(SerialDevice[TextPeer]):
     def _new_peer(self) -> TextPeer:
         return TextPeer(self, SerialLine(self._baud))
 
-    def _follow(self, now: float) -> None:
+    def _follow(self, now_s: float) -> None:
         for peer in self._peers:
-            while (piece := peer.line.take_arrived(now, b"\r\n")) is not None:
-                command = peer.append(piece[1])
+            while (chunk := peer.line.take_arrived(now_s, b"\r\n")) is not None:
+                command = peer.append(chunk[1])
                 if command is not None:
-                    self.command_s = piece[0]
-                    text, later_s = self._carry_out(command)
-                    peer.line.send(text.encode("latin-1"), piece[0] + self._answer_s + later_s)
+                    self.command_s = chunk[0]
+                    text, delay_s = self._carry_out(command)
+                    peer.line.send(text.encode("latin-1"), chunk[0] + self._answer_s + delay_s)
 
     @abc.abstractmethod
     def _carry_out(self, command: str) -> tuple[str, float]:

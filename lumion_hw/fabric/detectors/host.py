@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from lumion_hw.bench.file.fields import Number, Whole
+from lumion_hw.bench.file.fields import Number, WholeNumber
 from lumion_hw.errors import ConfigError, NotSupportedError
 from lumion_hw.fabric.detectors.kind import DetectorOptions, PollingDetector, WatchTargets
 from lumion_hw.fabric.evidence import Evidence
@@ -127,7 +127,7 @@ class ProcessOptions(DetectorOptions):
     """Options of :class:`Process`."""
 
     unit: str = Field(description="Server or accelerator that the process belongs to.")
-    pid: Whole | None = Field(None, gt=1, description="Process ID.")
+    pid: WholeNumber | None = Field(None, gt=1, description="Process ID.")
     pid_file: str | None = Field(None, description="File that holds the process ID.")
 
 
@@ -195,7 +195,7 @@ class Process(PollingDetector):
 class HeartbeatOptions(DetectorOptions):
     """Options of :class:`Heartbeat`."""
 
-    port: Whole = Field(ge=0, le=65535, description="UDP port of this host; 0 for any free port.")
+    port: WholeNumber = Field(ge=0, le=65535, description="UDP port of this host; 0 for any free port.")
     # This host only by default: heartbeats are not signed, so whoever reaches the port can keep a dead server alive.
     host: str = Field("127.0.0.1", description="Address of this host in the control network.")
     limit_s: Number = Field(
@@ -219,8 +219,8 @@ class Heartbeat(PollingDetector):
     def __init__(self, options: HeartbeatOptions) -> None:
         self._options = options
         self._socket: socket.socket | None = None
-        self._last_heard_s: dict[str, float] = {}
-        self._gone: set[str] = set()
+        self._last_contact_s: dict[str, float] = {}
+        self._missing_senders: set[str] = set()
         self._units: tuple[str, ...] = ()
 
     @property
@@ -250,16 +250,16 @@ class Heartbeat(PollingDetector):
             except BlockingIOError:
                 break
             if sender in self._units:
-                self._last_heard_s[sender] = now_s
-                if sender in self._gone:
-                    self._gone.discard(sender)
+                self._last_contact_s[sender] = now_s
+                if sender in self._missing_senders:
+                    self._missing_senders.discard(sender)
                     evidence.append(self._evidence("back", sender, now_s, "heartbeats are received again"))
         # Only senders that were heard before are listed, so a server that sends no heartbeats is not blamed.
-        for sender, heard_s in self._last_heard_s.items():
-            if now_s - heard_s > self._options.limit_s and sender not in self._gone:
-                self._gone.add(sender)
-                reason = f"no heartbeat for {now_s - heard_s:.3f} s"
-                evidence.append(self._evidence("gone", sender, heard_s, reason))
+        for sender, contact_s in self._last_contact_s.items():
+            if now_s - contact_s > self._options.limit_s and sender not in self._missing_senders:
+                self._missing_senders.add(sender)
+                reason = f"no heartbeat for {now_s - contact_s:.3f} s"
+                evidence.append(self._evidence("gone", sender, contact_s, reason))
         return evidence
 
     def close(self) -> None:
@@ -278,7 +278,7 @@ class HealthCommandOptions(DetectorOptions):
     timeout_s: Number = Field(
         5.0, ge=0.05, le=3600.0, description="Time after which a run counts as failed, in seconds."
     )
-    times: Whole = Field(2, ge=1, le=100, description="Failures in a row before the unit counts as failed.")
+    times: WholeNumber = Field(2, ge=1, le=100, description="Failures in a row before the unit counts as failed.")
 
 
 class HealthCommand(PollingDetector):

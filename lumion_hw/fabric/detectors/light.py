@@ -19,7 +19,7 @@ from lumion_hw.interfaces import LightState, LightThreshold, LightWatcher
 
 # The reference is an average with a quarter of the noise of one scan.
 _LEVEL_SCANS = 16
-_SILENT_ASKS, _SILENT_AGAIN_S = 3, 1.0
+_SILENT_RETRIES, _SILENT_RETRY_S = 3, 1.0
 """Number of failed reads, and seconds between them, after which a module counts as dead."""
 # With the default options, light is then dark below 4 steps and back above 10, clear of a step of noise.
 _MIN_LEVEL_STEPS = 40.0
@@ -141,18 +141,18 @@ class Modules(PollingDetector):
     def __init__(self) -> None:
         self.period_s = 0.1
         self._watched: WatchTargets | None = None
-        self._last_lit_s: dict[str, float] = {}
+        self._last_light_s: dict[str, float] = {}
         self._dark: set[str] = set()
         self._silences: dict[str, int] = {}
-        self._ask_again_s: dict[str, float] = {}
+        self._retry_s: dict[str, float] = {}
         self._silent_units: set[str] = set()
 
     def start(self, watched: WatchTargets) -> None:
         """Poll the receivers of the given circuits from now on."""
         super().start(watched)
         self._watched, self.period_s = watched, watched.bench.model.fabric.detect_poll_s
-        self._last_lit_s = dict.fromkeys((circuit.request.name for circuit in watched.circuits), self._clock.now())
-        self._dark, self._silences, self._ask_again_s, self._silent_units = set(), {}, {}, set()
+        self._last_light_s = dict.fromkeys((circuit.request.name for circuit in watched.circuits), self._clock.now())
+        self._dark, self._silences, self._retry_s, self._silent_units = set(), {}, {}, set()
 
     def poll(self, timeout_s: float) -> Sequence[Evidence]:
         """Read all receivers once, in parallel, and return the changes of their loss-of-signal flags."""
@@ -162,7 +162,7 @@ class Modules(PollingDetector):
             return ()
         names = {circuit.request.target: circuit.request.name for circuit in watched.circuits}
         # A silent module is read less often, because its time-out delays the verdict on others.
-        due = sorted(target for target in names if self._clock.now() >= self._ask_again_s.get(target, -math.inf))
+        due = sorted(target for target in names if self._clock.now() >= self._retry_s.get(target, -math.inf))
         evidence: list[Evidence] = []
 
         def read(target: str) -> None:
@@ -170,16 +170,16 @@ class Modules(PollingDetector):
                 los = watched.bench.transponders[target].status().rx_los
             except LinkError:
                 self._silences[target] = self._silences.get(target, 0) + 1
-                self._ask_again_s[target] = self._clock.now() + _SILENT_AGAIN_S
+                self._retry_s[target] = self._clock.now() + _SILENT_RETRY_S
                 return
             self._silences.pop(target, None)
             name = names[target]
-            was_s = self._last_lit_s.get(name)
+            was_s = self._last_light_s.get(name)
             if los and name not in self._dark:
                 self._dark.add(name)
                 evidence.append(self._evidence("dark", name, was_s, f"{target} reports loss of signal"))
             elif not los:
-                self._last_lit_s[name] = self._clock.now()
+                self._last_light_s[name] = self._clock.now()
                 if name in self._dark:
                     self._dark.discard(name)
                     evidence.append(self._evidence("lit", name, was_s))
@@ -191,10 +191,10 @@ class Modules(PollingDetector):
         evidence: list[Evidence] = []
         for unit in watched.units:
             own = [nic for nic in find_unit(watched.bench.model, unit).nics if nic in receivers]
-            is_silent = bool(own) and all(self._silences.get(nic, 0) >= _SILENT_ASKS for nic in own)
+            is_silent = bool(own) and all(self._silences.get(nic, 0) >= _SILENT_RETRIES for nic in own)
             if is_silent and unit not in self._silent_units:
                 self._silent_units.add(unit)
-                reason = f"{', '.join(own)} did not answer {_SILENT_ASKS} times in a row"
+                reason = f"{', '.join(own)} did not answer {_SILENT_RETRIES} times in a row"
                 evidence.append(self._evidence("gone", unit, reason=reason))
             elif not is_silent and unit in self._silent_units:
                 self._silent_units.discard(unit)

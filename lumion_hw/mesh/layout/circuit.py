@@ -344,5 +344,5 @@ def _line(mapping: Any, key: Any) -> int:
 
 
 def _listed(names: Mapping[str, Any]) -> str:
-    shown = [str(name) for name in list(names)[:12]]
-    return ", ".join(shown) + (" ..." if len(names) > len(shown) else "") if shown else "none"
+    listed_names = [str(name) for name in list(names)[:12]]
+    return ", ".join(listed_names) + (" ..." if len(names) > len(listed_names) else "") if listed_names else "none"

@@ -124,22 +124,22 @@ def find_component(instance: str, component: str, cells: Mapping[str, str]) -> C
     """
     cut = _PARAMETERS.split(component, maxsplit=1)[0]
     names = list(dict.fromkeys([component, cut, component.rstrip("0123456789"), cut.rstrip("0123456789")]))
-    known = next((entry for name in names for entry in COMPONENTS if fnmatchcase(name, entry.pattern)), None)
+    match = next((entry for name in names for entry in COMPONENTS if fnmatchcase(name, entry.pattern)), None)
     for name in (instance, *names):
         if name in cells:
             # The length of a known component stays.
-            given = known or Component(name, cells[name], default_um=100.0)
+            given = match or Component(name, cells[name], default_um=100.0)
             ports = given.ports if given.kind == cells[name] else ()
             return Component(
                 name, cells[name], ports, given.length_key, given.start_um, given.more_um, given.default_um
             )
-    return known
+    return match
 
 
-def cell_kind(found: Component, component: str, settings: Mapping[str, Any]) -> str | None:
+def cell_kind(component_entry: Component, component: str, settings: Mapping[str, Any]) -> str | None:
     """Return the kind of a component, or ``None`` if its settings name an unknown component as an arm."""
-    if found.kind != MZI:
-        return found.kind
+    if component_entry.kind != MZI:
+        return component_entry.kind
     heated: list[bool] = []
     for key in ("straight_x_top", "straight_x_bot"):
         arm = _component_name(settings.get(key) or settings.get("straight") or "straight")
@@ -152,15 +152,15 @@ def cell_kind(found: Component, component: str, settings: Mapping[str, Any]) -> 
     return _ARM_KINDS[heated[0], heated[1]]
 
 
-def port_families(found: Component, kind: str, component: str, settings: Mapping[str, Any]) -> Sequence[PortFamily]:
+def port_families(entry: Component, kind: str, component: str, settings: Mapping[str, Any]) -> Sequence[PortFamily]:
     """Return the possible sets of port names of a cell."""
-    if found.ports:
-        return found.ports
+    if entry.ports:
+        return entry.ports
     if kind == "upper-phase":
         return _UPPER
     if kind == "lower-phase":
         return _LOWER
-    if found.kind != MZI:
+    if entry.kind != MZI:
         return _FOUR
     splitter = _component_name(settings.get("splitter") or ("mmi1x2" if "1x2" in component else "mmi2x2"))
     combiner = _component_name(settings.get("combiner") or (splitter if "2x2" not in component else "mmi2x2"))
@@ -173,13 +173,13 @@ def port_families(found: Component, kind: str, component: str, settings: Mapping
     }[single[0], single[1]]
 
 
-def length_um(found: Component, settings: Mapping[str, Any]) -> float:
+def length_um(entry: Component, settings: Mapping[str, Any]) -> float:
     """Return the length of a component in micrometres, 0 for a waveguide of unknown length."""
-    for key in (found.length_key, "length"):
+    for key in (entry.length_key, "length"):
         value = settings.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < 1e9:
-            return float(value) + found.more_um
-    return found.default_um + found.more_um
+            return float(value) + entry.more_um
+    return entry.default_um + entry.more_um
 
 
 def _component_name(spec: Any) -> str:

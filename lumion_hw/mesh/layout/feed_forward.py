@@ -49,8 +49,8 @@ class MeshDesign:
     Attributes:
         name: Name of the topology in bench files.
         size: Meaning of the size, such as ``ports``.
-        least: Smallest size.
-        most: Largest size.
+        min_size: Smallest size.
+        max_size: Largest size.
         cells: Returns the cells of a mesh of a given size, from left to right.
         inputs: Returns the waveguides with a fibre at their left end, in the order of the ports.
         outputs: Returns the waveguides with a fibre at their right end, in the order of the ports.
@@ -58,8 +58,8 @@ class MeshDesign:
 
     name: str
     size: str
-    least: int
-    most: int
+    min_size: int
+    max_size: int
     cells: Callable[[int], Iterator[Placement]]
     inputs: Callable[[int], Sequence[int]] = range
     outputs: Callable[[int], Sequence[int]] = range
@@ -91,10 +91,10 @@ class FeedForwardMesh(MeshTopology):
         Raises:
             ConfigError: The design does not exist in this size.
         """
-        if not design.least <= size <= design.most:
+        if not design.min_size <= size <= design.max_size:
             raise ConfigError(
                 f"cannot build a {design.name} mesh of size {size}",
-                hint=f"Give {design.least} to {design.most} {design.size}.",
+                hint=f"Give {design.min_size} to {design.max_size} {design.size}.",
             )
         cells = list(design.cells(size))
         mate = np.full(4 * len(cells), -1, dtype=np.int64)
@@ -105,10 +105,10 @@ class FeedForwardMesh(MeshTopology):
         for number, cell in enumerate(cells):
             waveguides = [cell.upper] if cell.lower is None else [cell.upper, cell.lower]
             # A cell needs a free column on all waveguides that it spans.
-            spanned = range(min(waveguides), max(waveguides) + 1)
-            free = max(next_column.get(waveguide, 0) for waveguide in spanned)
+            span = range(min(waveguides), max(waveguides) + 1)
+            free = max(next_column.get(waveguide, 0) for waveguide in span)
             columns[number] = free if cell.column is None else cell.column
-            next_column |= dict.fromkeys(spanned, int(columns[number]) + 1)
+            next_column |= dict.fromkeys(span, int(columns[number]) + 1)
             for rail, waveguide in enumerate(waveguides):
                 entering, leaving = 4 * number + rail, 4 * number + 2 + rail
                 first.setdefault(waveguide, entering)
@@ -117,11 +117,11 @@ class FeedForwardMesh(MeshTopology):
                 last[waveguide] = leaving
         ports = [first[waveguide] for waveguide in design.inputs(size)]
         ports += [last[waveguide] for waveguide in design.outputs(size)]
-        others = sorted(set(np.flatnonzero(mate < 0).tolist()) - set(ports))
+        open_ports = sorted(set(np.flatnonzero(mate < 0).tolist()) - set(ports))
         return cls(
             label=f"{design.name} {size}",
             mate=mate,
-            port_puc_port=np.array([*ports, *others], dtype=np.int64),
+            port_puc_port=np.array([*ports, *open_ports], dtype=np.int64),
             fibre_ports=tuple(range(len(ports))),
             topology=design.name,
             size=size,

@@ -119,10 +119,10 @@ def _triangle(row: int, column: int) -> tuple[Vertex, ...]:
     """Return the triangle in a row; triangles point up and down in turn, and neighbouring rows are mirror images."""
     # Vertices of even rows lie at half lengths, those of odd rows at whole lengths; the first triangle stands on the
     # row of whole lengths.
-    whole, half = (row + 1, row) if row % 2 == 0 else (row, row + 1)
+    long_side, short_side = (row + 1, row) if row % 2 == 0 else (row, row + 1)
     if column % 2 == 0:
-        return (column, whole), (column + 2, whole), (column + 1, half)
-    return (column, half), (column + 2, half), (column + 1, whole)
+        return (column, long_side), (column + 2, long_side), (column + 1, short_side)
+    return (column, short_side), (column + 2, short_side), (column + 1, long_side)
 
 
 TILINGS: Mapping[str, Tiling] = {

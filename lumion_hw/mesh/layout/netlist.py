@@ -81,7 +81,7 @@ class NetlistMesh(MeshTopology):
         return self.places
 
     @cached_property
-    def drawn(self) -> MeshTopology:
+    def drawing_mesh(self) -> MeshTopology:
         """Copy of the mesh for a picture, with the cells moved apart."""
         fibres = self.port_puc_port[: len(self.fibre_ports)].tolist()
         return replace(self, places=placed_corners([None] * self.n_pucs, self.mate, fibres))
@@ -157,7 +157,9 @@ class _Part:
 class _Builder:
     def __init__(self, circuit: Circuit, cells: Mapping[str, str]) -> None:
         self._circuit = circuit
-        self._known = {name: find_component(name, entry.component, cells) for name, entry in circuit.instances.items()}
+        self._components = {
+            name: find_component(name, entry.component, cells) for name, entry in circuit.instances.items()
+        }
         self._partner: dict[Pin, Pin] = {}
         self._outside: dict[Pin, str] = {}
         self._check_pins()
@@ -186,25 +188,25 @@ class _Builder:
         open_at: dict[int, int] = {}
         for part in parts:
             for port, puc_port in part.ports.items():
-                here = 4 * part.cell + puc_port
+                own_port = 4 * part.cell + puc_port
                 end, length = self._follow((part.instance.name, port))
                 if isinstance(end, str):
                     continue  # a termination
                 if end < 0:
-                    open_at[-1 - end] = here
+                    open_at[-1 - end] = own_port
                 else:
-                    mate[here] = end
-                    lengths[min(here, end)] = length
+                    mate[own_port] = end
+                    lengths[min(own_port, end)] = length
         self._check_ports(open_at)
         self._check_connected(parts, mate)
         fibres = [open_at[port] for port in range(len(self._ports))]
-        others = sorted(set(np.flatnonzero(mate < 0).tolist()) - set(fibres))
+        open_ports = sorted(set(np.flatnonzero(mate < 0).tolist()) - set(fibres))
         kinds = tuple(part.kind for part in parts)
         first = np.flatnonzero(mate > np.arange(len(mate)))
         return NetlistMesh(
             label=f"{NETLIST_NAME} {self._circuit.name}",
             mate=mate,
-            port_puc_port=np.array([*fibres, *others], dtype=np.int64),
+            port_puc_port=np.array([*fibres, *open_ports], dtype=np.int64),
             fibre_ports=tuple(range(len(fibres))),
             kinds=kinds,
             instances=tuple(part.instance.name for part in parts),
@@ -214,8 +216,8 @@ class _Builder:
         )
 
     def _is_optical(self, pin: Pin) -> bool:
-        known = self._known[pin[0]]
-        return not is_electrical(pin[1]) and (known is None or known.kind != ELECTRICAL)
+        component = self._components[pin[0]]
+        return not is_electrical(pin[1]) and (component is None or component.kind != ELECTRICAL)
 
     def _check_pins(self) -> None:
         joined = [pin for joint in self._circuit.joints for pin in joint]
@@ -261,7 +263,7 @@ class _Builder:
         cells = 0
         for instance in self._circuit.instances.values():
             names = used[instance.name]
-            component = self._known[instance.name]
+            component = self._components[instance.name]
             if component is None and names:
                 raise self._unknown(instance, instance.component)
             if component is None or component.kind == ELECTRICAL or (component.kind not in _CELLS and not names):
@@ -277,11 +279,11 @@ class _Builder:
             cells += is_cell
 
     def _unknown(self, instance: CircuitInstance, component: str) -> ConfigError:
-        known = ", ".join(dict.fromkeys(entry.pattern for entry in COMPONENTS))
+        patterns = ", ".join(dict.fromkeys(entry.pattern for entry in COMPONENTS))
         return self._circuit.error(
             f"instance {instance.name!r} is of the unknown component {component!r}",
             f"Say what it is in 'cells', such as {{{instance.component}: upper-arm}}, with one of {', '.join(KINDS)}. "
-            f"Known components are {known}.",
+            f"Known components are {patterns}.",
             instance,
         )
 
@@ -292,25 +294,25 @@ class _Builder:
         families = port_families(component, kind, instance.component, instance.settings)
         # Ties go to the first family, the names of gdsfactory.
         family = max(families, key=lambda family: len(family.keys() & set(used)))
-        if strange := [port for port in used if port not in family]:
+        if unknown_ports := [port for port in used if port not in family]:
             raise self._circuit.error(
-                f"instance {instance.name!r} ({instance.component}) has no port {strange[0]!r}",
+                f"instance {instance.name!r} ({instance.component}) has no port {unknown_ports[0]!r}",
                 f"Its ports are {', '.join(family)}.",
-                (instance.name, strange[0]),
+                (instance.name, unknown_ports[0]),
             )
         return family
 
     def _check_waveguide(self, part: _Part) -> None:
-        most = {WAVEGUIDE: (2, 2), FIBRE: (1, 2), TERMINATION: (1, 1)}.get(part.kind)
-        if most is None or most[0] <= len(part.used) <= most[1]:
+        max_ports = {WAVEGUIDE: (2, 2), FIBRE: (1, 2), TERMINATION: (1, 1)}.get(part.kind)
+        if max_ports is None or max_ports[0] <= len(part.used) <= max_ports[1]:
             return
         named = ", ".join(map(repr, part.used))
-        name, what = part.instance.name, part.instance.component
+        name, component = part.instance.name, part.instance.component
         if part.kind == WAVEGUIDE and len(part.used) == 1:
             raise self._dangling((name, "its other port"))
         raise self._circuit.error(
-            f"instance {name!r} ({what}) is a {part.kind}, but ports {named} are used",
-            f"A {part.kind} has {most[1]}; say in 'cells' what it is.",
+            f"instance {name!r} ({component}) is a {part.kind}, but ports {named} are used",
+            f"A {part.kind} has {max_ports[1]}; say in 'cells' what it is.",
             part.instance,
         )
 
@@ -378,18 +380,20 @@ class _Builder:
                 group[cell] = cell = group[group[cell]]
             return cell
 
-        for here in np.flatnonzero(mate >= 0).tolist():
-            group[root(here // 4)] = root(int(mate[here]) // 4)
+        for puc_port in np.flatnonzero(mate >= 0).tolist():
+            group[root(puc_port // 4)] = root(int(mate[puc_port]) // 4)
         members: dict[int, list[str]] = {}
         for part in parts:
             members.setdefault(root(part.cell), []).append(part.instance.name)
         if len(members) > 1:
-            least = min(members.values(), key=len)
-            shown = ", ".join(map(repr, least[:5])) + (f" and {len(least) - 5} others" if len(least) > 5 else "")
+            smallest = min(members.values(), key=len)
+            member_names = ", ".join(map(repr, smallest[:5])) + (
+                f" and {len(smallest) - 5} others" if len(smallest) > 5 else ""
+            )
             raise self._circuit.error(
-                f"no waveguide joins {shown} to the other cells",
+                f"no waveguide joins {member_names} to the other cells",
                 "Remove them from the netlist: one netlist describes one mesh.",
-                self._circuit.instances[least[0]],
+                self._circuit.instances[smallest[0]],
             )
 
 

@@ -21,14 +21,14 @@ def join_corners(ends: NDArray[np.int64], vertices: NDArray[np.float64], corner_
         vertices: Shape ``(n_vertices, 2)``; positions.
         corner_rad: Corner angle of a cell: 60° for triangles, 90° for squares, 120° for hexagons.
     """
-    around: dict[int, list[tuple[float, int]]] = {}
+    by_centre: dict[int, list[tuple[float, int]]] = {}
     for puc, (a, b) in enumerate(ends.tolist()):
         direction = vertices[b] - vertices[a]
         angle = math.atan2(direction[1], direction[0])
-        around.setdefault(a, []).append((angle % (2 * math.pi), 4 * puc))
-        around.setdefault(b, []).append(((angle + math.pi) % (2 * math.pi), 4 * puc + 2))
+        by_centre.setdefault(a, []).append((angle % (2 * math.pi), 4 * puc))
+        by_centre.setdefault(b, []).append(((angle + math.pi) % (2 * math.pi), 4 * puc + 2))
     mate = np.full(4 * len(ends), -1, dtype=np.int64)
-    for incident in around.values():
+    for incident in by_centre.values():
         incident.sort()
         for i, (angle, end) in enumerate(incident):
             next_angle, next_end = incident[(i + 1) % len(incident)]

@@ -73,7 +73,7 @@ class MeshTopology(ABC):
         return places
 
     @property
-    def drawn(self) -> MeshTopology:
+    def drawing_mesh(self) -> MeshTopology:
         """The mesh to draw in a picture; its positions may differ."""
         return self
 

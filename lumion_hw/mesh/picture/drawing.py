@@ -229,7 +229,7 @@ def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
     yield f'<g fill="none" stroke="{GUIDE}" stroke-width="1.5">'
     for index, (one, other) in enumerate(mesh.joints.tolist()):
         yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(one, other)])}"/>'
-    for port in _drawn_ports(mesh):
+    for port in _visible_ports(mesh):
         yield f'<path d="{_svg_curves([page.port_curve(port)])}"/>'
     yield "</g>"
 
@@ -276,11 +276,11 @@ class _Marks:
         if self.values is not None and puc in self.values.pucs:
             return f"PUC {puc}: {self.values.pucs[puc]:.4g} {self.values.unit}"
         state = self.states.get(puc) or "no state"
-        what = state if kind == PUC else CELL_KINDS[kind].description
+        tooltip = state if kind == PUC else CELL_KINDS[kind].description
         if kind != PUC and CELL_KINDS[kind].passes == "any":
-            what = f"{state}, {what}"
+            tooltip = f"{state}, {tooltip}"
         marks = (("failed", self.failed), ("parked", self.parked), ("no light", self.unlit))
-        text = f"PUC {puc}: {what}" + "".join(f", {word}" for word, marked in marks if puc in marked)
+        text = f"PUC {puc}: {tooltip}" + "".join(f", {word}" for word, marked in marks if puc in marked)
         arms = zip(("upper", "lower"), self.channels[2 * puc : 2 * puc + 2], strict=False)
         return text + "".join(f", channel {channel} ({arm})" for arm, channel in arms if channel != NO_CHANNEL)
 
@@ -298,11 +298,11 @@ def _cells(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]
 def _numbers(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> Iterator[str]:
     states, failed, parked = marks.states, marks.failed, marks.parked
     for puc in range(mesh.n_pucs):
-        (x, y), beside = page.number_position(puc)
+        (x, y), side = page.number_position(puc)
         used = puc in states and puc not in parked
         colour = FAULT if puc in failed else INK if used else FAINT
         style = f'fill="{colour}"' + ' font-weight="600"' * (used or puc in failed)
-        style += "" if beside else ' text-anchor="middle"'
+        style += "" if side else ' text-anchor="middle"'
         sign = _SIGN[states.get(puc)]
         text = f"{puc} ({sign.strip()})" if puc in parked and sign else f"{puc}{sign}"
         yield _text(x, y + 3.5, text, size=10, attributes=style)
@@ -315,7 +315,7 @@ def _port_disc(x: float, y: float, *, fibre: bool) -> str:
 
 def _ports(mesh: MeshTopology, page: PageLayout, labelled: bool) -> Iterator[str]:
     fibres = frozenset(mesh.fibre_ports)
-    for port in _drawn_ports(mesh):
+    for port in _visible_ports(mesh):
         x, y = page.port_position(port)
         fibre = port in fibres
         text = f"port {port} ({mesh.port_name(port)}){'' if fibre else ', no fibre'}"
@@ -331,7 +331,7 @@ def _is_unused(mesh: MeshTopology, puc_port: int) -> bool:
     return int(mesh.port_at[puc_port]) in mesh.unused_ports
 
 
-def _drawn_ports(mesh: MeshTopology) -> list[int]:
+def _visible_ports(mesh: MeshTopology) -> list[int]:
     return [port for port in range(mesh.n_ports) if port not in mesh.unused_ports]
 
 
@@ -368,10 +368,11 @@ def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm
 def _power_segments(circuit: _Circuit, curves: Sequence[Curve], strongest_dbm: float) -> Iterator[str]:
     for hop, power_dbm in enumerate(circuit.path.power_dbm):
         # curves: lead-in, PUC, joint, PUC, …, lead-out
-        piece = curves[2 * hop : 2 * hop + 2]
+        segment = curves[2 * hop : 2 * hop + 2]
         text = "not known" if power_dbm is None else f"{power_dbm:.1f} dBm"
         yield (
-            f'<path data-hop="{hop}" d="{_svg_curves(piece)}" {circuit.stroke(power_width(power_dbm, strongest_dbm))}>'
+            f'<path data-hop="{hop}" d="{_svg_curves(segment)}" '
+            f"{circuit.stroke(power_width(power_dbm, strongest_dbm))}>"
             f"<title>{xml_text(circuit.path.label)}, {text}</title></path>"
         )
 
@@ -416,28 +417,28 @@ def _names(page: PageLayout, circuit: _Circuit) -> Iterator[str]:
 def _key_entries(mesh: MeshTopology, page: PageLayout, marks: _Marks) -> list[tuple[str, str]]:
     kinds = {name: CELL_KINDS[name] for name in mesh.cell_kinds}
     puc, size = CELL_KINDS[PUC], SymbolSize.of(_KEY_SCALE, RAIL)
-    shown: list[tuple[Symbol, str]] = []
+    legend: list[tuple[Symbol, str]] = []
     if (marks.values is None or marks.states) and any(kind.interferes for kind in kinds.values()):
-        shown += [
+        legend += [
             (Symbol(puc, "bar"), "= bar: keeps its rail"),
             (Symbol(puc, "cross"), "× cross: changes rail"),
             (Symbol(puc), "no state given"),
         ]
     # One example of each simple element that the mesh has.
     shifters = [kind for kind in kinds.values() if kind.passes == "bar" and any(kind.heated)]
-    shown += [(Symbol(kind), "phase shifter") for kind in shifters[:1]]
-    shown += [(Symbol(kind), name) for name, kind in kinds.items() if name in ("coupler", "crossing")]
+    legend += [(Symbol(kind), "phase shifter") for kind in shifters[:1]]
+    legend += [(Symbol(kind), name) for name, kind in kinds.items() if name in ("coupler", "crossing")]
     if marks.parked:
-        shown.append((Symbol(puc, "bar", parked=True), "(=) (×) parked"))
+        legend.append((Symbol(puc, "bar", parked=True), "(=) (×) parked"))
     if marks.failed:
-        shown.append((Symbol(puc, failed=True), "failed"))
+        legend.append((Symbol(puc, failed=True), "failed"))
     if marks.unlit:
-        shown.append((Symbol(puc, unlit=True), "no light"))
-    entries = [(symbol.svg(size), text) for symbol, text in shown]
-    if len(marks.channels) and SymbolSize.of(page.scale, page.rail).shows_heaters:
+        legend.append((Symbol(puc, unlit=True), "no light"))
+    entries = [(symbol.svg(size), text) for symbol, text in legend]
+    if len(marks.channels) and SymbolSize.of(page.scale, page.rail).has_visible_heaters:
         entries.append((heater_svg(0.0, 9.0, 6.0, "3"), "heater, drive channel"))
     entries.append((_port_disc(0, 0, fibre=True), "port"))
-    if len(mesh.fibre_ports) < len(_drawn_ports(mesh)):
+    if len(mesh.fibre_ports) < len(_visible_ports(mesh)):
         entries.append((_port_disc(0, 0, fibre=False), "port without fibre"))
     return entries
 

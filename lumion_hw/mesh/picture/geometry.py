@@ -43,7 +43,7 @@ _NAME_REACH = 0.63
 _NUMBER_GAP = 7.0  # px
 _HEATER_GAP = 9.0  # px, where heaters are drawn on the upper rail
 _NUMBERS_ABOVE = 14.0  # px; numbers of the top row are above the ports
-_STEEPEST = 0.8
+_MAX_SLOPE = 0.8
 """Largest length of one bend of a waveguide, relative to the distance between its ends in the same direction."""
 
 
@@ -60,25 +60,25 @@ class PageLayout:
     """
 
     def __init__(self, mesh: MeshTopology, names: Sequence[tuple[int, float]]) -> None:
-        mesh = mesh.drawn
-        along = mesh.end_positions[:, 1] - mesh.end_positions[:, 0]
-        left = np.stack([-along[:, 1], along[:, 0]], axis=1)
+        mesh = mesh.drawing_mesh
+        to_b = mesh.end_positions[:, 1] - mesh.end_positions[:, 0]
+        left = np.stack([-to_b[:, 1], to_b[:, 0]], axis=1)
         apart = np.linalg.norm(mesh.corners[0::4] - mesh.corners[1::4], axis=1)
         self.rail = max(RAIL, 0.5 * float(apart.min(initial=np.inf))) if len(apart) else RAIL
         self._mesh = mesh
-        self._towards_b = along
+        self._direction_to_b = to_b
         centres = mesh.puc_centres[:, None, None, :]
-        end = HALF_BODY * np.array([-1.0, 1.0])[None, :, None, None] * along[:, None, None, :]
+        end = HALF_BODY * np.array([-1.0, 1.0])[None, :, None, None] * to_b[:, None, None, :]
         side = self.rail * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
         self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
         # Two ports at the same position are drawn side by side.
         places, corner = np.unique(mesh.port_positions, axis=0, return_inverse=True)
-        is_drawn = ~np.isin(np.arange(mesh.n_ports), list(mesh.unused_ports))
-        shares = np.bincount(corner.reshape(-1)[is_drawn], minlength=len(places))
+        is_used = ~np.isin(np.arange(mesh.n_ports), list(mesh.unused_ports))
+        shares = np.bincount(corner.reshape(-1)[is_used], minlength=len(places))
         self._shared = shares[corner.reshape(-1)] > 1
         # The waveguide behind an unused port is not drawn, so it does not turn the other ports at its corner.
         self._is_end = np.ones(4 * mesh.n_pucs, dtype=np.bool_)
-        self._is_end[mesh.port_puc_port[~is_drawn]] = False
+        self._is_end[mesh.port_puc_port[~is_used]] = False
         self._outward = [self._open_direction(port) for port in range(mesh.n_ports)]
         self.scale = self._fitting_scale(names)
         low, high = self._bounds(names, self.scale)
@@ -96,19 +96,19 @@ class PageLayout:
     def _open_direction(self, port: int) -> _Vector:
         """Return the unit vector that points out of the mesh at a port, y up."""
         puc_port = int(self._mesh.port_puc_port[port])
-        here = np.all(self._mesh.corners == self._mesh.corners[puc_port], axis=1) & self._is_end
-        here[puc_port] = True
-        here = here.reshape(-1, 2, 2)
-        ends = np.argwhere(here.any(axis=2)).tolist()
-        away: _Vector = -sum((self._along(puc, end) for puc, end in ends), np.zeros(2))
+        is_same_corner = np.all(self._mesh.corners == self._mesh.corners[puc_port], axis=1) & self._is_end
+        is_same_corner[puc_port] = True
+        is_same_corner = is_same_corner.reshape(-1, 2, 2)
+        ends = np.argwhere(is_same_corner.any(axis=2)).tolist()
+        away: _Vector = -sum((self._direction_at(puc, end) for puc, end in ends), np.zeros(2))
         if len(ends) == 2:
             level = abs(away[0]) > abs(away[1])
             away = np.array([math.copysign(1.0, away[0]), 0.0] if level else [0.0, math.copysign(1.0, away[1])])
         unit: _Vector = away / np.linalg.norm(away)
         return unit
 
-    def _along(self, puc: int, end: int) -> _Vector:
-        vector: _Vector = self._towards_b[puc] * (1 - 2 * end)
+    def _direction_at(self, puc: int, end: int) -> _Vector:
+        vector: _Vector = self._direction_to_b[puc] * (1 - 2 * end)
         return vector
 
     def _port_point(self, port: int, reach: float, scale: float) -> _Vector:
@@ -143,18 +143,18 @@ class PageLayout:
 
     def centre(self, puc: int) -> tuple[_Vector, float]:
         """Return the centre of a PUC, and the angle of its axis in degrees (clockwise, as in SVG)."""
-        along = self._towards_b[puc]
-        return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(along[1], along[0]))
+        direction = self._direction_to_b[puc]
+        return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(direction[1], direction[0]))
 
     def number_position(self, puc: int) -> tuple[_Vector, bool]:
         """Return the position of a PUC's number, and whether the text starts there (otherwise it is centred)."""
-        along = self._towards_b[puc]
-        aside = np.array([-along[1], along[0]])
-        slanted = abs(aside[0]) > 1e-9
-        if aside[0] < 0 and slanted:
-            aside = -aside
+        direction = self._direction_to_b[puc]
+        normal = np.array([-direction[1], direction[0]])
+        slanted = abs(normal[0]) > 1e-9
+        if normal[0] < 0 and slanted:
+            normal = -normal
         gap = _NUMBER_GAP if self.rail == RAIL else _HEATER_GAP
-        away = aside * (self.rail + EDGE + gap / self.scale)
+        away = normal * (self.rail + EDGE + gap / self.scale)
         return self.px(self._mesh.puc_centres[puc] + away), slanted
 
     def puc_curve(self, entering: int, leaving: int) -> Curve:
@@ -163,13 +163,13 @@ class PageLayout:
         ``entering`` and ``leaving`` are PUC-ports.
         """
         start, end = self._rail_ends[entering], self._rail_ends[leaving]
-        inward = self._along(entering // 4, entering % 4 // 2) * HALF_BODY
+        inward = self._direction_at(entering // 4, entering % 4 // 2) * HALF_BODY
         return self._curve(start, start + inward, end - inward, end)
 
     def joint_curve(self, first_port: int, second_port: int) -> Curve:
         """Return the curve between two joined PUC-ports."""
         start, end = self._rail_ends[first_port], self._rail_ends[second_port]
-        first, second = (-self._along(p // 4, p % 4 // 2) for p in (first_port, second_port))
+        first, second = (-self._direction_at(p // 4, p % 4 // 2) for p in (first_port, second_port))
         reach = _reaches(start, first, end, second)
         return self._curve(start, start + 0.75 * reach[0] * first, end + 0.75 * reach[1] * second, end)
 
@@ -177,8 +177,8 @@ class PageLayout:
         """Return the curve of the waveguide from a port to the rail of its PUC."""
         puc_port = int(self._mesh.port_puc_port[port])
         start, end = self._port_point(port, _PORT_REACH, self.scale), self._rail_ends[puc_port]
-        along = self._along(puc_port // 4, puc_port % 4 // 2)
-        return self._curve(start, start - 0.22 * self._outward[port], end - 0.12 * along, end)
+        direction = self._direction_at(puc_port // 4, puc_port % 4 // 2)
+        return self._curve(start, start - 0.22 * self._outward[port], end - 0.12 * direction, end)
 
     def port_position(self, port: int) -> _Vector:
         """Return the position of the number written at a port."""
@@ -203,7 +203,7 @@ def _reaches(start: _Vector, first: _Vector, end: _Vector, second: _Vector) -> t
         second_port = float(gap[0] * first[1] - gap[1] * first[0]) / turn
         if first_port > 0.0 and second_port > 0.0:
             return first_port, second_port
-    half, ahead = 0.5 * float(np.linalg.norm(gap)), float(gap @ first)
+    half, along_first = 0.5 * float(np.linalg.norm(gap)), float(gap @ first)
     # Waveguides that cross many others on a short way must not swing out to the sides.
-    half = min(half, _STEEPEST * ahead) if ahead > 0.0 else half
+    half = min(half, _MAX_SLOPE * along_first) if along_first > 0.0 else half
     return half, half

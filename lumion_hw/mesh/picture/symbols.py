@@ -13,10 +13,10 @@ from lumion_hw.mesh.picture.geometry import EDGE, HALF_BODY
 
 INK, FAINT, GUIDE, BODY, BORDER, FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
 _HEATER, _HEATER_EDGE = "#fbe0c3", "#c9741f"
-_HEATER_HEIGHT, _THIN_HEATER = 12.0, 7.4  # px
-_STUB = 0.55
+_HEATER_HEIGHT, _NARROW_HEATER_HEIGHT = 12.0, 7.4  # px
+_STUB_LENGTH = 0.55
 """Half length of a heater, as a fraction of half the body."""
-_TIGHT_PX = 11.0
+_NARROW_PITCH_PX = 11.0
 """Smallest distance in px of a rail from the axis at which heaters are drawn."""
 
 
@@ -29,9 +29,9 @@ class SymbolSize:
     rail: float
 
     @property
-    def shows_heaters(self) -> bool:
+    def has_visible_heaters(self) -> bool:
         """Whether there is room for a heater on each arm."""
-        return self.rail >= _TIGHT_PX
+        return self.rail >= _NARROW_PITCH_PX
 
     @classmethod
     def of(cls, scale: float, rail: float) -> SymbolSize:
@@ -70,10 +70,10 @@ class Symbol:
     def svg(self, size: SymbolSize) -> str:
         """Return the symbol as SVG elements."""
         parts = [*self._body(size), self._rails(size)]
-        if size.shows_heaters or not self.kind.has_couplers:
+        if size.has_visible_heaters or not self.kind.has_couplers:
             parts += self._heaters(size)
-        drawn = "".join(parts)
-        return f'<g opacity="0.5">{drawn}</g>' if self.unlit else drawn
+        drawing = "".join(parts)
+        return f'<g opacity="0.5">{drawing}</g>' if self.unlit else drawing
 
     def _body(self, size: SymbolSize) -> Iterator[str]:
         half, high = size.half, size.high
@@ -108,7 +108,9 @@ class Symbol:
                 if exists
             )
         elif self.kind.interferes:
-            d = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * _STUB:.1f}" for s in (-1, 1) for r in (-1, 1))
+            d = "".join(
+                f"M{s * half:.1f} {r * rail:.1f}H{s * half * _STUB_LENGTH:.1f}" for s in (-1, 1) for r in (-1, 1)
+            )
         else:
             # A coupler: both waveguides approach each other.
             d = "".join(
@@ -119,7 +121,7 @@ class Symbol:
         return f'<path d="{d}" fill="none" stroke="{GUIDE}" stroke-width="1.5"/>'
 
     def _heaters(self, size: SymbolSize) -> Iterator[str]:
-        half, high = _STUB * size.half, 0.5 * min(_HEATER_HEIGHT, max(_THIN_HEATER, 0.65 * size.rail))
+        half, high = _STUB_LENGTH * size.half, 0.5 * min(_HEATER_HEIGHT, max(_NARROW_HEATER_HEIGHT, 0.65 * size.rail))
         for arm, (heated, side) in enumerate(zip(self.kind.heated, (-1, 1), strict=True)):
             channel = self.channels[arm] if self.channels else None
             if not heated or channel == NO_CHANNEL:

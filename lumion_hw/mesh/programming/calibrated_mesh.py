@@ -70,9 +70,9 @@ class CalibratedMesh:
         chip = ChipParameters.from_record(record)
         rho2, expected = chip.heater_law[:, 0], 2 * len(RETURN_GROUP_SIZES)
         # The numbers belong to the group sizes one by one, so another number of sizes would shift their meaning.
-        if (found := len(chip.extra_physics.get("shared_return_per_ma", np.zeros(expected)))) != expected:
+        if (n_values := len(chip.extra_physics.get("shared_return_per_ma", np.zeros(expected)))) != expected:
             raise CalibrationError(
-                f"the record describes shared returns by {found} numbers; this software uses {expected}",
+                f"the record describes shared returns by {n_values} numbers; this software uses {expected}",
                 hint="Calibrate again with this version of the software.",
             )
         # P = R0·I²·(own phase over ρ2·I²)·factor (docs/calibration.md, 2): the heat per radian does not depend on the

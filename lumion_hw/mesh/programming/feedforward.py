@@ -126,7 +126,7 @@ class _Rows:
         self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}
         self._columns = int(np.ptp(column)) + 1
         # Zig-zags bulge alternately, so one PUC tells the pattern of the whole mesh.
-        self._first_looks_right = self._puc((0, 0), (1, 0)) is not None
+        self._starts_facing_right = self._puc((0, 0), (1, 0)) is not None
         self.count = 0
         while all(self._puc((c, self.count), (c, self.count + 1)) is not None for c in range(self._columns)):
             self.count += 1
@@ -138,25 +138,23 @@ class _Rows:
         """Return the block of ``n_modes`` rows from ``first_row`` on, over the whole width of the mesh."""
         rows = range(first_row, first_row + n_modes)
         mixers = tuple(tuple(self._mixer(c, row) for row in rows) for c in range(self._columns - 1))
-        rows_found = [
-            self._wires_and_ports(row, [column[mode][0] for column in mixers]) for mode, row in enumerate(rows)
-        ]
-        wires = tuple(zip(*(way[0] for way in rows_found), strict=True))
+        row_ends = [self._wires_and_ports(row, [column[mode][0] for column in mixers]) for mode, row in enumerate(rows)]
+        wires = tuple(zip(*(way[0] for way in row_ends), strict=True))
         return FeedForwardBlock(
             self._mesh,
             first_row,
             n_modes,
             wires,
             mixers,
-            tuple(way[1] for way in rows_found),
-            tuple(way[2] for way in rows_found),
+            tuple(way[1] for way in row_ends),
+            tuple(way[2] for way in row_ends),
         )
 
     def _mixer(self, column: int, row: int) -> tuple[int, bool]:
         """Return the horizontal PUC to the right of a row in a zig-zag, and whether the row is on its lower rail."""
         # Horizontal PUCs lie on every second vertex of a zig-zag, and on the others in the next column.
-        looks_right = (column + row) % 2 != self._first_looks_right
-        j = row if looks_right else row + 1
+        faces_right = (column + row) % 2 != self._starts_facing_right
+        j = row if faces_right else row + 1
         puc = self._puc((column, j), (column + 1, j))
         if puc is None:
             raise ConfigError(

@@ -157,15 +157,15 @@ def program_pucs(
             break
     own = _iterate_phases(calibrated, choice, compensation, own)
     choice.check(own)
-    exact = calibrated.currents_ma(own)
-    currents = rounded_ma(exact, calibrated.max_ma, limits.dac_step_ma)
+    unrounded_ma = calibrated.currents_ma(own)
+    currents = rounded_ma(unrounded_ma, calibrated.max_ma, limits.dac_step_ma)
     heat = float(calibrated.heat_mw(calibrated.own_rad(currents)).sum())
     # Nothing is scaled down: a smaller heat would set other states.
     if heat > limits.total_mw:
         raise LimitError(
             "the total heat of all heaters exceeds the limit", requested=heat, limit=limits.total_mw, unit="mW"
         )
-    off = calibrated.own_rad(currents) - calibrated.own_rad(exact)
+    off = calibrated.own_rad(currents) - calibrated.own_rad(unrounded_ma)
     return ProgrammedCurrents(
         currents,
         heat,

@@ -99,8 +99,8 @@ def decompose(unitary: Complex) -> tuple[tuple[Mixer, ...], Real]:
     """
     n = len(unitary)
     # A copy, because the decomposition nulls its elements one by one.
-    rest = np.array(unitary, dtype=np.complex128)
-    if rest.shape != (n, n) or n < 1 or np.abs(rest.conj().T @ rest - np.eye(n)).max() > _NOT_UNITARY:
+    remainder = np.array(unitary, dtype=np.complex128)
+    if remainder.shape != (n, n) or n < 1 or np.abs(remainder.conj().T @ remainder - np.eye(n)).max() > _NOT_UNITARY:
         raise ConfigError(
             "the matrix to program is not unitary", hint="Give a matrix U with U†U equal to the identity within 1e-9."
         )
@@ -110,10 +110,10 @@ def decompose(unitary: Complex) -> tuple[tuple[Mixer, ...], Real]:
     for diagonal in range(1, n):
         for step in range(diagonal):
             if diagonal % 2:
-                first.append(_null_from_right(rest, n - 1 - step, diagonal - 1 - step))
+                first.append(_null_from_right(remainder, n - 1 - step, diagonal - 1 - step))
             else:
-                last.append(_null_from_left(rest, n - diagonal + step, step))
-    phases = -np.angle(np.diag(rest))
+                last.append(_null_from_left(remainder, n - diagonal + step, step))
+    phases = -np.angle(np.diag(remainder))
     moved = []
     for mixer in reversed(last):
         # T†·D = D'·T' moves all phases to the outputs.
@@ -123,20 +123,23 @@ def decompose(unitary: Complex) -> tuple[tuple[Mixer, ...], Real]:
     return (*first, *moved), phases
 
 
-def _null_from_right(rest: Complex, row: int, mode: int) -> Mixer:
-    """Multiply ``rest`` from the right by an inverse mixer so that element (row, mode) vanishes; return the mixer."""
-    a, b = rest[row, mode], rest[row, mode + 1]
+def _null_from_right(remainder: Complex, row: int, mode: int) -> Mixer:
+    """Multiply ``remainder`` from the right by an inverse mixer so that element (row, mode) vanishes.
+
+    Return the mixer.
+    """
+    a, b = remainder[row, mode], remainder[row, mode + 1]
     mixer = Mixer(mode, math.atan2(abs(b), abs(a)), float(np.pi + np.angle(b) - np.angle(a)))
-    pair = rest[:, mode : mode + 2]
+    pair = remainder[:, mode : mode + 2]
     pair[:] = pair @ _matrix(mixer).conj().T
     return mixer
 
 
-def _null_from_left(rest: Complex, row: int, column: int) -> Mixer:
-    """Multiply ``rest`` from the left by a mixer so that element (row, column) vanishes; return the mixer."""
-    a, b = rest[row - 1, column], rest[row, column]
+def _null_from_left(remainder: Complex, row: int, column: int) -> Mixer:
+    """Multiply ``remainder`` from the left by a mixer so that element (row, column) vanishes; return the mixer."""
+    a, b = remainder[row - 1, column], remainder[row, column]
     mixer = Mixer(row - 1, math.atan2(abs(a), abs(b)), float(np.angle(a) - np.angle(b)))
-    pair = rest[row - 1 : row + 1]
+    pair = remainder[row - 1 : row + 1]
     pair[:] = _matrix(mixer) @ pair
     return mixer
 
@@ -262,9 +265,9 @@ def predicted_fidelities(
 
 
 def _bar_targets_outside(calibrated: CalibratedMesh, block: FeedForwardBlock) -> dict[int, PucTarget]:
-    rest = range(block.mesh.n_pucs)
+    remaining_pucs = range(block.mesh.n_pucs)
     targets: dict[int, PucTarget] = {}
-    for puc in rest:
+    for puc in remaining_pucs:
         reach = float(calibrated.reach_rad[2 * puc : 2 * puc + 2].max())
         # With a full turn of range, a PUC reaches bar whatever its passive phase is.
         if puc not in block.pucs and not np.isnan(calibrated.passive_rad[puc]) and reach >= 2.0 * math.pi:
@@ -300,7 +303,7 @@ class UnitaryModel:
             value, slope = self.fidelity_and_slope(own)
             return 1.0 - value, -slope[heaters]
 
-        found = minimize(
+        optimum = minimize(
             infidelity,
             own_rad[heaters],
             jac=True,
@@ -309,7 +312,7 @@ class UnitaryModel:
             options={"maxiter": _ROUNDS, "ftol": 1e-13, "gtol": 1e-9},
         )
         best = own_rad.copy()
-        best[heaters] = np.clip(found.x, 0.0, reach)
+        best[heaters] = np.clip(optimum.x, 0.0, reach)
         return best
 
     def fidelity_and_slope(self, own_rad: Real) -> tuple[float, Real]:

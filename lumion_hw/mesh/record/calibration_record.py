@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
-from lumion_hw.files.json_text import check_numbers
+from lumion_hw.files.json_text import check_numbers, rename_key
 from lumion_hw.mesh.layout.cells import CELL_KINDS
 from lumion_hw.mesh.layout.topologies import mesh_from_dict, mesh_from_label
 from lumion_hw.mesh.layout.topology import MeshTopology, State
@@ -357,6 +357,7 @@ class CalibrationRecord:
                 del port["lit_with"]  # older records lack this key and must keep their hash
         if body["conditions"]["heater_tau_s"] is None:
             del body["conditions"]["heater_tau_s"]  # for the same reason
+        body["physics"] = tuple(rename_key(effect, "description", "words") for effect in body["physics"])
         if not body["physics"]:
             del body["physics"]  # for the same reason
         # Part of the hash: phases written under other sign conventions must not pass as these.

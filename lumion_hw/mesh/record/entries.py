@@ -185,14 +185,14 @@ class ExtraPhysics:
 
     Attributes:
         name: Name of the effect with its unit, as listed in ``calibration.model.physics.PHYSICS``.
-        words: Description of the effect.
+        description: Description of the effect.
         width: Standard deviation of the parameters around zero, estimated from the readings.
         gain: Increase of the log evidence when the effect was added.
         values: The parameters; empty for crosstalk of single pairs, which is stored as an array.
     """
 
     name: str
-    words: str
+    description: str
     parameters: int
     width: float
     gain: float

@@ -84,7 +84,7 @@ def _exceeded_end(value: float | None, interval: tuple[float, float] | None) -> 
 def _age_s(record: CalibrationRecord, use: UseConditions) -> float | None:
     if use.age_s is not None or use.now_utc is None:
         return use.age_s
-    now, created = (datetime.fromisoformat(text) for text in (use.now_utc, record.created_utc))
+    used, created = (datetime.fromisoformat(text) for text in (use.now_utc, record.created_utc))
     # Times without a zone are in UTC, as everywhere in a record.
-    now, created = (time if time.tzinfo else time.replace(tzinfo=UTC) for time in (now, created))
-    return (now - created).total_seconds()
+    used, created = (time if time.tzinfo else time.replace(tzinfo=UTC) for time in (used, created))
+    return (used - created).total_seconds()

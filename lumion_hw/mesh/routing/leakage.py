@@ -97,12 +97,14 @@ def crosstalk(field: SolvedField, states: Mapping[int, State], paths: Sequence[P
 
 
 def _crosstalk(arriving: NDArray[np.float64], index: int) -> Crosstalk:
-    others = np.delete(arriving, index)
-    if not len(others):
+    other_light = np.delete(arriving, index)
+    if not len(other_light):
         return Crosstalk(_MIN_CROSSTALK_DB, None, _MIN_CROSSTALK_DB)
-    worst = int(np.argmax(others))
+    worst = int(np.argmax(other_light))
     return Crosstalk(
-        _db(others[worst], arriving[index]), worst + int(worst >= index), _db(float(others.sum()), arriving[index])
+        _db(other_light[worst], arriving[index]),
+        worst + int(worst >= index),
+        _db(float(other_light.sum()), arriving[index]),
     )
 
 

@@ -71,14 +71,14 @@ def route_equal_lengths(
         # Negotiation knows no groups of equal length, so each common length is a problem of its own.
         negotiation = Negotiation(fixed)
         try:
-            if None in negotiation.route_each_alone():
+            if None in negotiation.route_separately():
                 continue
         except SearchBudgetExceeded:
             continue
-        settled = negotiation.run(min(rounds, _ROUNDS_PER_LENGTH), 0.0)
-        if settled.wave_paths is not None:
-            return settled.wave_paths, ()
-        contested = settled.contested
+        negotiated = negotiation.run(min(rounds, _ROUNDS_PER_LENGTH), 0.0)
+        if negotiated.wave_paths is not None:
+            return negotiated.wave_paths, ()
+        contested = negotiated.contested
     return None, contested
 
 
@@ -93,16 +93,16 @@ def improve_lengths(
             break
         negotiation = Negotiation(fixed)
         try:
-            alone = negotiation.route_each_alone()
+            separate_costs = negotiation.route_separately()
         except SearchBudgetExceeded:
             continue
         # Lower bound at these lengths: each circuit routed alone. If it is no cheaper, no routing is.
-        if None in alone or sum(cost or 0.0 for cost in alone) >= best_cost - 1e-9:
+        if None in separate_costs or sum(cost or 0.0 for cost in separate_costs) >= best_cost - 1e-9:
             continue
-        has_these_lengths = all(
+        has_lengths = all(
             limit.exact_hops in (None, len(wave_path.pucs)) for limit, wave_path in zip(fixed.limits, best, strict=True)
         )
-        requests = best if has_these_lengths else negotiation.run(rounds, 0.0).wave_paths
+        requests = best if has_lengths else negotiation.run(rounds, 0.0).wave_paths
         if requests is not None:
             deadline_s = (now_s() + until_s) / 2.0
             requests = negotiation.improve(requests, 0.0, lambda deadline_s=deadline_s: now_s() >= deadline_s)  # type: ignore[misc]

@@ -71,13 +71,13 @@ class Router:
         if pairs not in self._cache:
             negotiation = Negotiation(for_circuits(self._request, [self._index[pair] for pair in pairs]))
             try:
-                negotiation.route_each_alone()
+                negotiation.route_separately()
                 self._cache[pairs] = negotiation.run(_ROUNDS, np.inf)
             except SearchBudgetExceeded:
-                self._cache[pairs] = NegotiationResult(None, at_odds=tuple(range(len(pairs))))
+                self._cache[pairs] = NegotiationResult(None, in_conflict=tuple(range(len(pairs))))
         result = self._cache[pairs]
         if result.wave_paths is None:
-            return None, tuple(pairs[index] for index in result.at_odds)
+            return None, tuple(pairs[index] for index in result.in_conflict)
         return dict(zip(pairs, result.wave_paths, strict=True)), ()
 
     def routable(self, matching: Iterable[Pair]) -> bool:
@@ -106,10 +106,10 @@ class Router:
 
     def _fit(self, pair: Pair) -> Nodes | None:
         try:
-            found = self._search.cheapest_path(self._index[pair], _SEARCHES)
+            path = self._search.cheapest_path(self._index[pair], _SEARCHES)
         except SearchBudgetExceeded:
             return None
-        return found[1] if found is not None and found[0] < FORBIDDEN else None
+        return path[1] if path is not None and path[0] < FORBIDDEN else None
 
 
 class Matcher:
@@ -129,7 +129,7 @@ class Matcher:
 
     def solve(self) -> list[Routed]:
         """Return configurations that together contain every pair of ports exactly once."""
-        factors = self._split_anew(self._best_round_robin() if self._complete else self._random_factors())
+        factors = self._redistribute(self._best_round_robin() if self._complete else self._random_factors())
         routed = [
             wave_paths for factor in factors if (wave_paths := self._router.route_matching(factor)[0]) is not None
         ]
@@ -167,7 +167,7 @@ class Matcher:
         partners = Counter(port for pair in self._pairs for port in pair)
         return self._split(set(self._pairs), max(partners.values())) or []
 
-    def _split_anew(self, factors: list[Matching]) -> list[Matching]:
+    def _redistribute(self, factors: list[Matching]) -> list[Matching]:
         factors = list(factors)
         if len(factors) < 3 or self._unrouted(factors) > 0.5 * len(factors):
             return factors
@@ -230,18 +230,18 @@ class Matcher:
         return set(best)
 
     def _with_pair_added(self, wave_paths: Routed, pair: Pair) -> Routed | None:
-        staying = {other: wave_path for other, wave_path in wave_paths.items() if set(other).isdisjoint(pair)}
-        if len(extended := self._router.filled(staying, [pair])) > len(staying):
+        kept_paths = {other: wave_path for other, wave_path in wave_paths.items() if set(other).isdisjoint(pair)}
+        if len(extended := self._router.filled(kept_paths, [pair])) > len(kept_paths):
             return extended
         for _ in range(3):
-            new_factors, at_odds = self._router.route_matching([*staying, pair])
+            new_factors, in_conflict = self._router.route_matching([*kept_paths, pair])
             if new_factors is not None:
                 return new_factors
             # One of the circuits in conflict has to leave.
-            others = [other for other in at_odds if other != pair]
-            if not others:
+            other_conflicts = [other for other in in_conflict if other != pair]
+            if not other_conflicts:
                 return None
-            staying.pop(self._random.choice(others))
+            kept_paths.pop(self._random.choice(other_conflicts))
         return None
 
     def _place_remaining(self, routed: list[Routed], pool: list[Pair]) -> list[Pair]:

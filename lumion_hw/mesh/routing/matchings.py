@@ -145,10 +145,10 @@ def all_to_all(
 
 def _check_each_pair(request: RoutingProblem) -> None:
     try:
-        alone = Negotiation(request).route_each_alone()
+        separate_costs = Negotiation(request).route_separately()
     except SearchBudgetExceeded:
         return
-    for index, cost in enumerate(alone):
+    for index, cost in enumerate(separate_costs):
         if cost is None:
             raise no_path_error(request, index)
 

@@ -57,12 +57,12 @@ class NegotiationResult:
     Attributes:
         wave_paths: One path per circuit, without conflicts; ``None`` if conflicts remain.
         contested: PUCs that circuits still need in different states.
-        at_odds: Indices of the circuits that still conflict.
+        in_conflict: Indices of the circuits that still conflict.
     """
 
     wave_paths: tuple[WavePath, ...] | None
     contested: tuple[int, ...] = ()
-    at_odds: tuple[int, ...] = ()
+    in_conflict: tuple[int, ...] = ()
 
 
 def _reported(turns: Iterable[int], first_round: int, rounds: int, progress: Progress) -> Iterator[int]:
@@ -79,9 +79,9 @@ class Negotiation:
         self._prices = Prices(request)
         self._search = Search(request, self._prices)
         self._unit = float(request.pass_cost.mean() + request.state_cost.mean()) or 1.0
-        self._alone: list[tuple[float, Nodes]] = []
+        self._single_paths: list[tuple[float, Nodes]] = []
 
-    def route_each_alone(self) -> list[float | None]:
+    def route_separately(self) -> list[float | None]:
         """Return the lowest cost of each circuit without the others; ``None`` if the circuit has no path (proven).
 
         Raises:
@@ -89,9 +89,9 @@ class Negotiation:
         """
         self._prices.reset()
         self._prices.pressure = 0.0
-        found = [self._search.cheapest_path(index) for index in range(len(self._request.pairs))]
-        self._alone = [result for result in found if result is not None]
-        return [None if result is None else result[0] for result in found]
+        results = [self._search.cheapest_path(index) for index in range(len(self._request.pairs))]
+        self._single_paths = [result for result in results if result is not None]
+        return [None if result is None else result[0] for result in results]
 
     def run(
         self,
@@ -100,7 +100,7 @@ class Negotiation:
         on_failure: Callable[[Collection[int]], None] = lambda contested: None,
         progress: Progress = no_progress,
     ) -> NegotiationResult:
-        """Negotiate until no circuits conflict; call :meth:`route_each_alone` first.
+        """Negotiate until no circuits conflict; call :meth:`route_separately` first.
 
         Args:
             rounds: Largest number of rounds.
@@ -121,54 +121,54 @@ class Negotiation:
                 return NegotiationResult(self._improved(paths, bound))
             if attempt == 1:
                 on_failure(contested)
-        at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
-        return NegotiationResult(None, tuple(sorted(contested)), at_odds)
+        in_conflict = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
+        return NegotiationResult(None, tuple(sorted(contested)), in_conflict)
 
     def _negotiate(self, order: random.Random, turns: Iterable[int], jitter: float) -> tuple[list[Nodes], set[int]]:
         """Negotiate from initial prices; return the paths, and the PUCs over which circuits still conflict."""
         prices = self._prices
         prices.reset()
-        paths = [nodes for _, nodes in self._alone]
+        paths = [nodes for _, nodes in self._single_paths]
         if jitter:
             # Random prices select another one of many equally short paths.
             prices.pressure = 0.0
             for arc in range(len(prices.state_price)):
                 prices.state_price[arc] += self._unit * jitter * order.random()
-            paths = [self._reroute_alone(index) for index in range(len(paths))]
+            paths = [self._cheapest_or_single_path(index) for index in range(len(paths))]
         for nodes in paths:
             prices.add(nodes)
         for turn in turns:
-            at_odds = [index for index, nodes in enumerate(paths) if prices.conflicts(nodes)]
-            if not at_odds:
+            in_conflict = [index for index, nodes in enumerate(paths) if prices.conflicts(nodes)]
+            if not in_conflict:
                 return paths, set()
-            self._charge([paths[index] for index in at_odds])
+            self._charge([paths[index] for index in in_conflict])
             # At first circuits may overlap at little cost, which shows the states in demand; later, conflicts cost more
             # than most detours.
             prices.pressure = self._unit * _PRESSURE * _GROWTH**turn
-            order.shuffle(at_odds)
-            for index in at_odds:
+            order.shuffle(in_conflict)
+            for index in in_conflict:
                 # Check again: a circuit re-routed earlier in this round may have resolved the conflict.
                 if prices.conflicts(paths[index]):
                     self._reroute(index, paths)
         return paths, self._contested(paths)
 
-    def _reroute_alone(self, index: int) -> Nodes:
+    def _cheapest_or_single_path(self, index: int) -> Nodes:
         """Return a circuit's cheapest path at current prices; if that search fails, its path without other circuits."""
         try:
-            found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
+            path = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:
-            found = None
-        return self._alone[index][1] if found is None else found[1]
+            path = None
+        return self._single_paths[index][1] if path is None else path[1]
 
     def _reroute(self, index: int, paths: list[Nodes]) -> None:
         # Remove it first, or its own states would count as conflicts.
         self._prices.remove(paths[index])
         try:
-            found = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
+            path = self._search.cheapest_path(index, _SEARCHES_IN_CONTEST)
         except SearchBudgetExceeded:
-            found = None
-        if found is not None:
-            paths[index] = found[1]
+            path = None
+        if path is not None:
+            paths[index] = path[1]
         self._prices.add(paths[index])
 
     def _charge(self, paths: Sequence[Nodes]) -> None:
@@ -208,7 +208,7 @@ class Negotiation:
         """Improve a routing: remove a few circuits at a time, route them again, and keep results that cost no more.
 
         Args:
-            wave_paths: A routing of all circuits; call :meth:`route_each_alone` first.
+            wave_paths: A routing of all circuits; call :meth:`route_separately` first.
             bound: Lower bound of the cost; a routing that reaches it is not improved further.
             is_over: Called before every step; returns whether to stop.
         """
@@ -224,31 +224,33 @@ class Negotiation:
         while best_cost > bound * (1.0 + 1e-9) and not is_over():
             removed = self._choose_circuits_to_reroute(paths, rng)
             before = {index: paths[index] for index in removed}
-            found = self._reroute_together(removed, paths)
-            now = request.cost([prices.to_wave_path(nodes) for nodes in paths]) if found else math.inf
-            if now <= cost + 1e-9:
-                cost = now
+            is_rerouted = self._reroute_together(removed, paths)
+            new_cost = request.cost([prices.to_wave_path(nodes) for nodes in paths]) if is_rerouted else math.inf
+            if new_cost <= cost + 1e-9:
+                cost = new_cost
                 if cost < best_cost - 1e-9:
                     best, best_cost = tuple(prices.to_wave_path(nodes) for nodes in paths), cost
                 continue
             for index, nodes in before.items():
-                if found:
+                if is_rerouted:
                     prices.remove(paths[index])
                 paths[index] = nodes
                 prices.add(nodes)
         return best
 
     def _choose_circuits_to_reroute(self, paths: Sequence[Nodes], rng: random.Random) -> list[int]:
-        prices, alone = self._prices, self._alone
+        prices, single_paths = self._prices, self._single_paths
         # Only a circuit that pays more than alone can become cheaper.
-        on_detour = [index for index, nodes in enumerate(paths) if prices.states_price(nodes) > alone[index][0] + 1e-9]
+        on_detour = [
+            index for index, nodes in enumerate(paths) if prices.states_price(nodes) > single_paths[index][0] + 1e-9
+        ]
         first = rng.choice(on_detour or range(len(paths)))
-        blocked_states = {arc ^ 1 for arc in prices.arcs(alone[first][1])}
+        blocked_states = {arc ^ 1 for arc in prices.arcs(single_paths[first][1])}
         across = [index for index, nodes in enumerate(paths) if blocked_states.intersection(prices.arcs(nodes))]
         # Sometimes choose any others, because a third circuit may block those that cross.
-        others = across if across and rng.random() < _ACROSS else list(range(len(paths)))
-        others = [index for index in others if index != first]
-        together = [first, *rng.sample(others, min(rng.randint(1, _MAX_ACROSS), len(others)))]
+        candidates = across if across and rng.random() < _ACROSS else list(range(len(paths)))
+        candidates = [index for index in candidates if index != first]
+        together = [first, *rng.sample(candidates, min(rng.randint(1, _MAX_ACROSS), len(candidates)))]
         if rng.random() < 0.5:
             rng.shuffle(together)
         return together
@@ -259,13 +261,13 @@ class Negotiation:
             self._prices.remove(paths[index])
         for number, index in enumerate(removed):
             try:
-                found = self._search.cheapest_path(index, _SEARCHES_IN_IMPROVEMENT)
+                path = self._search.cheapest_path(index, _SEARCHES_IN_IMPROVEMENT)
             except SearchBudgetExceeded:
-                found = None
-            if found is None or found[0] >= FORBIDDEN:
+                path = None
+            if path is None or path[0] >= FORBIDDEN:
                 for placed in removed[:number]:
                     self._prices.remove(paths[placed])
                 return False
-            paths[index] = found[1]
-            self._prices.add(found[1])
+            paths[index] = path[1]
+            self._prices.add(path[1])
         return True

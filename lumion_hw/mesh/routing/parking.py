@@ -78,17 +78,17 @@ def _open_rings(
     while True:
         rings = _rings(mesh, states)
         # Each opened ring joins a path or another ring. The number of rings falls by one each time, so the loop ends.
-        found = next((ring for ring in rings if _gates(ring, free)), None)
-        if found is None:
+        free_ring = next((ring for ring in rings if _gates(ring, free)), None)
+        if free_ring is None:
             return Parking(
                 dict(sorted(states.items())), tuple(tuple(wave // 4 for wave in ring) for ring in rings), opened
             )
 
         def extra_mw(puc: int) -> float:
-            now = STATES.index(states[puc])
-            return power[puc][1 - now] - power[puc][now]
+            index = STATES.index(states[puc])
+            return power[puc][1 - index] - power[puc][index]
 
-        gate = min(_gates(found, free), key=lambda puc: (extra_mw(puc), puc))
+        gate = min(_gates(free_ring, free), key=lambda puc: (extra_mw(puc), puc))
         states[gate] = opposite_state(states[gate])
         opened += 1
 
@@ -96,12 +96,12 @@ def _open_rings(
 def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, ...]]:
     full: list[State] = [states.get(puc, "cross") for puc in range(mesh.n_pucs)]
     one_direction: list[tuple[int, ...]] = []
-    seen: set[frozenset[int]] = set()
+    checked: set[frozenset[int]] = set()
     for ring in closed_rings(mesh, full):
         # The opposite direction of rotation passes the same joints.
         joints = frozenset(min(wave, int(mesh.mate[wave])) for wave in ring)
-        if joints not in seen and all(wave // 4 in states for wave in ring):
-            seen.add(joints)
+        if joints not in checked and all(wave // 4 in states for wave in ring):
+            checked.add(joints)
             one_direction.append(ring)
     return one_direction
 

@@ -14,7 +14,7 @@ from lumion_hw.mesh.routing import cpsat
 from lumion_hw.mesh.routing.cuts import Cut, find_cut
 from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
 from lumion_hw.mesh.routing.result import Path, WavePath
-from lumion_hw.mesh.routing.scarcity import MANY_UNKNOWNS, find_scarcity
+from lumion_hw.mesh.routing.scarcity import LARGE_PROBLEM_UNKNOWNS, find_scarcity
 from lumion_hw.mesh.routing.search import Prices, Search, SearchBudgetExceeded
 
 # CP-SAT rounds losses to 1 µdB per PUC, which adds up along a path.
@@ -43,18 +43,18 @@ def no_path_error(request: RoutingProblem, index: int) -> NoPathError:
     )
 
 
-def _nearest(alone: RoutingProblem) -> list[str]:
-    limit = alone.limits[0]
-    weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
+def _nearest(single_problem: RoutingProblem) -> list[str]:
+    limit = single_problem.limits[0]
+    weights = {"max_hops": np.ones(single_problem.mesh.n_pucs), "max_loss_db": single_problem.loss_db}
     possible = []
     for ceiling, weight in weights.items():
         if getattr(limit, ceiling) is None:
             continue
         relaxed = replace(
-            alone,
+            single_problem,
             limits=(replace(limit, **{ceiling: None}),),
             pass_cost=np.repeat(weight[:, None], 2, axis=1),
-            state_cost=np.zeros_like(alone.state_cost),
+            state_cost=np.zeros_like(single_problem.state_cost),
         )
         try:
             find_paths = Search(relaxed, Prices(relaxed)).cheapest_path(0)
@@ -67,7 +67,9 @@ def _nearest(alone: RoutingProblem) -> list[str]:
     return possible
 
 
-def raise_if_scarce(request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS) -> None:
+def raise_if_scarce(
+    request: RoutingProblem, contested: Collection[int], max_unknowns: int = LARGE_PROBLEM_UNKNOWNS
+) -> None:
     """Raise an error if there are provably too few PUCs near ``contested``, over which circuits conflict.
 
     Raises:

@@ -69,8 +69,8 @@ class RouteRequest:
         rounds: Largest number of negotiation rounds.
         improve_s: Time for improving a routing. With 0, the same request always gives the same routing; otherwise the
             result depends on the speed of the machine.
-        exact: When to use CP-SAT (optional): ``"rescue"`` if negotiation fails, ``"always"`` also to certify the result
-            of negotiation, or ``"never"``.
+        exact_search: When to use CP-SAT (optional): ``"rescue"`` if negotiation fails, ``"always"`` also to certify
+            the result of negotiation, or ``"never"``.
         time_limit_s: Time limit of CP-SAT.
         explain_s: Time limit for finding out which circuits conflict in an impossible request. If it is too short, the
             error names more circuits than necessary.
@@ -95,7 +95,7 @@ class RouteRequest:
     counter_propagation: bool = False
     rounds: int = 200
     improve_s: float = 0.0
-    exact: ExactSearchPolicy = "rescue"
+    exact_search: ExactSearchPolicy = "rescue"
     time_limit_s: float = 10.0
     explain_s: float = 10.0
     workers: int = 1
@@ -105,10 +105,12 @@ class RouteRequest:
         """Check the request.
 
         Raises:
-            ConfigError: A price or time is negative, or ``exact`` has an unknown value.
+            ConfigError: A price or time is negative, or ``exact_search`` has an unknown value.
         """
-        if self.exact not in get_args(ExactSearchPolicy):
-            raise ConfigError(f"unknown value exact={self.exact!r}", hint="Give 'rescue', 'always' or 'never'.")
+        if self.exact_search not in get_args(ExactSearchPolicy):
+            raise ConfigError(
+                f"unknown value exact_search={self.exact_search!r}", hint="Give 'rescue', 'always' or 'never'."
+            )
         if not 0.0 <= self.improve_s < math.inf:
             raise ConfigError(f"improve_s cannot be {self.improve_s}", hint="Give a time in seconds, 0 or more.")
         if self.move_price is not None and not self.move_price >= 0.0:
@@ -223,14 +225,14 @@ def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, bu
         NoPathError: A port does not exist, has no fibre, is dead, in use, or requested twice; the message and ``ports``
             name it.
     """
-    seen: set[int] = set()
+    used: set[int] = set()
     used_ports = {port for path in busy for port in (path.source, path.target)}
     for port in ports:
         if port not in mesh.fibre_ports:
             raise NoPathError(f"port {port} has no fibre", ports=(port,), hint="Use a port with a fibre.")
         if port in faults.dead_ports:
             raise NoPathError(f"port {port} is dead", ports=(port,), hint="Use another port.")
-        if port in seen:
+        if port in used:
             raise NoPathError(
                 f"port {port} is requested twice", ports=(port,), hint="Use each port for one circuit only."
             )
@@ -238,7 +240,7 @@ def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, bu
             raise NoPathError(
                 f"port {port} is used by an active circuit", ports=(port,), hint="Remove that circuit first."
             )
-        seen.add(port)
+        used.add(port)
 
 
 def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
@@ -342,8 +344,8 @@ def circuit_limits(
             f"exact lengths for circuits {sorted(exact_hops)} do not match the {n_pairs} circuits",
             hint="Number circuits from 0 in the order of the request.",
         )
-    most = zip(ceilings(n_pairs, max_hops, "hop"), ceilings(n_pairs, max_loss_db, "loss"), strict=True)
-    return tuple(RoutingLimits(hops, loss, exact_hops.get(index)) for index, (hops, loss) in enumerate(most))
+    ceiling_pairs = zip(ceilings(n_pairs, max_hops, "hop"), ceilings(n_pairs, max_loss_db, "loss"), strict=True)
+    return tuple(RoutingLimits(hops, loss, exact_hops.get(index)) for index, (hops, loss) in enumerate(ceiling_pairs))
 
 
 def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
@@ -376,13 +378,14 @@ def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Se
     """
     for group in equal:
         parities = {index: mesh.port_parity(*pairs[index]) for index in group}
-        odd = [pairs[index] for index, parity in parities.items() if parity == 1]
-        even = [pairs[index] for index, parity in parities.items() if parity == 0]
-        if odd and even:
+        odd_pairs = [pairs[index] for index, parity in parities.items() if parity == 1]
+        even_pairs = [pairs[index] for index, parity in parities.items() if parity == 0]
+        if odd_pairs and even_pairs:
             raise NoPathError(
-                f"every path from port {odd[0][0]} to {odd[0][1]} has an odd number of hops, and every path from "
-                f"{even[0][0]} to {even[0][1]} an even number: their lengths cannot be equal (proven by parity)",
-                ports=(*odd[0], *even[0]),
+                f"every path from port {odd_pairs[0][0]} to {odd_pairs[0][1]} has an odd number of hops, "
+                f"and every path from {even_pairs[0][0]} to {even_pairs[0][1]} an even number: "
+                "their lengths cannot be equal (proven by parity)",
+                ports=(*odd_pairs[0], *even_pairs[0]),
                 hint="Replace one port by a neighbouring port at another corner of the rim.",
             )
 

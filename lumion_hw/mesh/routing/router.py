@@ -23,7 +23,7 @@ from lumion_hw.mesh.routing.request import (
     problem_for,
 )
 from lumion_hw.mesh.routing.result import Routing, WavePath, states_for_paths, to_wave_path, traced_paths
-from lumion_hw.mesh.routing.scarcity import FEW_UNKNOWNS
+from lumion_hw.mesh.routing.scarcity import SMALL_PROBLEM_UNKNOWNS
 from lumion_hw.mesh.routing.search import SearchBudgetExceeded, cost_lower_bound
 
 _MAX_SUBSETS = 64
@@ -47,7 +47,7 @@ def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
 class _Effort:
     def __init__(self, request: RouteRequest) -> None:
         self._rounds = request.rounds
-        self.exact = request.exact
+        self.exact_search = request.exact_search
         self._time_limit_s, self._explain_s = request.time_limit_s, request.explain_s
         self._progress = request.progress
         self._workers = request.workers
@@ -66,24 +66,28 @@ class _Effort:
             return wave_paths, cost_lower_bound(problem), contested
         negotiation = Negotiation(problem)
         try:
-            alone = negotiation.route_each_alone()
+            separate_costs = negotiation.route_separately()
         except SearchBudgetExceeded:
             return None, cost_lower_bound(problem), ()
-        for index, cost in enumerate(alone):
+        for index, cost in enumerate(separate_costs):
             if cost is None:
                 raise reasons.no_path_error(problem, index)
         # Circuits may share the cost of a state, so with state costs only the costs of passing add up to a bound.
-        bound = cost_lower_bound(problem) if problem.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
+        bound = (
+            cost_lower_bound(problem)
+            if problem.state_cost.any()
+            else float(sum(cost or 0.0 for cost in separate_costs))
+        )
         # Spend little time on a proof at first, because other attempts may still succeed.
-        settled = negotiation.run(
+        negotiated = negotiation.run(
             self._rounds,
             bound,
-            lambda contested: reasons.raise_if_scarce(problem, contested, FEW_UNKNOWNS),
+            lambda contested: reasons.raise_if_scarce(problem, contested, SMALL_PROBLEM_UNKNOWNS),
             self._progress,
         )
-        if settled.wave_paths is None:
-            reasons.raise_if_scarce(problem, settled.contested)
-        return settled.wave_paths, bound, settled.contested
+        if negotiated.wave_paths is None:
+            reasons.raise_if_scarce(problem, negotiated.contested)
+        return negotiated.wave_paths, bound, negotiated.contested
 
     def decide(
         self, problem: RoutingProblem, wave_paths: tuple[WavePath, ...] | None, bound: float, contested: tuple[int, ...]
@@ -96,13 +100,13 @@ class _Effort:
         """
         if wave_paths is not None:
             wave_paths = self._improved(problem, wave_paths, bound)
-            if self.exact != "always":
+            if self.exact_search != "always":
                 return wave_paths, bound, "negotiation"
         # A cut takes milliseconds on a small mesh and names joints and ports; CP-SAT could only report infeasibility.
         if wave_paths is None and (cut := reasons.cut_error(problem)):
             raise cut
-        if self.exact == "never" or not cpsat.is_available():
-            raise reasons.undecided_error(problem, self._rounds, contested, may_use_cpsat=self.exact != "never")
+        if self.exact_search == "never" or not cpsat.is_available():
+            raise reasons.undecided_error(problem, self._rounds, contested, may_use_cpsat=self.exact_search != "never")
         self._progress("proof", 0, 1)
         # Paths that are known already give the solver a start.
         proof = cpsat.decide(problem, time_limit_s=self._time_limit_s, workers=self._workers, hint=wave_paths)
@@ -114,16 +118,16 @@ class _Effort:
             raise self._conflict_error(problem)
         if proof.wave_paths is None and wave_paths is None:
             raise reasons.undecided_error(problem, self._rounds, contested, time_limit_s=self._time_limit_s)
-        found, method = wave_paths, "negotiation"
+        routing, method = wave_paths, "negotiation"
         if proof.wave_paths is not None and (
             # Costs that are equal but for rounding: the known paths stay, and so does the method that found them.
-            found is None or problem.cost(proof.wave_paths) < problem.cost(found) - 1e-9
+            routing is None or problem.cost(proof.wave_paths) < problem.cost(routing) - 1e-9
         ):
-            found, method = proof.wave_paths, "cp-sat"
-        if found is None:
+            routing, method = proof.wave_paths, "cp-sat"
+        if routing is None:
             raise VerifyError("CP-SAT reports a solution but returned no paths", wrote=proof.status, read=None)
-        proven = problem.cost(found) if proof.status == "optimal" else max(bound, proof.bound)
-        return found, proven, method
+        proven = problem.cost(routing) if proof.status == "optimal" else max(bound, proof.bound)
+        return routing, proven, method
 
     def _improved(
         self, problem: RoutingProblem, wave_paths: tuple[WavePath, ...], bound: float
@@ -135,7 +139,7 @@ class _Effort:
             return improve_lengths(problem, wave_paths, self._rounds, until_s, time.monotonic)
         negotiation = Negotiation(problem)
         try:
-            negotiation.route_each_alone()
+            negotiation.route_separately()
         except SearchBudgetExceeded:
             return wave_paths
         return negotiation.improve(wave_paths, bound, lambda: time.monotonic() >= until_s)
@@ -169,7 +173,7 @@ class _RoutingWithActiveCircuits:
         self._problem = problem
         self._active = tuple(request.active)
         self._active_wave_paths = tuple(to_wave_path(problem.mesh, path) for path in self._active)
-        self._must_stay = request.move_price is None or not self._active
+        self._is_fixed = request.move_price is None or not self._active
         self._effort = _Effort(request)
 
     def solve(self) -> Routing:
@@ -179,14 +183,14 @@ class _RoutingWithActiveCircuits:
             NoPathError: No routing exists even if all permitted circuits move (proven).
             UndecidedError: No routing was found, and nothing was proven.
         """
-        if self._must_stay:
+        if self._is_fixed:
             problem = self._with_movable(())
             return self._routing(problem, (), *self._effort.decide(problem, *self._effort.find_routes(problem)))
-        best = self._cheapest_with_fewest_moves()
+        best = self._minimize_moves_then_cost()
         all_active = tuple(range(len(self._active)))
         problem = self._with_movable(all_active)
         bound = cost_lower_bound(problem)
-        if best is not None and self._effort.exact != "always":
+        if best is not None and self._effort.exact_search != "always":
             chosen = self._with_movable(best[0])
             # The bound covers all circuits; the cost of those that stay is added again when the routing is built.
             answer = self._effort.decide(chosen, best[1], bound - chosen.staying_cost, ())
@@ -199,7 +203,7 @@ class _RoutingWithActiveCircuits:
             wave_paths = (*best[1][:n_requested], *(at.get(index, home) for index, home in current_paths.items()))
         return self._routing(problem, all_active, *self._effort.decide(problem, wave_paths, bound, ()))
 
-    def _cheapest_with_fewest_moves(self) -> tuple[tuple[int, ...], tuple[WavePath, ...]] | None:
+    def _minimize_moves_then_cost(self) -> tuple[tuple[int, ...], tuple[WavePath, ...]] | None:
         """Return the active circuits to move (as few as possible) and all paths."""
         best: tuple[float, tuple[int, ...], tuple[WavePath, ...]] | None = None
         numbers = range(len(self._active))
@@ -221,9 +225,9 @@ class _RoutingWithActiveCircuits:
 
     def _with_movable(self, free: Sequence[int]) -> RoutingProblem:
         problem = self._problem
-        stay = [path for index, path in enumerate(self._active) if index not in free]
-        kept = tuple((path, to_wave_path(problem.mesh, path)) for path in stay)
-        states = states_for_paths(problem.mesh, stay)
+        fixed_paths = [path for index, path in enumerate(self._active) if index not in free]
+        kept = tuple((path, to_wave_path(problem.mesh, path)) for path in fixed_paths)
+        states = states_for_paths(problem.mesh, fixed_paths)
         holding = problem.state_cost.copy()
         # States that active circuits already hold cost a new circuit nothing.
         for puc, state in states.items():
@@ -255,7 +259,9 @@ class _RoutingWithActiveCircuits:
         at = dict(zip(free, paths[n_requested : n_requested + len(free)], strict=True))
         active_paths = tuple(at.get(index, path) for index, path in enumerate(self._active))
         moved = tuple(
-            i for i, (now, was) in enumerate(zip(active_paths, self._active, strict=True)) if now.pucs != was.pucs
+            i
+            for i, (active_path, former_path) in enumerate(zip(active_paths, self._active, strict=True))
+            if active_path.pucs != former_path.pucs
         )
         return Routing(
             states,

@@ -21,7 +21,7 @@ from lumion_hw.mesh.routing.search import cheapest_costs
 _REACH = (4, 6)
 """Distances, in waveguides, from the PUCs over which circuits conflict; tried in turn."""
 
-FEW_UNKNOWNS, MANY_UNKNOWNS = 12_000, 60_000
+SMALL_PROBLEM_UNKNOWNS, LARGE_PROBLEM_UNKNOWNS = 12_000, 60_000
 """Problem sizes that take about 0.1 s and about 1 s: number of ways through PUCs, times circuits."""
 
 _MARGIN = 1e-5
@@ -37,7 +37,7 @@ class Scarcity:
 
 
 def find_scarcity(
-    request: RoutingProblem, contested: Collection[int], max_unknowns: int = MANY_UNKNOWNS
+    request: RoutingProblem, contested: Collection[int], max_unknowns: int = LARGE_PROBLEM_UNKNOWNS
 ) -> Scarcity | None:
     """Return circuits that provably need more PUCs than exist near ``contested``; ``None`` if nothing is proven.
 
@@ -127,7 +127,7 @@ class _Neighbourhood:
             (nodes * n, n),
         )
         used, row = np.unique(self._strands.strand[self._arcs], return_inverse=True)
-        takes = csr((np.ones(len(row)), (row, arcs[: len(row)])), (len(used), len(arcs)))
+        usage = csr((np.ones(len(row)), (row, arcs[: len(row)])), (len(used), len(arcs)))
         # A cross strand has the capacity of the fraction that its PUC is in cross, a bar strand has the rest.
         sign = np.where(used % 2, -1.0, 1.0)
         held = csr((sign, (np.arange(len(used)), used // 8)), (len(used), self._n_pucs))
@@ -135,7 +135,7 @@ class _Neighbourhood:
             np.r_[np.zeros(len(arcs) * n), -np.ones(n), np.zeros(self._n_pucs)],
             A_eq=sp.hstack([sp.kron(sp.eye_array(n), balance), ends, csr((nodes * n, self._n_pucs))], "csr"),
             b_eq=np.zeros(nodes * n),
-            A_ub=sp.hstack([sp.kron(np.ones((1, n)), takes), csr((len(used), n)), held], "csr"),
+            A_ub=sp.hstack([sp.kron(np.ones((1, n)), usage), csr((len(used), n)), held], "csr"),
             b_ub=np.maximum(sign, 0.0),
             bounds=(0.0, 1.0),
             method="highs-ds",
@@ -155,10 +155,10 @@ def _check_proof(request: RoutingProblem, strands: _Strands, prices: NDArray[np.
     cheapest = costs[np.arange(len(sources)), waves + targets]
     # At most 1 each, as in the linear program; this also keeps the sum finite where a circuit has no path.
     payments = np.minimum(cheapest, 1.0)
-    takes = np.zeros((mesh.n_pucs, 2))
+    usage = np.zeros((mesh.n_pucs, 2))
     own = np.flatnonzero(strands.open & (strands.strand == np.arange(len(prices))))
-    np.add.at(takes, (own // 8, own % 2), prices[own])
-    capacity = takes.max(axis=1)
+    np.add.at(usage, (own // 8, own % 2), prices[own])
+    capacity = usage.max(axis=1)
     if payments.sum() <= capacity.sum() + _MARGIN:
         return None
     return Scarcity(

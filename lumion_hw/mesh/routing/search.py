@@ -137,14 +137,14 @@ def cheapest_costs(
 def cost_lower_bound(request: RoutingProblem) -> float:
     """Return a lower bound of the cost of any routing: the cheapest paths of all circuits, each alone."""
 
-    def cheapest_alone(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    def separate_costs(weight: NDArray[np.float64]) -> NDArray[np.float64]:
         entry = wave_graph(request.mesh).entry
         starts = [entry[source] for source, _ in request.pairs]
         return np.array([left[start] for left, start in zip(estimates(request, weight), starts, strict=True)])
 
-    costs = cheapest_alone(request.pass_cost)
+    costs = separate_costs(request.pass_cost)
     if request.equal:
-        hops = cheapest_alone(np.ones_like(request.pass_cost))
+        hops = separate_costs(np.ones_like(request.pass_cost))
         for group in map(list, request.equal):
             # A longer path costs at least its number of PUCs times the cheapest PUC.
             costs[group] = np.maximum(costs[group], hops[group].max() * request.pass_cost.min())
@@ -245,9 +245,9 @@ class Search:
         while True:
             for banned in todo:
                 searches += 1
-                if found := self._walk(index, banned):
+                if path := self._walk(index, banned):
                     # The running number decides ties, so that the result does not depend on the nodes.
-                    heapq.heappush(walks, (found[0], searches, banned, found[1]))
+                    heapq.heappush(walks, (path[0], searches, banned, path[1]))
             if not walks:
                 if self._request.limits[index].exact_hops is not None:
                     raise SearchBudgetExceeded  # the exact-length search prunes too much to prove anything
@@ -293,7 +293,7 @@ class Search:
 
     def _cheapest_within_limits(self, index: int) -> tuple[float, Nodes] | None:
         limit = self._request.limits[index]
-        exact = limit.exact_hops is not None
+        has_exact_hops = limit.exact_hops is not None
         max_hops = math.inf if limit.hop_ceiling is None else limit.hop_ceiling
         # Losses are summed in another order elsewhere, so allow for rounding at the limit.
         max_loss = math.inf if limit.max_loss_db is None else limit.max_loss_db + 1e-9
@@ -302,21 +302,21 @@ class Search:
         graph, prices, loss_db = self._graph, self._prices, self._request.loss_db
         source, target = self._request.pairs[index]
         left, start, goal = self._left[index], graph.entry[source], graph.n_waves + target
-        seen: dict[int, list[tuple[int, float]]] = {}
+        labels_at: dict[int, list[tuple[int, float]]] = {}
         # Labels count downwards in the queue, so that ties go to the last label found, as in _cheapest_unlimited.
         labels: list[tuple[int, int]] = [(-1, start)]  # label before, node
         queue: list[tuple[float, int, int, float, float, int]] = [(left[start], 0, 0, 0.0, 0.0, start)]
         while queue:
             _, label, hops, loss, so_far, node = heapq.heappop(queue)
             if node == goal:
-                if not exact or hops == limit.exact_hops:
+                if not has_exact_hops or hops == limit.exact_hops:
                     return so_far, _label_nodes(labels, -label)
                 continue
-            if any((h == hops) if exact else (h <= hops and q <= loss) for h, q in seen.get(node, ())):
+            if any((h == hops) if has_exact_hops else (h <= hops and q <= loss) for h, q in labels_at.get(node, ())):
                 continue
-            seen.setdefault(node, []).append((hops, loss))
+            labels_at.setdefault(node, []).append((hops, loss))
             arc = node >> 1 & -2
-            used_arcs = prices.arcs(_label_nodes(labels, -label)) if exact else ()
+            used_arcs = prices.arcs(_label_nodes(labels, -label)) if has_exact_hops else ()
             for following, passed in ((graph.bar[node], arc), (graph.cross[node], arc + 1)):
                 total = so_far + prices.state_price[passed] + prices.pressure * prices.use[passed ^ 1]
                 total_loss = loss + float(loss_db[node >> 2])

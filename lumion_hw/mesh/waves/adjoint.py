@@ -86,8 +86,8 @@ def gradient(
             hint=f"Give it the shape of the scattering matrix, {expected}.",
         )
     elements, factors, _ = solver.coefficients(cells, frequency_hz)
-    everywhere = np.arange(4 * mesh.n_pucs)
-    light = solver.entering(elements, factors, mesh.port_puc_port, everywhere)  # (n, 4E, n_ports)
+    all_entries = np.arange(4 * mesh.n_pucs)
+    light = solver.entering(elements, factors, mesh.port_puc_port, all_entries)  # (n, 4E, n_ports)
     # The mesh is reciprocal, so the adjoint light is a sum of the same solutions; no further solution is needed.
     adjoint = light @ np.reshape(cotangent, (-1, mesh.n_ports, len(ports)))
     light = light[:, :, ports]

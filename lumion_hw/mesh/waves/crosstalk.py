@@ -42,9 +42,9 @@ class HeaterDistances:
     def from_mesh(cls, mesh: MeshTopology) -> HeaterDistances:
         """Return the distances in a mesh whose PUCs are ``BUL_MM`` long."""
         ends = mesh.end_positions * BUL_MM
-        along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
+        directions = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
         # Rail L lies on the left when looking from A to B.
-        left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
+        left = np.stack([-directions[:, 1], directions[:, 0]], axis=1) * _ARM_OFFSET_MM
         centre = ends.mean(axis=1)
         arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
         joints = mesh.joint_positions * BUL_MM

@@ -133,10 +133,10 @@ class _Dissection:
         """Return PUCs in elimination order; PUCs that cross a cut of the corner ``positions`` come after both sides."""
         if len(positions) < 2 or not len(pucs):
             return [int(puc) for puc in pucs]
-        along, cut = self._shortest_cut(positions, pucs)
-        is_second_half = along[self.corners[pucs]] >= cut
+        coordinates, cut = self._shortest_cut(positions, pucs)
+        is_second_half = coordinates[self.corners[pucs]] >= cut
         sides = [
-            self.order(positions[(along[positions] >= cut) == side], pucs[(is_second_half == side).all(axis=1)])
+            self.order(positions[(coordinates[positions] >= cut) == side], pucs[(is_second_half == side).all(axis=1)])
             for side in (False, True)
         ]
         return [*sides[0], *sides[1], *pucs[is_second_half.any(axis=1) & ~is_second_half.all(axis=1)].tolist()]
@@ -146,13 +146,13 @@ class _Dissection:
         best: tuple[int, int, NDArray[np.float64], float] | None = None
         middle, reach = len(positions) // 2, int(_OFF_CENTRE * len(positions))
         for x, y in _DIRECTIONS:
-            along = self.positions @ (x, y) + 1e-7 * (
+            coordinates = self.positions @ (x, y) + 1e-7 * (
                 self.positions @ (-y, x)
             )  # no two corners have the same coordinate
-            sorted_along = np.sort(along[positions])
+            sorted_positions = np.sort(coordinates[positions])
             first = max(middle - reach, 1)
-            cuts = 0.5 * (sorted_along[first - 1 : middle + reach] + sorted_along[first : middle + reach + 1])
-            reached = along[self.corners[pucs]]
+            cuts = 0.5 * (sorted_positions[first - 1 : middle + reach] + sorted_positions[first : middle + reach + 1])
+            reached = coordinates[self.corners[pucs]]
             low, high = reached.min(axis=1, keepdims=True), reached.max(axis=1, keepdims=True)
             crossed = ((low < cuts) & (high >= cuts)).sum(axis=0)
             off_centre = np.abs(first + np.arange(len(cuts)) - middle)
@@ -160,7 +160,7 @@ class _Dissection:
             # Few PUCs across the cut first: each of them couples the two halves by four waves.
             candidate = int(crossed[chosen]), int(off_centre[chosen])
             if best is None or candidate < best[:2]:
-                best = (*candidate, along, float(cuts[chosen]))
+                best = (*candidate, coordinates, float(cuts[chosen]))
         if best is None:
             raise ValueError("the mesh cannot be cut in any direction")
         return best[2], best[3]

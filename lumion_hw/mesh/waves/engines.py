@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 MIN_PIVOT = 1e-3
 """Smallest pivot magnitude; with smaller pivots, rounding errors could exceed 1e-12 of the light."""
 
-_FEW = 8
+_SMALL_BATCH = 8
 """Smallest number of samples for which elimination in numpy is faster than one sparse LU per sample."""
 
 _CHUNK = 4_000_000
@@ -262,8 +262,8 @@ def _eliminate_in_chunks(
     n = elements.shape[1]
     min_squares = np.zeros(n)
     # At least as many samples as pay for the elimination in numpy.
-    step = max(_CHUNK // equations.program.n_slots, _FEW)
-    for first in range(0, n if n >= _FEW else 0, step):
+    step = max(_CHUNK // equations.program.n_slots, _SMALL_BATCH)
+    for first in range(0, n if n >= _SMALL_BATCH else 0, step):
         part = slice(first, min(first + step, n))
         work = np.zeros((equations.program.n_slots, part.stop - first), dtype=np.complex128)
         work[equations.fixed_slots] = equations.fixed[:, None]
@@ -276,7 +276,7 @@ def _eliminate_in_chunks(
 
 def _eliminate(program: Program, work: Complex) -> NDArray[np.float64]:
     min_squares = np.full(work.shape[1], np.inf)
-    done = 0
+    first = 0
     for k, pivot in enumerate(program.pivot.tolist()):
         below = program.below[program.below_start[k] : program.below_start[k + 1]]
         right = program.right[program.right_start[k] : program.right_start[k + 1]]
@@ -285,8 +285,8 @@ def _eliminate(program: Program, work: Complex) -> NDArray[np.float64]:
         work[pivot] = 1.0 / work[pivot]
         if len(below):
             work[below] *= work[pivot]
-            target = program.target[done : done + len(below) * len(right)]
-            done += len(target)
+            target = program.target[first : first + len(below) * len(right)]
+            first += len(target)
             work[target] -= (work[below][:, None] * work[right]).reshape(len(target), work.shape[1])
     return min_squares
 

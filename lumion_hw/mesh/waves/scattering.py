@@ -160,8 +160,8 @@ class Solver:
         """
         ports = self.checked_inputs(cells, inputs)
         elements, factors, batch = self.coefficients(cells, frequency_hz)
-        everywhere = np.arange(4 * self.mesh.n_pucs)
-        waves = self.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
+        all_entries = np.arange(4 * self.mesh.n_pucs)
+        waves = self.entering(elements, factors, self.mesh.port_puc_port[ports], all_entries)
         return waves.reshape(*batch, 4 * self.mesh.n_pucs, len(ports))
 
     # -- building blocks for other modules ----------------------------------------------------------------------------

@@ -58,8 +58,8 @@ class SharedReturns:
         """
         if per_ma is None:
             return driven_ma
-        lost_fraction, lost_ma = (np.tensordot(part, self.others_ma(driven_ma), axes=1) for part in np.split(per_ma, 2))
-        flowing: Real = driven_ma - lost_fraction * driven_ma - lost_ma
+        loss_fraction, loss_ma = (np.tensordot(part, self.others_ma(driven_ma), axes=1) for part in np.split(per_ma, 2))
+        flowing: Real = driven_ma - loss_fraction * driven_ma - loss_ma
         return flowing
 
     def driven_ma(self, flowing_ma: Real, per_ma: Real | None) -> Real:

@@ -66,8 +66,8 @@ class SweepSolver:
         leaving = solver.leaving(elements, waves[None, :n_feeds])[0]
         self._entering = waves[n_feeds:, : len(ports)]
         self._leaving = leaving[:, : len(ports)]
-        self._emitted_here = np.zeros((len(entering), len(entering)), dtype=np.complex128)
-        self._emitted_here[:, inside] = waves[n_feeds:, len(ports) :]
+        self._emitted = np.zeros((len(entering), len(entering)), dtype=np.complex128)
+        self._emitted[:, inside] = waves[n_feeds:, len(ports) :]
         self._emitted_out = np.zeros((mesh.n_ports, len(entering)), dtype=np.complex128)
         self._emitted_out[:, inside] = leaving[:, len(ports) :]
         self._emitted_out[mesh.port_at[entering[~inside]], np.flatnonzero(~inside)] = 1.0
@@ -100,7 +100,7 @@ class SweepSolver:
         system = np.empty((n, size, size), dtype=np.complex128)
         for index in range(m):
             part = slice(4 * index, 4 * index + 4)
-            columns = self._emitted_here[:, part] @ change[:, index].transpose(1, 0, 2).reshape(4, 4 * n)
+            columns = self._emitted[:, part] @ change[:, index].transpose(1, 0, 2).reshape(4, 4 * n)
             system[:, :, part] = -columns.reshape(size, n, 4).swapaxes(0, 1)
         system[:, np.arange(size), np.arange(size)] += 1.0
         entering = np.linalg.solve(system, self._entering[None])

@@ -30,14 +30,16 @@ class PageActions:
             "set": lambda arguments, caller: owner.write(_text(arguments, "name"), arguments.get("value"), caller),
             "job": self._job,
             "stop": lambda arguments, caller: owner.stop_outputs(caller),
-            "clear": lambda asked, caller: [str(fault) for fault in owner.clear_faults(_text(asked, "name"), caller)],
+            "clear": lambda request, caller: [
+                str(fault) for fault in owner.clear_faults(_text(request, "name"), caller)
+            ],
         }
 
     def is_valid_token(self, token: str) -> bool:
         """Return whether a token is the token of the server."""
         return secrets.compare_digest(token.encode(), self.token.encode())
 
-    def do(self, action: str, body: bytes, client: str) -> tuple[int, str]:
+    def perform(self, action: str, body: bytes, client: str) -> tuple[int, str]:
         """Execute an action and return the HTTP status and the reply as JSON.
 
         Args:

@@ -54,13 +54,13 @@ class PageApp:
             "/mesh.svg": self._mesh,
             "/recovery.svg": self._recovery,
             "/margins": self._margins,
-            "/what-if": self._what_if,
+            "/what-if": self._plan_preview,
             "/metrics": self._metrics_text,
             "/grafana.json": self._grafana,
         }
         routes += [Route(path, answer) for path, answer in answers.items()]
         if self._actions is not None:
-            routes.append(Route("/do/{action}", self._do, methods=["POST"]))
+            routes.append(Route("/do/{action}", self._run_action, methods=["POST"]))
         middleware = [
             Middleware(PageGuard, allowed=allowed),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False),
@@ -94,7 +94,7 @@ class PageApp:
     async def _grafana(self, _request: Request) -> Response:
         return FileResponse(dashboard_path(), media_type="application/json", filename="lumion-grafana.json")
 
-    async def _what_if(self, request: Request) -> Response:
+    async def _plan_preview(self, request: Request) -> Response:
         try:
             requests = _circuit_requests(request)
             return _json(await run_in_threadpool(self._plan_json, requests))
@@ -112,7 +112,7 @@ class PageApp:
                     "name": circuit.request.name,
                     "hops": circuit.hops,
                     "margin_db": circuit.budget.margin_db,
-                    "lines": [[line.what, line.value, line.unit, line.limit] for line in budget_lines(circuit)],
+                    "lines": [[line.name, line.value, line.unit, line.limit] for line in budget_lines(circuit)],
                     "reason": circuit.reason,
                 }
                 for circuit in plan.circuits
@@ -123,7 +123,7 @@ class PageApp:
         finally:
             self._planning.release()
 
-    async def _do(self, request: Request) -> Response:
+    async def _run_action(self, request: Request) -> Response:
         actions = self._actions
         own_origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
         if actions is None or request.headers.get("origin") != own_origin:
@@ -139,7 +139,7 @@ class PageApp:
         except TimeoutError:
             return PlainTextResponse("the request did not arrive completely in time\n", 408, {"Connection": "close"})
         client = "?" if request.client is None else request.client.host
-        status, text = await run_in_threadpool(actions.do, request.path_params["action"], body, client)
+        status, text = await run_in_threadpool(actions.perform, request.path_params["action"], body, client)
         return _json(text, status)
 
 

@@ -45,11 +45,11 @@ def draw_mesh(topology: MeshTopology, mesh: ServedMesh) -> str:
 
 def _picture_paths(paths: Sequence[ServedPath]) -> list[PicturePath]:
     n_arms = Counter(path.circuit for path in paths)
-    n_drawn: Counter[str] = Counter()
+    line_counts: Counter[str] = Counter()
     pictures = []
     for path in paths:
-        n_drawn[path.circuit] += 1
-        label = path.circuit if n_arms[path.circuit] == 1 else f"{path.circuit} arm {n_drawn[path.circuit]}"
+        line_counts[path.circuit] += 1
+        label = path.circuit if n_arms[path.circuit] == 1 else f"{path.circuit} arm {line_counts[path.circuit]}"
         source, _, target = path.circuit.partition(":")
         pictures.append(
             PicturePath(
@@ -72,7 +72,7 @@ def _loss_db(power_dbm: Sequence[float | None]) -> float | None:
 
 def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
     """Draw the mesh with the active and the planned circuits."""
-    used = {puc for circuit in plan.everything for path in circuit.paths for puc in path.pucs}
+    used = {puc for circuit in plan.all_circuits for path in circuit.paths for puc in path.pucs}
     paths = [
         PicturePath(
             circuit.request.name + (" (stands)" if circuit in plan.active else ""),
@@ -82,7 +82,7 @@ def plan_svg(topology: MeshTopology, plan: CircuitPlan) -> str:
             source_name=circuit.request.source,
             target_name=circuit.request.target,
         )
-        for circuit in plan.everything
+        for circuit in plan.all_circuits
         for arm in circuit.arms
     ]
     return mesh_svg(topology, states=plan.states, paths=paths, parked=set(plan.states) - used, title="What it would be")

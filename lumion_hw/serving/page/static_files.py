@@ -25,12 +25,12 @@ _TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_HERE = Path(__file__).parent / "static"
+_STATIC_FOLDER = Path(__file__).parent / "static"
 
 
 def static_files(name: str) -> Callable[[Request], Awaitable[Response]]:
     """Return the request handler of a file."""
-    path = _HERE / name
+    path = _STATIC_FOLDER / name
 
     async def answer(_request: Request) -> Response:
         return FileResponse(path, media_type=_TYPES[path.suffix], headers={"Cache-Control": "no-cache"})

@@ -155,7 +155,7 @@ def _point_text(point: Point) -> str:
     is_plain = isinstance(value, float) and math.isfinite(value)
     value_text = f"{value:.{_DIGITS}g}" if is_plain else to_json(_json_value(value))
     alarm = to_json(point.alarm) if point.alarm else '""'
-    return f"[{value_text},{point.taken_s:.2f},{int(point.severity)},{alarm}]"
+    return f"[{value_text},{point.time_s:.2f},{int(point.severity)},{alarm}]"
 
 
 def _object(members: Iterable[tuple[str, str]]) -> str:
@@ -205,7 +205,7 @@ def _recovery_document(state: ServedState) -> dict[str, Any] | None:
         "time_s": round(recovery.time_s, 3),
         "failed": recovery.failed,
         "spare": recovery.spare,
-        "words": recovery.words,
+        "words": recovery.reason,
         "spans": [[span.name, span.bench_ms, span.cpu_ms, span.at_ms, span.source] for span in recovery.spans],
     }
 
@@ -213,7 +213,7 @@ def _recovery_document(state: ServedState) -> dict[str, Any] | None:
 def _job_document(job: ServedJob) -> dict[str, Any]:
     return {
         "number": job.number,
-        "what": job.what,
+        "what": job.kind,
         "by": job.by,
         "begun_s": round(job.begun_s, 1),
         "stage": job.stage,
@@ -267,5 +267,5 @@ def margin_curves(history: Sequence[MarginSample]) -> dict[str, Any]:
 
 def _min_margin(name: str, samples: Sequence[MarginSample]) -> float | None:
     margins_db = [sample.margin_db.get(name) for sample in samples]
-    known_db = [margin_db for margin_db in margins_db if margin_db is not None and math.isfinite(margin_db)]
-    return round(min(known_db), 2) if len(known_db) == len(margins_db) else None
+    finite_margins_db = [margin_db for margin_db in margins_db if margin_db is not None and math.isfinite(margin_db)]
+    return round(min(finite_margins_db), 2) if len(finite_margins_db) == len(margins_db) else None

@@ -138,8 +138,8 @@ def unsigned(value: int) -> int:
 
 def split_mhz(frequency_mhz: int) -> tuple[int, int, int]:
     """Split a frequency into the values of its three registers: whole THz, steps of 0.1 GHz, and the rest in MHz."""
-    thz, rest = divmod(frequency_mhz, 1_000_000)
-    return thz, *divmod(rest, 100)
+    thz, remainder_mhz = divmod(frequency_mhz, 1_000_000)
+    return thz, *divmod(remainder_mhz, 100)
 
 
 def join_mhz(thz: int, ghz_times_10: int, mhz: int = 0) -> int:

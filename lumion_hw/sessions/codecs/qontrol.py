@@ -112,8 +112,8 @@ def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float6
 def value_text(value: float) -> str:
     """Return a value as text with up to four decimals and no exponent: ``4.5``, ``0.0``, ``13.1499``."""
     # No exponent: the grammar has none, and the reaction of a module is not recorded.
-    whole, _, decimals = f"{value:.4f}".partition(".")
-    return f"{whole}.{decimals.rstrip('0') or '0'}"
+    integer, _, decimals = f"{value:.4f}".partition(".")
+    return f"{integer}.{decimals.rstrip('0') or '0'}"
 
 
 def set_channel_text(quantity: Quantity, channel: int, value: float) -> QontrolRequest:

@@ -90,8 +90,8 @@ def _device_error(refusal: Refusal, request: Request[Message], target: DeviceAdd
         parts.append(f"{means.channel_means} {refusal.channel}{_field_at(refusal, request)}")
     if means is not None and means.value_means:
         # Generations and fault ids are unsigned, but their field is signed (section 12).
-        shown = refusal.value_u32 if status in (Status.STALE, Status.UNKNOWN_FAULT) else refusal.value
-        parts.append(f"{means.value_means} {shown}")
+        number = refusal.value_u32 if status in (Status.STALE, Status.UNKNOWN_FAULT) else refusal.value
+        parts.append(f"{means.value_means} {number}")
     if means is not None and means.limit_means:
         parts.append(f"{means.limit_means} {refusal.limit}")
     if refusal.index is not None:
@@ -139,8 +139,8 @@ def _busy(refusal: Refusal, request: Request[Message], target: DeviceAddress) ->
 
 
 def _limit(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
-    whole = refusal.channel is None
-    place = "the computed power of the whole table" if whole else f"channel {refusal.channel}"
+    is_general = refusal.channel is None
+    place = "the computed power of the whole table" if is_general else f"channel {refusal.channel}"
     if refusal.index is not None:
         place = f"point {refusal.index}, {place}"
     return target.error(
@@ -148,7 +148,7 @@ def _limit(refusal: Refusal, request: Request[Message], target: DeviceAddress) -
         f"{_name(request)} refused, and nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
         requested=refusal.value,
         limit=refusal.limit,
-        unit="mW" if whole else "code",
+        unit="mW" if is_general else "code",
     )
 
 
@@ -174,15 +174,15 @@ def _interlock(refusal: Refusal, request: Request[Message], target: DeviceAddres
 
 def _session(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     current = refusal.value_u32
-    taken_over = f"the controller was taken over by session 0x{current:04X} of another host"
+    takeover = f"the controller was taken over by session 0x{current:04X} of another host"
     restarted = "the board restarted, so its outputs are off and its limits are lost"
-    reason = taken_over if current else restarted
+    reason = takeover if current else restarted
     return target.error(LinkLost, f"{_name(request)} refused: {reason}.", hint="Open the device again.")
 
 
 def _unsupported(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
-    known = refusal.value in Feature.__members__.values()
-    feature = Feature(refusal.value).name if known else f"bit {refusal.value}"
+    is_known = refusal.value in Feature.__members__.values()
+    feature = Feature(refusal.value).name if is_known else f"bit {refusal.value}"
     return target.error(
         NotSupportedError,
         f"{_name(request)} refused: this controller lacks feature {feature}{_quoted(refusal)}.",

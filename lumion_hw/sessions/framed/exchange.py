@@ -41,7 +41,7 @@ MIN_BUSY_WAIT_S = 0.01
 
 # A lost frame (INCOMPLETE) or a damaged table (CRC_MISMATCH): the board has changed
 # nothing, and sending everything once more usually succeeds (section 4.3).
-_WORTH_RESENDING = (Status.INCOMPLETE, Status.CRC_MISMATCH)
+_RESENDABLE = (Status.INCOMPLETE, Status.CRC_MISMATCH)
 _REPEAT_RANK: dict[int, int] = {Status.CRC_MISMATCH: 1, Status.INCOMPLETE: 2, Status.BUSY: 2}
 
 
@@ -120,7 +120,7 @@ class FramedExchange:
         self._session = line.inbox.session
         self._window = SendWindow(hello.window, seq)
         self._sizes: dict[tuple[int, int], tuple[float, int]] = {}
-        self._late_seen = line.inbox.counts["late"]
+        self._late_counted = line.inbox.counts["late"]
         self.last_seq = seq
         self.read_retry_s = QUESTION_PATIENCE_S
 
@@ -153,15 +153,15 @@ class FramedExchange:
                 return replies
             index, refusal = _decisive_refusal(unanswered, answers)
             if refusal.status == Status.BUSY:
-                again = self._wait_while_busy(refusal, start + DEADLINE_RTOS * self.rto_s(messages[index]))
+                must_resend = self._wait_while_busy(refusal, start + DEADLINE_RTOS * self.rto_s(messages[index]))
             # A COMMIT is sent in one burst with its STAGE frames. If a STAGE frame
             # was lost and repeated, only the COMMIT must be sent again.
             elif refusal.status == Status.INCOMPLETE and len(unanswered) < len(todo):
-                again = True  # the earlier frames have arrived by now
+                must_resend = True  # the earlier frames have arrived by now
             else:
-                again, may_resend_all = may_resend_all and refusal.status in _WORTH_RESENDING, False
+                must_resend, may_resend_all = may_resend_all and refusal.status in _RESENDABLE, False
                 unanswered = list(range(len(messages)))
-            if not again:
+            if not must_resend:
                 # The refusal names the board's session: 0 after a restart, else
                 # that of the host that took over (section 4.1).
                 if refusal.status == Status.SESSION:
@@ -217,23 +217,23 @@ class FramedExchange:
 
     def _send(self, todo: deque[_PendingRequest], waiting: list[_PendingRequest]) -> None:
         burst = []
-        now = self._clock.now()
+        now_s = self._clock.now()
         quality = self._line.quality
         # A late reply means that the repeat was too early; nothing was lost.
-        while self._late_seen < self._line.inbox.counts["late"]:
-            self._late_seen += 1
+        while self._late_counted < self._line.inbox.counts["late"]:
+            self._late_counted += 1
             quality.record_late_answer()
         while todo and self._may_follow(todo[0], waiting):
             job = todo.popleft()
-            job.start_s = now
+            job.start_s = now_s
             job.computed_s = job.single_s
             if waiting:
                 # On a UART, it waits for the bytes of the earlier requests.
                 job.computed_s += sum(before.single_s for before in waiting)
             job.rto_s = quality.rto_s(job.computed_s)
             job.sends = quality.sends(job.n_bytes)
-            job.end_s = now + max(DEADLINE_RTOS * (job.computed_s + MARGIN_S), LONGEST_DEADLINE_S)
-            job.due_s = min(now + job.rto_s, job.end_s)
+            job.end_s = now_s + max(DEADLINE_RTOS * (job.computed_s + MARGIN_S), LONGEST_DEADLINE_S)
+            job.due_s = min(now_s + job.rto_s, job.end_s)
             job.seq = self.last_seq = self._window.next_seq()
             waiting.append(job)
             self._line.inbox.expect(job)
@@ -252,35 +252,35 @@ class FramedExchange:
     def _collect(self, waiting: list[_PendingRequest], answers: list[Answer | None]) -> bool:
         self._line.read(Deadline(min(job.due_s for job in waiting)), waiting[0].name)
         refused = False
-        now = self._clock.now()
+        now_s = self._clock.now()
         for job in list(waiting):
             if job.answer is not None:
                 waiting.remove(job)
                 self._window.mark_answered(job.seq)
-                self._line.quality.record_answer(job.n_bytes, job.attempt, now - job.start_s - job.computed_s)
+                self._line.quality.record_answer(job.n_bytes, job.attempt, now_s - job.start_s - job.computed_s)
                 self._line.state = SessionState.OPEN
                 answers[job.index] = job.answer
                 refused = refused or isinstance(job.answer, Refusal)
         return refused
 
     def _repeat(self, waiting: list[_PendingRequest]) -> None:
-        now = self._clock.now()
+        now_s = self._clock.now()
         are_reads = all(is_read(job.message) for job in waiting)
         for job in waiting:
-            if job.due_s > now:
+            if job.due_s > now_s:
                 continue
-            is_extended = are_reads and now < job.start_s + self.read_retry_s
-            is_over = not is_extended and (job.attempt + 1 >= job.sends or now >= job.end_s)
+            is_extended = are_reads and now_s < job.start_s + self.read_retry_s
+            is_over = not is_extended and (job.attempt + 1 >= job.sends or now_s >= job.end_s)
             # The port stays open: closing it would turn a lost byte into a lost
             # device, and opening it again may reset the board by DTR (section 4.5).
             if is_over:
                 self._line.state = SessionState.DEGRADED
                 took_effect = False if are_reads else None
                 hint = "The port stays open; try again."
-                raise self._line.timeout(job.name, now - job.start_s, hint, took_effect=took_effect)
+                raise self._line.timeout(job.name, now_s - job.start_s, hint, took_effect=took_effect)
             job.attempt += 1
             end_s = job.start_s + self.read_retry_s if is_extended else job.end_s
-            job.due_s = min(now + job.rto_s * step_rtos(job.attempt), end_s)
+            job.due_s = min(now_s + job.rto_s * step_rtos(job.attempt), end_s)
             self._line.inbox.counts["retries"] += 1
             self._line.write(job.wire(), job.name)
 

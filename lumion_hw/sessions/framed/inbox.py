@@ -200,11 +200,11 @@ class Inbox:
     def _number(self, stream: int, seq: int) -> None:
         if stream not in self._next_event:
             return
-        ahead = (seq - self._next_event[stream]) % _SEQ
-        if ahead >= _SEQ // 2:
+        distance = (seq - self._next_event[stream]) % _SEQ
+        if distance >= _SEQ // 2:
             self._count_drop("repeated_events")
             return
-        self.counts["lost_events"] += ahead
+        self.counts["lost_events"] += distance
         self._next_event[stream] = (seq + 1) % _SEQ
 
 

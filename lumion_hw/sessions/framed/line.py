@@ -7,7 +7,7 @@ import math
 import threading
 from enum import StrEnum
 
-from firmware_protocol import LONGEST_STEP_RTOS, MOST_SENDS, SENDS
+from firmware_protocol import LONGEST_STEP_RTOS, MAX_SENDS, SENDS
 from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock, Deadline
 from lumion_hw.errors import DeviceAddress, LinkLost, LinkTimeout
@@ -50,8 +50,8 @@ class LinkQuality:
         if not self._lost:
             return SENDS
         # Losses are assumed to hit bytes independently: b bytes survive with probability exp(-e b) (section 4.5).
-        lost = -math.expm1(-self._lost / self._bytes * n_bytes)
-        return min(max(SENDS, math.ceil(math.log(_RESIDUE) / math.log(lost))), MOST_SENDS)
+        loss_probability = -math.expm1(-self._lost / self._bytes * n_bytes)
+        return min(max(SENDS, math.ceil(math.log(_RESIDUE) / math.log(loss_probability))), MAX_SENDS)
 
     def record_answer(self, n_bytes: int, repeats: int, late_s: float) -> None:
         """Update the measured losses and delays after a reply.
@@ -149,9 +149,9 @@ class Line:
         """Send bytes. Thread-safe. Raises ``LinkLost``."""
         try:
             with self._writing:
-                now = self._clock.now()
-                self.link.write(wire, Deadline(now + _WRITE_TIMEOUT_S))
-                self.last_sent_s = now
+                now_s = self._clock.now()
+                self.link.write(wire, Deadline(now_s + _WRITE_TIMEOUT_S))
+                self.last_sent_s = now_s
                 self.inbox.counts["tx_bytes"] += len(wire)
         except LinkLost as error:
             raise self._lost(label, error) from error

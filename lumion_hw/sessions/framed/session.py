@@ -78,17 +78,17 @@ class TurnLock:
 
     def acquire(self, *, blocking: bool = True) -> bool:
         """Acquire the lock. Without ``blocking``, return ``False`` if the lock is not free."""
-        me = threading.get_ident()
+        thread_id = threading.get_ident()
         with self._state_lock:
-            if self._owner == me:
+            if self._owner == thread_id:
                 self._depth += 1
                 return True
             if not self._owner and not self._waiting:
-                self._assign_to(me)
+                self._assign_to(thread_id)
                 return True
             if not blocking:
                 return False
-            waiting = me, self._event()
+            waiting = thread_id, self._event()
             self._waiting.append(waiting)
         try:
             waiting[1].wait()
@@ -96,7 +96,7 @@ class TurnLock:
             with self._state_lock:
                 if waiting in self._waiting:
                     self._waiting.remove(waiting)
-            if self._owner == me:
+            if self._owner == thread_id:
                 self.release()
             raise
         return True
@@ -255,14 +255,14 @@ class FramedSession(DeviceErrors):
         if not self.is_open:
             raise self.error(LinkLost, f"{label}: the session is {self.state}.", hint="Open the device again.")
 
-    def open(self, *, take_over: bool = False, again: bool = False) -> HelloReply:
+    def open(self, *, take_over: bool = False, is_reconnect: bool = False) -> HelloReply:
         """Open the link and a new session; an open session is replaced.
 
         Waits up to 3 s for a controller that restarts, and for the session of another host to end.
 
         Args:
             take_over: Whether to replace the session of another host immediately.
-            again: Whether to continue as the same host after a loss of the link (protocol section 4.1).
+            is_reconnect: Whether to continue as the same host after a loss of the link (protocol section 4.1).
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -279,7 +279,7 @@ class FramedSession(DeviceErrors):
             self._line.link.open(until)
             self._line.state = SessionState.CLOSED
             session, seq = self._line.inbox.session, self._first_seq
-            if again and session and self._exchange is not None:
+            if is_reconnect and session and self._exchange is not None:
                 # With the same id, the sequence numbers must differ from those of
                 # the lost session, whose replies may still arrive.
                 seq = (self._exchange.last_seq + _SEQ_LEAP) & 0xFFFF
@@ -430,22 +430,22 @@ class FramedSession(DeviceErrors):
             expected = ExpectedReply(session, seq, Command.HELLO, HelloReply)
             sent_s = self._clock.now()
             answer = self._line.request(wire, expected, "HELLO", Deadline(min(self._clock.now() + HELLO_RTO_S, until)))
-            now = self._clock.now()
+            now_s = self._clock.now()
             if isinstance(answer, HelloReply):
                 check_hello(answer, message, self._target)
-                late_s = now - sent_s - retry_timeout_s(message, answer, self._baud) + MARGIN_S
+                late_s = now_s - sent_s - retry_timeout_s(message, answer, self._baud) + MARGIN_S
                 if not retry and late_s > MARGIN_S:  # a slow link; a shorter delay may be a single pause of the board
                     self._line.quality.record_answer(exchange_bytes(message, answer), 0, late_s)
                 return answer, seq
             if isinstance(answer, Refusal):
                 wait_s = max(answer.value * 1e-3, MIN_BUSY_WAIT_S)
-                if answer.status != Status.BUSY or now + wait_s >= until:
+                if answer.status != Status.BUSY or now_s + wait_s >= until:
                     raise error_from_refusal(answer, message, self._target)
                 self._clock.sleep(wait_s)
                 # A refusal is the final answer to its number (section 4.2), so a repeat needs a new one.
                 seq, retry = (seq + 1) & 0xFFFF, 0
                 continue
-            if now >= until:
+            if now_s >= until:
                 raise self._line.timeout("HELLO", HELLO_PATIENCE_S, "Check the power of the controller and the port.")
             retry = HeaderFlag.RETRY
             self._line.inbox.counts["retries"] += 1

@@ -102,8 +102,8 @@ class FtdiAdapter(PinnedAdapter):
     def _drive(self, handle: Any, pin: int, level: bool) -> None:
         gpio = handle.get_gpio()
         outputs = sum(1 << one for one in self._outputs())
-        others = gpio.read(with_output=True) & outputs & ~(1 << pin)
-        gpio.write(others | level << pin)
+        other_pins = gpio.read(with_output=True) & outputs & ~(1 << pin)
+        gpio.write(other_pins | level << pin)
 
     def _level(self, handle: Any, pin: int) -> bool:
         return bool(handle.get_gpio().read(with_output=True) >> pin & 1)

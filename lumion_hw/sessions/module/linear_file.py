@@ -222,10 +222,10 @@ class LinearPages(MemoryFile):
             return True
         with self.transaction():
             try:
-                found = self.read_page(page, HALF_BYTES, _COMPARED_BYTES, bank)
+                data = self.read_page(page, HALF_BYTES, _COMPARED_BYTES, bank)
             except ShortReadError:
                 return False
-            return found != self.read_page(0x00, HALF_BYTES, _COMPARED_BYTES)
+            return data != self.read_page(0x00, HALF_BYTES, _COMPARED_BYTES)
 
     def forget(self) -> None:
         """Do nothing: no state is cached."""

@@ -101,7 +101,7 @@ class PagedI2c:
         self._clock = clock
         self._device = device
         self._retry_s = retry_s
-        self._retries_absence = False
+        self._retries_missing = False
         self._hold_off_s = hold_off_s
         self._owner = OwnerProcess()
         self._lock = fork_safe(threading.RLock())
@@ -176,12 +176,12 @@ class PagedI2c:
     def retry_for(self, timeout_s: float) -> Iterator[None]:
         """Repeat refused accesses in a ``with`` block for up to ``timeout_s`` seconds."""
         with self._lock:
-            before = self._retry_s, self._retries_absence
-            self._retry_s, self._retries_absence = max(self._retry_s, timeout_s), True
+            before = self._retry_s, self._retries_missing
+            self._retry_s, self._retries_missing = max(self._retry_s, timeout_s), True
             try:
                 yield
             finally:
-                self._retry_s, self._retries_absence = before
+                self._retry_s, self._retries_missing = before
 
     def forget(self) -> None:
         """Forget the selected page, so that the next access selects it again."""
@@ -244,7 +244,7 @@ class PagedI2c:
 
     def _repeat(self, label: str, access: Callable[[], _T]) -> _T:
         # Behind a bridge, a module that is busy for long looks absent.
-        silent = (NotRespondingError, ModuleAbsentError) if self._retries_absence else (NotRespondingError,)
+        silent = (NotRespondingError, ModuleAbsentError) if self._retries_missing else (NotRespondingError,)
         try:
             return repeat_access(access, self._clock, self._retry_s, RETRY_PERIOD_S, silent)
         except NotRespondingError as error:

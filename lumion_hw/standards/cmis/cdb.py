@@ -17,7 +17,7 @@ MAX_LPL = 120
 """Longest local payload in bytes."""
 COMMAND_BYTE = 128
 """Address of the first byte of the command id; writing the id starts the command."""
-HEADER_REST_BYTE = 130
+HEADER_REMAINDER_BYTE = 130
 """Address of the first byte after the command id. These bytes are written before the id."""
 
 _CDB = "cdb_instances"
@@ -76,8 +76,8 @@ def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -
     if len(payload) > MAX_LPL or not 0 <= command <= 0xFFFF or not 0 <= epl_length <= 0xFFFF:
         raise ValueError(f"CDB command {command:#06x}: payloads of {len(payload)} and {epl_length} bytes do not fit")
     header = command.to_bytes(2, "big") + epl_length.to_bytes(2, "big") + bytes([len(payload)])
-    rest = bytes([check_code(header, payload), 0, 0])
-    return CdbMessage(header[:2], header[2:] + rest + payload)
+    trailer = bytes([check_code(header, payload), 0, 0])
+    return CdbMessage(header[:2], header[2:] + trailer + payload)
 
 
 def command_is_intact(page: bytes) -> bool:

@@ -93,7 +93,7 @@ class Field(Register):
     def __str__(self) -> str:
         """Return the address in the notation of the standard, such as ``00h:26.4`` or ``11h:128-131``."""
         page = 0 if self.page is None else self.page
-        span = self.whole_span()
+        span = self.all_bytes()
         last = f"-{span[-1]}" if len(span) > 1 else ""
         bits = ""
         if self.bits is not None and self.array is None:

@@ -124,11 +124,11 @@ class LaserGrids:
         Raises:
             LimitError: The frequency cannot be reached; the message names the nearest possible frequencies.
         """
-        exact = [item for item in self._candidates(mhz, grid) if self._reaches(item, mhz)]
-        if exact:
+        reachable = [item for item in self._candidates(mhz, grid) if self._reaches(item, mhz)]
+        if reachable:
             # Prefer the least fine tuning, because it moves a laser off its grid. Then prefer
             # the coarsest grid, because channel plans usually use it.
-            return min(exact, key=lambda item: (abs(item.fine_mhz), -GRIDS[item.grid].spacing_mhz))
+            return min(reachable, key=lambda item: (abs(item.fine_mhz), -GRIDS[item.grid].spacing_mhz))
         raise self._refusal(mhz, grid)
 
     def _reaches(self, item: Tuning, mhz: int) -> bool:
@@ -156,8 +156,8 @@ class LaserGrids:
         above = min((value for value in reachable if value > mhz), default=None)
         nearest = [value for value in (below, above) if value is not None]
         if not nearest:
-            what = "the module's grids" if grid is None else f"the {GRID_NAMES[grid].replace('_', '.')} grid"
-            return LimitError(f"the module can emit no frequency on {what}", requested=mhz, limit=0, unit="MHz")
+            grid_text = "the module's grids" if grid is None else f"the {GRID_NAMES[grid].replace('_', '.')} grid"
+            return LimitError(f"the module can emit no frequency on {grid_text}", requested=mhz, limit=0, unit="MHz")
         names = " and ".join(f"{value} MHz" for value in nearest)
         return LimitError(
             f"{mhz} MHz cannot be reached; nearest {names}",

@@ -107,13 +107,13 @@ def image_from_document(document: object, source: str = "") -> MemoryImage:
     texts |= {_half(key, source): text for key, text in pages.items()}
     halves, unknown, remarks = {}, _unread(document.get("unread", {}), source), []
     for half, text in texts.items():
-        known = _bytes(half, text, source)
-        if len(known) != HALF_BYTES:
-            remarks.append(f"{half_name(half)}: only {len(known)} of {HALF_BYTES} bytes")
-        missing = _bytes_after(half, len(known))
+        data = _bytes(half, text, source)
+        if len(data) != HALF_BYTES:
+            remarks.append(f"{half_name(half)}: only {len(data)} of {HALF_BYTES} bytes")
+        missing = _bytes_after(half, len(data))
         if missing:
             unknown[half] = unknown.get(half, frozenset()) | missing
-        halves[half] = known[:HALF_BYTES].ljust(HALF_BYTES, b"\x00")
+        halves[half] = data[:HALF_BYTES].ljust(HALF_BYTES, b"\x00")
     name = document.get("source")
     failed = _unreadable(document.get("unreadable", {}), source)
     return MemoryImage(halves, unknown, name if isinstance(name, str) else source, tuple(remarks), failed)

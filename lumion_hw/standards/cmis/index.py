@@ -136,8 +136,8 @@ def byte_access(page: Page) -> ByteAccess:
 def flag_bytes(page: Page) -> frozenset[int]:
     """Return the addresses (0 to 255) of the bytes that clear flags when read."""
     first = 0 if page is None else HALF_BYTES
-    known = frozenset(first + offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
-    return known | _RESERVED_FLAGS.get(page, frozenset())
+    cleared_bytes = frozenset(first + offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
+    return cleared_bytes | _RESERVED_FLAGS.get(page, frozenset())
 
 
 def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:

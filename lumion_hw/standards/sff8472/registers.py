@@ -128,7 +128,7 @@ _FACTORY_DATA: tuple[SfpField, ...] = (
 )
 """A2h thresholds (Table 9-5) and calibration constants (Table 9-6)."""
 
-_LIVE: tuple[SfpField, ...] = (
+_LIVE_FIELDS: tuple[SfpField, ...] = (
     _field("temperature", A2H, 96, 2, NumberFormat.INT, Fraction(1, 256), "degC"),
     _field("supply", A2H, 98, 2, NumberFormat.UINT, Fraction(1, 10_000), "V"),
     _field("tx_bias", A2H, 100, 2, NumberFormat.UINT, Fraction(1, 500), "mA"),
@@ -148,7 +148,7 @@ _LIVE: tuple[SfpField, ...] = (
 )
 """A2h monitors, status, control and flags, Tables 9-11 to 9-14."""
 
-FIELDS: dict[str, SfpField] = {field.name: field for field in (*_IDENTITY, *_FACTORY_DATA, *_LIVE)}
+FIELDS: dict[str, SfpField] = {field.name: field for field in (*_IDENTITY, *_FACTORY_DATA, *_LIVE_FIELDS)}
 
 BITS: dict[str, SfpField] = {
     bit.name: bit

@@ -89,9 +89,9 @@ class OpticalAmplifierContract(DeviceContract):
             )
         wanted = value_in_range(limits, 0.5)
         if succeeds(lambda: getattr(driver, f"hold_{name}")(wanted)):
-            found = getattr(driver.settings(), name)
+            actual = getattr(driver.settings(), name)
             slack = self.accuracy * max(abs(each) for each in limits)
-            expect(found is not None and abs(found - wanted) <= slack, f"{wanted:g} was set, {found} is read back")
+            expect(actual is not None and abs(actual - wanted) <= slack, f"{wanted:g} was set, {actual} is read back")
 
     # -- tests
 
@@ -115,12 +115,12 @@ class OpticalAmplifierContract(DeviceContract):
             wanted = value_in_range(limits, fraction)
             hold(wanted)
             settings = driver.settings()
-            found = getattr(settings, name)
+            actual = getattr(settings, name)
             expect(settings.mode is _MODES[name], f"hold_{name}() was called, but the mode is {settings.mode}")
             slack = self.accuracy * max(abs(each) for each in limits)
-            expect(found is not None and abs(found - wanted) <= slack, f"{wanted:g} was set, {found} is read back")
-            others = [getattr(settings, other) for other in _UNITS if other != name]
-            expect(others == [None, None], f"settings() reports more than one controlled quantity: {settings}")
+            expect(actual is not None and abs(actual - wanted) <= slack, f"{wanted:g} was set, {actual} is read back")
+            other_values = [getattr(settings, other) for other in _UNITS if other != name]
+            expect(other_values == [None, None], f"settings() reports more than one controlled quantity: {settings}")
 
     @pytest.mark.parametrize("name", _UNITS)
     def test_values_outside_the_limits_are_rejected(self, driver: OpticalAmplifier, name: str) -> None:

@@ -109,15 +109,15 @@ class VariableAttenuatorContract(DeviceContract):
         wanted_nm = value_in_range(low_high_nm, 0.6)
         driver.set_wavelength_nm(1, wanted_nm)
         change_wavelength(1)
-        found_nm = driver.settings(1).wavelength_nm
-        changed = found_nm is not None and abs(found_nm - wanted_nm) > 0.01
-        expect(changed, f"settings() reports {found_nm} nm after another session changed the wavelength")
+        actual_nm = driver.settings(1).wavelength_nm
+        changed = actual_nm is not None and abs(actual_nm - wanted_nm) > 0.01
+        expect(changed, f"settings() reports {actual_nm} nm after another session changed the wavelength")
         wanted_db = value_in_range(driver.limits(1).attenuation_db, 0.6)
         if succeeds(lambda: driver.set_attenuation_db(1, wanted_db)):
-            found_nm = driver.settings(1).wavelength_nm
+            actual_nm = driver.settings(1).wavelength_nm
             expect(
-                found_nm is not None and abs(found_nm - wanted_nm) < 0.01,
-                f"{wanted_db:g} dB was set at {found_nm} nm instead of {wanted_nm} nm",
+                actual_nm is not None and abs(actual_nm - wanted_nm) < 0.01,
+                f"{wanted_db:g} dB was set at {actual_nm} nm instead of {wanted_nm} nm",
             )
 
     def test_a_reset_by_another_session_gives_no_wrong_attenuation(
@@ -165,8 +165,8 @@ class VariableAttenuatorContract(DeviceContract):
         for fraction in (0.0, 0.31, 1.0, 0.5):
             wanted_db = value_in_range(limits.attenuation_db, fraction)
             driver.set_attenuation_db(1, wanted_db)
-            found_db = driver.settings(1).attenuation_db
-            expect(abs(found_db - wanted_db) <= slack_db, f"{wanted_db:g} dB was set, {found_db:g} dB is read back")
+            actual_db = driver.settings(1).attenuation_db
+            expect(abs(actual_db - wanted_db) <= slack_db, f"{wanted_db:g} dB was set, {actual_db:g} dB is read back")
 
     def test_channels_are_independent(self, driver: VariableAttenuator) -> None:
         """Setting one channel does not change the others."""
@@ -177,10 +177,11 @@ class VariableAttenuatorContract(DeviceContract):
         for channel, each_db in wanted_db.items():
             driver.set_attenuation_db(channel, each_db)
         for channel, each_db in wanted_db.items():
-            found_db = driver.settings(channel).attenuation_db
+            actual_db = driver.settings(channel).attenuation_db
             slack_db = 0.51 * driver.limits(channel).attenuation_step_db + self.readback_db
             expect(
-                abs(found_db - each_db) <= slack_db, f"channel {channel} has {found_db:g} dB instead of {each_db:g} dB"
+                abs(actual_db - each_db) <= slack_db,
+                f"channel {channel} has {actual_db:g} dB instead of {each_db:g} dB",
             )
 
     def test_the_light_has_followed_when_a_set_returns(
@@ -191,9 +192,9 @@ class VariableAttenuatorContract(DeviceContract):
         for fraction in (0.1, 0.8, 0.2):
             wanted_db = value_in_range(driver.limits(1).attenuation_db, fraction)
             driver.set_attenuation_db(1, wanted_db)
-            found_db = measured_attenuation_db(1)
-            measured = "no light passes" if found_db is None else f"{found_db:.3f} dB was measured"
-            near = found_db is not None and abs(found_db - wanted_db) <= self.accuracy_db
+            actual_db = measured_attenuation_db(1)
+            measured = "no light passes" if actual_db is None else f"{actual_db:.3f} dB was measured"
+            near = actual_db is not None and abs(actual_db - wanted_db) <= self.accuracy_db
             expect(near, f"{wanted_db:g} dB was set, but {measured}")
 
     @pytest.mark.parametrize("side", ["below", "above", "nan"])
@@ -217,10 +218,10 @@ class VariableAttenuatorContract(DeviceContract):
             return
         wanted_nm = value_in_range(low_high_nm, 0.6)
         driver.set_wavelength_nm(1, wanted_nm)
-        found_nm = driver.settings(1).wavelength_nm
+        actual_nm = driver.settings(1).wavelength_nm
         expect(
-            found_nm is not None and abs(found_nm - wanted_nm) < 0.01,
-            f"{wanted_nm} nm was set, {found_nm} nm is active",
+            actual_nm is not None and abs(actual_nm - wanted_nm) < 0.01,
+            f"{wanted_nm} nm was set, {actual_nm} nm is active",
         )
         before = self.observe(driver)
         for wrong_nm in (low_high_nm[0] - 5.0, low_high_nm[1] + 5.0, math.nan):
@@ -274,9 +275,9 @@ class VariableAttenuatorContract(DeviceContract):
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
-                found_db = driver.settings(1).attenuation_db
-                known = any(abs(found_db - each) <= slack_db for each in wanted_db)
-                expect(known, f"{found_db:g} dB was read, but was never set")
+                actual_db = driver.settings(1).attenuation_db
+                is_known = any(abs(actual_db - each) <= slack_db for each in wanted_db)
+                expect(is_known, f"{actual_db:g} dB was read, but was never set")
 
         run_parallel(clock, set_values, read)
 
@@ -288,12 +289,12 @@ class VariableAttenuatorContract(DeviceContract):
         driver.set_attenuation_db(1, wanted_db)
         driver.enable(1)
         driver.close()
-        found_db = measured_attenuation_db(1)
+        actual_db = measured_attenuation_db(1)
         expect(
-            found_db is not None and abs(found_db - wanted_db) <= self.accuracy_db,
-            f"after close() the attenuation is {found_db} dB",
+            actual_db is not None and abs(actual_db - wanted_db) <= self.accuracy_db,
+            f"after close() the attenuation is {actual_db} dB",
         )
 
-    def _check_attenuation(self, expected_db: float, found_db: float | None, action: str) -> None:
-        near = found_db is not None and abs(found_db - expected_db) <= self.accuracy_db
-        expect(near, f"{expected_db:g} dB was {action}, but {found_db} dB is measured")
+    def _check_attenuation(self, expected_db: float, actual_db: float | None, action: str) -> None:
+        near = actual_db is not None and abs(actual_db - expected_db) <= self.accuracy_db
+        expect(near, f"{expected_db:g} dB was {action}, but {actual_db} dB is measured")

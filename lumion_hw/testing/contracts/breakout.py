@@ -70,12 +70,12 @@ class BreakoutTransponderContract(DeviceContract):
         for start in first_lanes:
             path = driver.path(start)
             path.enable()
-            lit = [lane for lane in first_lanes if launched_w(lane) > 0.0]
-            expect(lit == [start], f"the path of host lane {start} was enabled, but paths {lit} emit light")
+            emitting = [lane for lane in first_lanes if launched_w(lane) > 0.0]
+            expect(emitting == [start], f"the path of host lane {start} was enabled, but paths {emitting} emit light")
             expect(not path.status().tx_disabled, f"the path of host lane {start} emits light, but reports disabled")
             expect(not driver.status().tx_disabled, "a path emits light, but the module reports disabled")
-            others = [lane for lane in first_lanes if lane != start and not driver.path(lane).status().tx_disabled]
-            expect(not others, f"the paths of host lanes {others} are dark, but report enabled")
+            other_lanes = [lane for lane in first_lanes if lane != start and not driver.path(lane).status().tx_disabled]
+            expect(not other_lanes, f"the paths of host lanes {other_lanes} are dark, but report enabled")
             path.disable()
             expect(launched_w(start) == 0.0, f"the path of host lane {start} still emits light after disable()")
             expect(driver.status().tx_disabled, "all paths are dark, but the module reports enabled")
@@ -87,8 +87,8 @@ class BreakoutTransponderContract(DeviceContract):
         for start in first_lanes:
             driver.path(start).select_application(self.application)
         driver.enable()
-        one, *others = first_lanes
-        before_w = {start: launched_w(start) for start in others}
+        one, *other_lanes = first_lanes
+        before_w = {start: launched_w(start) for start in other_lanes}
         expect(min(before_w.values()) > 0.0, f"enable() of the module left paths dark: {before_w}")
         for name, act in (
             ("disable", driver.path(one).disable),
@@ -96,7 +96,7 @@ class BreakoutTransponderContract(DeviceContract):
             ("select_application", lambda: driver.path(one).select_application(self.application)),
         ):
             act()
-            after_w = {start: launched_w(start) for start in others}
+            after_w = {start: launched_w(start) for start in other_lanes}
             expect(after_w == before_w, f"{name}() on the path of host lane {one} changed the light of other paths")
 
     def test_the_module_switches_all_paths(
@@ -107,8 +107,8 @@ class BreakoutTransponderContract(DeviceContract):
             driver.path(start).select_application(self.application)
             driver.path(start).enable()
         driver.disable()
-        lit = [start for start in first_lanes if launched_w(start) > 0.0]
-        expect(not lit, f"after disable() of the module the paths of host lanes {lit} still emit light")
+        emitting = [start for start in first_lanes if launched_w(start) > 0.0]
+        expect(not emitting, f"after disable() of the module the paths of host lanes {emitting} still emit light")
 
     def test_each_path_reports_its_settings(self, driver: BreakoutTransponder, first_lanes: tuple[int, ...]) -> None:
         """A path reports its own settings; the module lists all paths."""

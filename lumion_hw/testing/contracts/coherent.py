@@ -15,7 +15,7 @@ from lumion_hw.testing.contracts.common import expect, expect_error, fail_withou
 from lumion_hw.testing.contracts.transponder import TransponderContract
 
 _MHZ = 1e-6
-_GONE = (LockStage.ABSENT, LockStage.NOT_RESPONDING)
+_ABSENT_STAGES = (LockStage.ABSENT, LockStage.NOT_RESPONDING)
 
 
 class CoherentTransponderContract(TransponderContract):
@@ -53,19 +53,19 @@ class CoherentTransponderContract(TransponderContract):
 
     def test_capabilities_are_consistent(self, driver: CoherentTransponder) -> None:
         """At least one application is offered, and ranges are in order."""
-        found = driver.capabilities()
-        expect(bool(found.applications), "the module offers no application")
-        for item in found.applications:
+        capabilities = driver.capabilities()
+        expect(bool(capabilities.applications), "the module offers no application")
+        for item in capabilities.applications:
             expect(item.host_lanes > 0 and item.media_lanes > 0, f"an application has no lanes: {item}")
             expect(bool(item.first_host_lanes), f"an application has no first host lane: {item}")
-        for span in found.tuning:
+        for span in capabilities.tuning:
             expect(150.0 < span.min_thz <= span.max_thz < 300.0, f"the tuning range is invalid: {span}")
-        if found.tx_power_dbm is not None:
+        if capabilities.tx_power_dbm is not None:
             expect(
-                found.tx_power_dbm[0] <= found.tx_power_dbm[1],
-                f"the output power range is invalid: {found.tx_power_dbm}",
+                capabilities.tx_power_dbm[0] <= capabilities.tx_power_dbm[1],
+                f"the output power range is invalid: {capabilities.tx_power_dbm}",
             )
-        expect(driver.capabilities() == found, "a second call returned different capabilities")
+        expect(driver.capabilities() == capabilities, "a second call returned different capabilities")
 
     # -- laser
 
@@ -80,8 +80,8 @@ class CoherentTransponderContract(TransponderContract):
         """A frequency outside all ranges raises ``LimitError``; the laser can still be tuned."""
         ranges = driver.capabilities().tuning
         low_thz, high_thz = min(span.min_thz for span in ranges), max(span.max_thz for span in ranges)
-        for beyond in (low_thz - 1.0, high_thz + 1.0, math.nan, math.inf):
-            expect_error(LimitError, f"{beyond:g} THz", lambda thz=beyond: driver.tune(thz))  # type: ignore[misc]
+        for outside in (low_thz - 1.0, high_thz + 1.0, math.nan, math.inf):
+            expect_error(LimitError, f"{outside:g} THz", lambda thz=outside: driver.tune(thz))  # type: ignore[misc]
         driver.tune(ranges[0].min_thz)
 
     def test_an_output_power_out_of_reach_is_refused(self, driver: CoherentTransponder) -> None:
@@ -89,8 +89,8 @@ class CoherentTransponderContract(TransponderContract):
         limits = driver.capabilities().tx_power_dbm
         if limits is None:
             pytest.skip("the output power of this module cannot be set")
-        for beyond in (limits[0] - 0.5, limits[1] + 0.5, math.nan):
-            expect_error(LimitError, f"{beyond:g} dBm", lambda dbm=beyond: driver.set_tx_power_dbm(dbm))  # type: ignore[misc]
+        for outside in (limits[0] - 0.5, limits[1] + 0.5, math.nan):
+            expect_error(LimitError, f"{outside:g} dBm", lambda dbm=outside: driver.set_tx_power_dbm(dbm))  # type: ignore[misc]
         for power_dbm in limits:
             driver.set_tx_power_dbm(power_dbm)
 
@@ -120,28 +120,31 @@ class CoherentTransponderContract(TransponderContract):
         capabilities = driver.capabilities()
         wanted = min(capabilities.applications, key=lambda item: (item.first_host_lanes[0], item.number))
         driver.select_application(wanted.number, wanted.first_host_lanes[0])
-        found = driver.settings()
+        settings = driver.settings()
         expect(
-            found.applications.get(wanted.first_host_lanes[0]) == wanted.number and not found.enabled,
-            f"application {wanted.number} was selected, but settings() returns {found}",
+            settings.applications.get(wanted.first_host_lanes[0]) == wanted.number and not settings.enabled,
+            f"application {wanted.number} was selected, but settings() returns {settings}",
         )
         for span in capabilities.tuning:
             for thz in (span.min_thz, span.max_thz):
                 driver.tune(thz, span.spacing_ghz)
-                found_thz = driver.settings().frequency_thz
-                expect(found_thz is not None and abs(found_thz - thz) <= 1.5 * _MHZ, f"{thz} THz: {found_thz}")
+                actual_thz = driver.settings().frequency_thz
+                expect(actual_thz is not None and abs(actual_thz - thz) <= 1.5 * _MHZ, f"{thz} THz: {actual_thz}")
         for power_dbm in capabilities.tx_power_dbm or ():
             driver.set_tx_power_dbm(power_dbm)
-            found_dbm = driver.settings().tx_power_dbm
-            expect(found_dbm is not None and abs(found_dbm - power_dbm) < 0.011, f"{power_dbm} dBm: {found_dbm}")
+            actual_dbm = driver.settings().tx_power_dbm
+            expect(actual_dbm is not None and abs(actual_dbm - power_dbm) < 0.011, f"{power_dbm} dBm: {actual_dbm}")
         driver.enable()
         expect(
             driver.settings().enabled and driver.settings().powered,
             "the transmitter is on, but settings() reports it off",
         )
         driver.power_down()
-        found = driver.settings()
-        expect(not found.powered and not found.enabled, f"the module is in low power, but settings() returns {found}")
+        settings = driver.settings()
+        expect(
+            not settings.powered and not settings.enabled,
+            f"the module is in low power, but settings() returns {settings}",
+        )
 
     def test_power_goes_down_and_up(self, driver: CoherentTransponder) -> None:
         """In low power the transmitter is off; after ``power_up`` it can be enabled."""
@@ -191,7 +194,7 @@ class CoherentTransponderContract(TransponderContract):
         """``wait_for_lock`` reports an unplugged module."""
         unplug()
         report = driver.wait_for_lock(1.0)
-        expect(report.stage in _GONE, f"with the module unplugged the stage is {report.stage.value}")
+        expect(report.stage in _ABSENT_STAGES, f"with the module unplugged the stage is {report.stage.value}")
 
     # -- readings
 
@@ -223,9 +226,9 @@ class CoherentTransponderContract(TransponderContract):
         receive_dbm(None)
         driver.enable()
         clock.sleep(self.settle_s)
-        found = driver.performance().quantities
+        quantities = driver.performance().quantities
         for name in ("prefec_ber", "osnr", "esnr", "q"):
-            best = found[name].best if name in found else None
+            best = quantities[name].best if name in quantities else None
             expect(best is None or best.quality is not Quality.OK, f"without light {name} is {best}")
 
     def test_flags_stay_until_they_are_cleared(
@@ -248,8 +251,8 @@ class CoherentTransponderContract(TransponderContract):
         expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
 
 
-def _check_order(found: Performance) -> None:
-    for name, quantity in found.quantities.items():
+def _check_order(performance: Performance) -> None:
+    for name, quantity in performance.quantities.items():
         members = (quantity.minimum, quantity.average, quantity.maximum, quantity.current)
         values = [item.value for item in members if item is not None and item.value is not None]
         expect(all(math.isfinite(value) for value in values), f"{name} is {values}")

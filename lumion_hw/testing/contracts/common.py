@@ -45,7 +45,7 @@ def expect(condition: bool, message: str) -> None:
         pytest.fail(message)
 
 
-def expect_error(kind: type[ErrorT], what: str, action: Callable[[], object]) -> ErrorT:
+def expect_error(kind: type[ErrorT], description: str, action: Callable[[], object]) -> ErrorT:
     """Return the error of class ``kind`` that an action raises; otherwise fail the test."""
     __tracebackhide__ = True
     try:
@@ -53,8 +53,8 @@ def expect_error(kind: type[ErrorT], what: str, action: Callable[[], object]) ->
     except kind as error:
         return error
     except LumionError as error:
-        pytest.fail(f"{what}: expected {kind.__name__}, but {type(error).__name__} was raised: {error}")
-    pytest.fail(f"{what}: expected {kind.__name__}, but nothing was raised; the call returned {value!r}")
+        pytest.fail(f"{description}: expected {kind.__name__}, but {type(error).__name__} was raised: {error}")
+    pytest.fail(f"{description}: expected {kind.__name__}, but nothing was raised; the call returned {value!r}")
 
 
 def result_or_none(action: Callable[[], ValueT]) -> ValueT | None:
@@ -74,14 +74,14 @@ def succeeds(action: Callable[[], object]) -> bool:
     return True
 
 
-def fail_without_fixture(fixture: str, what: str) -> NoReturn:
+def fail_without_fixture(fixture: str, description: str) -> NoReturn:
     """Fail a test that lacks a required fixture."""
-    pytest.fail(f"this contract needs a fixture {fixture!r}: {what}", pytrace=False)
+    pytest.fail(f"this contract needs a fixture {fixture!r}: {description}", pytrace=False)
 
 
-def skip_without_fixture(fixture: str, what: str) -> NoReturn:
+def skip_without_fixture(fixture: str, description: str) -> NoReturn:
     """Skip a test that lacks an optional fixture."""
-    pytest.skip(f"this test needs a fixture {fixture!r}: {what}")
+    pytest.skip(f"this test needs a fixture {fixture!r}: {description}")
 
 
 def run_parallel(clock: Clock, *actions: Callable[[], object]) -> None:
@@ -241,10 +241,10 @@ class DeviceContract:
         for which in ("the first", "the second"):
             started = clock.now()
             error = expect_error(LinkError, f"{which} call to an unplugged device", lambda: device_call(driver))
-            took_s = clock.now() - started
+            duration_s = clock.now() - started
             expect(
-                took_s <= self.deadline_s + slack_s,
-                f"{which} call to an unplugged device took {took_s:.2f} s, more than {self.deadline_s:g} s",
+                duration_s <= self.deadline_s + slack_s,
+                f"{which} call to an unplugged device took {duration_s:.2f} s, more than {self.deadline_s:g} s",
             )
             expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
         driver.close()
@@ -269,7 +269,7 @@ class DeviceContract:
             expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
         else:
             expect(self.agree(before, value), f"garbage before the reply changed {before!r} to {value!r}")
-        after = self._observe_again(driver, clock, slack_s)
+        after = self._repeat_observation(driver, clock, slack_s)
         expect(self.agree(before, after), f"the call after the garbage returned {after!r}, not {before!r}")
 
     @on_wires
@@ -281,15 +281,15 @@ class DeviceContract:
         hold_replies(True)
         started = clock.now()
         error = expect_error(LinkError, "a call to a silent device", lambda: self.observe(driver))
-        took_s = clock.now() - started
+        duration_s = clock.now() - started
         expect(
-            took_s <= self.deadline_s + slack_s,
-            f"a call to a silent device took {took_s:.2f} s, more than {self.deadline_s:g} s",
+            duration_s <= self.deadline_s + slack_s,
+            f"a call to a silent device took {duration_s:.2f} s, more than {self.deadline_s:g} s",
         )
         expect(bool(error.device and error.address), f"the error does not name the device and its address: {error}")
         hold_replies(False)
         for which in ("first", "second"):
-            after = self._observe_again(driver, clock, slack_s)
+            after = self._repeat_observation(driver, clock, slack_s)
             expect(self.agree(before, after), f"the {which} call after the silence returned {after!r}, not {before!r}")
 
     @on_wires
@@ -300,7 +300,7 @@ class DeviceContract:
         after = self.observe(driver)
         expect(self.agree(before, after), f"with replies arriving byte by byte {before!r} became {after!r}")
 
-    def _observe_again(self, driver: Any, clock: Clock, slack_s: float) -> object:
+    def _repeat_observation(self, driver: Any, clock: Clock, slack_s: float) -> object:
         end_s = clock.now() + slack_s
         while True:
             try:

@@ -16,8 +16,8 @@ def power_mw(currents_ma: NDArray[np.float64], limits: ControllerLimits) -> floa
 def allowed_table(limits: ControllerLimits, fraction: float = 1.0) -> NDArray[np.float64]:
     """Return allowed currents in mA, different for each heater; their power is at most half of the limit."""
     table: NDArray[np.float64] = fraction * limits.heater_max_ma * np.linspace(0.3, 1.0, len(limits.heater_max_ma))
-    too_much = power_mw(table, limits) / (0.5 * limits.total_power_mw)
-    return table / np.sqrt(too_much) if too_much > 1.0 else table
+    excess = power_mw(table, limits) / (0.5 * limits.total_power_mw)
+    return table / np.sqrt(excess) if excess > 1.0 else table
 
 
 def tolerance_ma(info: ControllerInfo) -> float:

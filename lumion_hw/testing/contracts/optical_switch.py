@@ -146,8 +146,8 @@ class OpticalSwitchContract(DeviceContract):
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
-                found = dict(driver.connections())
-                expect(found in wanted, f"{found} was read, but was never set")
+                connections = dict(driver.connections())
+                expect(connections in wanted, f"{connections} was read, but was never set")
 
         run_parallel(clock, set_values, read)
 
@@ -174,5 +174,5 @@ class OpticalSwitchContract(DeviceContract):
         )
 
     def _check(self, driver: OpticalSwitch, wanted: Mapping[int, int]) -> None:
-        found = dict(driver.connections())
-        expect(found == wanted, f"expected {dict(wanted)}, but {found} is read back")
+        connections = dict(driver.connections())
+        expect(connections == wanted, f"expected {dict(wanted)}, but {connections} is read back")

@@ -121,17 +121,19 @@ class PolarimeterContract(DeviceContract):
 
     def test_a_frequency_set_is_in_force(self, driver: Polarimeter) -> None:
         """``set_frequency_thz`` returns the present frequency, which is close to the requested one."""
-        found_thz = driver.set_frequency_thz(self.frequency_thz)
-        expect(abs(found_thz - self.frequency_thz) < 0.1, f"{self.frequency_thz} THz was set, {found_thz} is in force")
+        actual_thz = driver.set_frequency_thz(self.frequency_thz)
+        expect(
+            abs(actual_thz - self.frequency_thz) < 0.1, f"{self.frequency_thz} THz was set, {actual_thz} is in force"
+        )
 
     def test_an_averaging_time_set_is_in_force(self, driver: Polarimeter) -> None:
         """``set_averaging_s`` returns the present averaging time; setting this value again changes nothing."""
-        found_s = driver.set_averaging_s(self.averaging_s)
-        expect(found_s > 0.0, f"{self.averaging_s} s was set, {found_s} s is in force")
-        again_s = driver.set_averaging_s(found_s)
+        actual_s = driver.set_averaging_s(self.averaging_s)
+        expect(actual_s > 0.0, f"{self.averaging_s} s was set, {actual_s} s is in force")
+        repeated_s = driver.set_averaging_s(actual_s)
         expect(
-            abs(again_s - found_s) <= 1e-9 * found_s,
-            f"the active averaging time is {found_s} s, set again it became {again_s} s",
+            abs(repeated_s - actual_s) <= 1e-9 * actual_s,
+            f"the active averaging time is {actual_s} s, set again it became {repeated_s} s",
         )
 
     def test_settings_and_limits_are_reported(self, driver: Polarimeter) -> None:
@@ -139,14 +141,14 @@ class PolarimeterContract(DeviceContract):
         limits = driver.limits()
         for thz, averaging_s in zip(limits.frequency_thz, limits.averaging_s, strict=True):
             in_force = (driver.set_frequency_thz(thz), driver.set_averaging_s(averaging_s))
-            found = driver.settings()
+            settings = driver.settings()
             expect(
-                math.isclose(found.frequency_thz, in_force[0]) and math.isclose(found.averaging_s, in_force[1]),
-                f"{in_force} is active, but settings() returns {found}",
+                math.isclose(settings.frequency_thz, in_force[0]) and math.isclose(settings.averaging_s, in_force[1]),
+                f"{in_force} is active, but settings() returns {settings}",
             )
-        beyond_thz, beyond_s = limits.frequency_thz[1] + 0.1, 1.1 * limits.averaging_s[1]
-        expect_error(LimitError, f"{beyond_thz} THz", lambda: driver.set_frequency_thz(beyond_thz))
-        expect_error(LimitError, f"{beyond_s} s", lambda: driver.set_averaging_s(beyond_s))
+        outside_thz, outside_s = limits.frequency_thz[1] + 0.1, 1.1 * limits.averaging_s[1]
+        expect_error(LimitError, f"{outside_thz} THz", lambda: driver.set_frequency_thz(outside_thz))
+        expect_error(LimitError, f"{outside_s} s", lambda: driver.set_averaging_s(outside_s))
 
     @pytest.mark.parametrize("value", [0.0, -1.0, 1e6, float("nan"), float("inf")])
     def test_settings_outside_their_range_are_refused_and_nothing_changes(
@@ -165,9 +167,10 @@ class PolarimeterContract(DeviceContract):
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
-                found = driver.read()
+                reading = driver.read()
                 expect(
-                    self.agree(before, found), f"{before} became {found} while another thread set the averaging time"
+                    self.agree(before, reading),
+                    f"{before} became {reading} while another thread set the averaging time",
                 )
 
         def set_averaging() -> None:

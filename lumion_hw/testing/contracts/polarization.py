@@ -81,11 +81,12 @@ class PolarizationControllerContract(DeviceContract):
             wanted = positions(driver, fraction)
             wanted[0] = positions(driver, 0.8 * fraction)[0]
             driver.set(wanted)
-            found = driver.read()
+            actual = driver.read()
             expect(
-                found.shape == wanted.shape, f"{len(wanted)} settings were set, but read() returns shape {found.shape}"
+                actual.shape == wanted.shape,
+                f"{len(wanted)} settings were set, but read() returns shape {actual.shape}",
             )
-            expect(bool(np.all(np.abs(found - wanted) <= 0.51 * steps)), f"{wanted} was set, {found} is read back")
+            expect(bool(np.all(np.abs(actual - wanted) <= 0.51 * steps)), f"{wanted} was set, {actual} is read back")
 
     def test_settings_between_steps_go_to_the_nearest(self, driver: PolarizationController) -> None:
         """A setting between two steps is rounded to the nearest step."""
@@ -150,8 +151,8 @@ class PolarizationControllerContract(DeviceContract):
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
-                found = driver.read()
-                expect(any(np.allclose(found, each) for each in wanted), f"{found} was read, but was never set")
+                actual = driver.read()
+                expect(any(np.allclose(actual, each) for each in wanted), f"{actual} was read, but was never set")
 
         run_parallel(clock, set_values, read)
 

@@ -75,10 +75,10 @@ class PolarizationOptimizerContract(DeviceContract):
         driver.stop()
         executed = tuple(executed_factors())
         expect(len(executed) == len(factors), f"{len(factors)} factors were sent, but {len(executed)} steps were made")
-        for factor, found in zip(factors, executed, strict=True):
+        for factor, actual in zip(factors, executed, strict=True):
             expect(
-                abs(found - factor) <= _RELATIVE_TOLERANCE * factor,
-                f"sent {factor:g}, but the optimizer used {found:g}",
+                abs(actual - factor) <= _RELATIVE_TOLERANCE * factor,
+                f"sent {factor:g}, but the optimizer used {actual:g}",
             )
 
     @pytest.mark.parametrize("factor", [0.0, -1.0, 100.1, float("nan"), float("inf"), float("-inf")])

@@ -265,14 +265,14 @@ class PowerMeterContract(DeviceContract):
         """An overloaded channel is over-range, and its power raises ``OutOfRangeError``."""
         for channel in driver.channels:
             illuminate(channel, self.bright_w)
-        channel, *others = driver.channels
+        channel, *other_channels = driver.channels
         overload(channel)
         for reading in (driver.read(channel), driver.read_all()[0]):
             expect(reading.state is RangeState.OVER, f"an overloaded channel has the state {reading.state.value}")
             expect_error(OutOfRangeError, "the power of an over-range reading", partial(getattr, reading, "power_w"))
             expect_error(OutOfRangeError, "the dBm of an over-range reading", partial(getattr, reading, "power_dbm"))
         for reading in driver.read_all()[1:]:
-            expect(reading.channel in others, f"read_all() returned channel {reading.channel} twice")
+            expect(reading.channel in other_channels, f"read_all() returned channel {reading.channel} twice")
             self._check(reading, reading.channel, self.bright_w)
 
     # -- settings
@@ -289,8 +289,8 @@ class PowerMeterContract(DeviceContract):
         driver.set_wavelength_nm(last, lowest)
         for wavelength_nm in (lowest, 0.5 * (lowest + highest), highest):
             driver.set_wavelength_nm(first, wavelength_nm)
-            found_nm = active_wavelength_nm(first)
-            expect(abs(found_nm - wavelength_nm) < 0.01, f"{wavelength_nm:g} nm was set, {found_nm:g} nm is active")
+            actual_nm = active_wavelength_nm(first)
+            expect(abs(actual_nm - wavelength_nm) < 0.01, f"{wavelength_nm:g} nm was set, {actual_nm:g} nm is active")
         if first != last:
             expect(abs(active_wavelength_nm(last) - lowest) < 0.01, f"setting channel {first} changed channel {last}")
 
@@ -340,9 +340,9 @@ class PowerMeterContract(DeviceContract):
         for wavelength_nm, averaging_s in zip(limits.wavelength_nm, limits.averaging_s, strict=True):
             driver.set_wavelength_nm(channel, wavelength_nm)
             driver.set_averaging_s(channel, averaging_s)
-            found = driver.settings(channel)
-            expect(math.isclose(found.wavelength_nm, wavelength_nm, rel_tol=1e-5), f"{wavelength_nm} nm: {found}")
-            expect(math.isclose(found.averaging_s, averaging_s, rel_tol=1e-3), f"{averaging_s} s: {found}")
+            settings = driver.settings(channel)
+            expect(math.isclose(settings.wavelength_nm, wavelength_nm, rel_tol=1e-5), f"{wavelength_nm} nm: {settings}")
+            expect(math.isclose(settings.averaging_s, averaging_s, rel_tol=1e-3), f"{averaging_s} s: {settings}")
 
     def test_a_range_is_in_force_until_the_meter_ranges_by_itself(self, driver: PowerMeter) -> None:
         """A range stays until automatic ranging is selected; a meter with a single range always reports it."""
@@ -355,17 +355,17 @@ class PowerMeterContract(DeviceContract):
                 f"limits() must give (lowest, highest) range in dBm, not {ranges_dbm!r}",
             )
             driver.set_range_dbm(channel, ranges_dbm[1])
-            found_dbm = driver.settings(channel).range_dbm
+            actual_dbm = driver.settings(channel).range_dbm
             expect(
-                found_dbm is not None and found_dbm >= ranges_dbm[1] - 0.1,
-                f"a range of {ranges_dbm[1]} dBm was set, but settings() returns {found_dbm}",
+                actual_dbm is not None and actual_dbm >= ranges_dbm[1] - 0.1,
+                f"a range of {ranges_dbm[1]} dBm was set, but settings() returns {actual_dbm}",
             )
         driver.set_range_dbm(channel, None)
         expected_dbm = ranges_dbm[0] if ranges_dbm is not None and ranges_dbm[0] == ranges_dbm[1] else None
-        found_dbm = driver.settings(channel).range_dbm
+        actual_dbm = driver.settings(channel).range_dbm
         expect(
-            found_dbm == expected_dbm,
-            f"with automatic ranging and ranges {ranges_dbm} dBm, expected range {expected_dbm}, not {found_dbm}",
+            actual_dbm == expected_dbm,
+            f"with automatic ranging and ranges {ranges_dbm} dBm, expected range {expected_dbm}, not {actual_dbm}",
         )
 
     def test_a_reading_takes_the_averaging_time(
@@ -379,8 +379,10 @@ class PowerMeterContract(DeviceContract):
         driver.read(channel)
         started = clock.now()
         driver.read(channel)
-        took_s = clock.now() - started
-        expect(took_s >= 0.99 * averaging_s, f"a reading with {averaging_s:g} s averaging took only {took_s:g} s")
+        duration_s = clock.now() - started
+        expect(
+            duration_s >= 0.99 * averaging_s, f"a reading with {averaging_s:g} s averaging took only {duration_s:g} s"
+        )
 
     def test_a_range_outside_the_limits_is_refused(self, driver: PowerMeter) -> None:
         """Ranges of ±200 dBm and NaN are rejected."""
@@ -402,10 +404,10 @@ class PowerMeterContract(DeviceContract):
     def test_zeroing_with_light_on_is_an_error(self, driver: PowerMeter, illuminate: Illuminate) -> None:
         """Zeroing with light on any channel raises ``DeviceError``."""
         last = driver.channels[-1]
-        for lit in dict.fromkeys((driver.channels, (last,))):
+        for only_channel in dict.fromkeys((driver.channels, (last,))):
             for channel in driver.channels:
-                illuminate(channel, self.bright_w if channel in lit else 0.0)
-            expect_error(DeviceError, f"zero() with light on {', '.join(map(str, lit))}", driver.zero)
+                illuminate(channel, self.bright_w if channel in only_channel else 0.0)
+            expect_error(DeviceError, f"zero() with light on {', '.join(map(str, only_channel))}", driver.zero)
             expect(driver.errors() == (), "the error of zero() is still in the error queue and would hit the next call")
             self._check(driver.read(last), last, self.bright_w)
 

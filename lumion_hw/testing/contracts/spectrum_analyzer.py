@@ -105,7 +105,7 @@ class SpectrumAnalyzerContract(DeviceContract):
             for each in (before, after)
             for peak in [int(np.nanargmax(each.power_dbm))]
         ]
-        off_nm, off_db = (abs(found - expected) for expected, found in zip(*peaks, strict=True))
+        off_nm, off_db = (abs(actual - expected) for expected, actual in zip(*peaks, strict=True))
         # A reset may have left a wider span, and so a coarser step.
         step_nm = float(np.diff(after.wavelength_nm).max())
         near = off_nm <= self.accuracy_nm + step_nm and off_db <= self.accuracy_db
@@ -135,9 +135,9 @@ class SpectrumAnalyzerContract(DeviceContract):
         """Spans above, below and around the previous span take effect."""
         for start_nm, stop_nm in ((1540.0, 1545.0), (1560.0, 1561.0), (1510.0, 1520.5), (1500.0, 1600.0), self.span_nm):
             driver.set_span_nm(start_nm, stop_nm)
-            found = driver.settings()
-            near = max(abs(found.start_nm - start_nm), abs(found.stop_nm - stop_nm)) < 2e-3
-            expect(near, f"{start_nm} to {stop_nm} nm was set, {found.start_nm} to {found.stop_nm} nm is active")
+            settings = driver.settings()
+            near = max(abs(settings.start_nm - start_nm), abs(settings.stop_nm - stop_nm)) < 2e-3
+            expect(near, f"{start_nm} to {stop_nm} nm was set, {settings.start_nm} to {settings.stop_nm} nm is active")
 
     def test_a_span_outside_the_range_is_refused_and_nothing_changes(self, driver: SpectrumAnalyzer) -> None:
         """Spans outside the limits, reversed spans and NaN are rejected, and nothing changes."""
@@ -154,12 +154,12 @@ class SpectrumAnalyzerContract(DeviceContract):
         limits = driver.limits()
         for resolution_nm in (limits.resolutions_nm[0], limits.resolutions_nm[-1], limits.resolutions_nm[1]):
             driver.set_resolution_nm(resolution_nm)
-            found_nm = driver.settings().resolution_nm
-            expect(abs(found_nm / resolution_nm - 1.0) < 0.3, f"{resolution_nm} nm was set, {found_nm} nm is active")
+            actual_nm = driver.settings().resolution_nm
+            expect(abs(actual_nm / resolution_nm - 1.0) < 0.3, f"{resolution_nm} nm was set, {actual_nm} nm is active")
         for sensitivity in (limits.sensitivities[-1], limits.sensitivities[0]):
             driver.set_sensitivity(sensitivity)
-            found = driver.settings().sensitivity
-            expect(found == sensitivity, f"{sensitivity} was set, {found} is active")
+            actual = driver.settings().sensitivity
+            expect(actual == sensitivity, f"{sensitivity} was set, {actual} is active")
         before = self.observe(driver)
         for wrong_nm in (0.5 * limits.resolutions_nm[0], 3.0 * limits.resolutions_nm[-1], math.nan):
             expect_error(LimitError, f"a resolution of {wrong_nm} nm", partial(driver.set_resolution_nm, wrong_nm))

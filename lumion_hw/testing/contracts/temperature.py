@@ -91,17 +91,19 @@ class TemperatureControllerContract(DeviceContract):
         for fraction in (0.0, 0.37, 1.0, 0.5):
             wanted_c = value_in_range(low_high_c, fraction)
             driver.set_temperature_c(wanted_c)
-            found_c = driver.settings().setpoint_c
-            expect(abs(found_c - wanted_c) <= self.resolution_c, f"{wanted_c} °C was set, {found_c} °C is active")
-            expect(driver.state().setpoint_c == found_c, "state() and settings() report different set points")
+            actual_c = driver.settings().setpoint_c
+            expect(abs(actual_c - wanted_c) <= self.resolution_c, f"{wanted_c} °C was set, {actual_c} °C is active")
+            expect(driver.state().setpoint_c == actual_c, "state() and settings() report different set points")
 
     def test_a_tolerance_is_in_force(self, driver: TemperatureController) -> None:
         """Tolerance and time within it take effect and are read back."""
         for tolerance_c, window_s in ((0.5, 2.0), (0.05, 5.0)):
             driver.set_tolerance(tolerance_c, window_s)
-            found = driver.settings()
-            near = abs(found.tolerance_c - tolerance_c) <= 0.006 and abs(found.window_s - window_s) <= 0.06
-            expect(near, f"set {tolerance_c} K, {window_s} s; read back {found.tolerance_c} K, {found.window_s} s")
+            settings = driver.settings()
+            near = abs(settings.tolerance_c - tolerance_c) <= 0.006 and abs(settings.window_s - window_s) <= 0.06
+            expect(
+                near, f"set {tolerance_c} K, {window_s} s; read back {settings.tolerance_c} K, {settings.window_s} s"
+            )
 
     def test_settings_outside_the_limits_are_refused_and_nothing_changes(self, driver: TemperatureController) -> None:
         """Values outside the limits, and NaN, are rejected, and nothing changes."""
@@ -199,9 +201,9 @@ class TemperatureControllerContract(DeviceContract):
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
-                found_c = driver.settings().setpoint_c
-                known = any(abs(found_c - each) <= self.resolution_c for each in wanted_c)
-                expect(known, f"{found_c:g} °C was read, but was never set")
+                actual_c = driver.settings().setpoint_c
+                is_known = any(abs(actual_c - each) <= self.resolution_c for each in wanted_c)
+                expect(is_known, f"{actual_c:g} °C was read, but was never set")
 
         run_parallel(clock, set_values, read)
 

@@ -179,10 +179,10 @@ class TunableLaserContract(DeviceContract):
         for fraction in (0.0, 0.37, 1.0, 0.5):
             wanted_dbm = value_in_range(ranges.power_dbm or (6.0, 10.0), fraction)
             driver.set_power_dbm(wanted_dbm)
-            found_dbm = driver.state().power_dbm
+            actual_dbm = driver.state().power_dbm
             expect(
-                abs(found_dbm - wanted_dbm) <= 0.51 * ranges.power_step_db + 1e-6,
-                f"{wanted_dbm:g} dBm was set, {found_dbm:g} dBm is read back",
+                abs(actual_dbm - wanted_dbm) <= 0.51 * ranges.power_step_db + 1e-6,
+                f"{wanted_dbm:g} dBm was set, {actual_dbm:g} dBm is read back",
             )
 
     @pytest.mark.parametrize("offset", [-1.0, 1.0, math.nan, math.inf])
@@ -305,14 +305,14 @@ class TunableLaserContract(DeviceContract):
                 lambda: driver.sweep(replace(plan, log=True)),
             )
             return
-        found_nm = np.asarray(log.wavelength_nm)
+        actual_nm = np.asarray(log.wavelength_nm)
         n_steps = round((plan.stop_nm - plan.start_nm) / plan.step_nm)
         expect(
-            found_nm.ndim == 1 and abs(found_nm.size - n_steps) <= 1,
-            f"the log has {found_nm.size} points for {n_steps} steps",
+            actual_nm.ndim == 1 and abs(actual_nm.size - n_steps) <= 1,
+            f"the log has {actual_nm.size} points for {n_steps} steps",
         )
-        expect(bool(np.all(np.diff(found_nm) > 0.0)), "the logged wavelengths do not increase")
-        ends_nm = (abs(found_nm[0] - plan.start_nm), abs(found_nm[-1] - plan.stop_nm))
+        expect(bool(np.all(np.diff(actual_nm) > 0.0)), "the logged wavelengths do not increase")
+        ends_nm = (abs(actual_nm[0] - plan.start_nm), abs(actual_nm[-1] - plan.stop_nm))
         expect(max(ends_nm) <= 2.0 * plan.step_nm, f"the ends of the log are {ends_nm} nm off the sweep")
 
     def test_a_sweep_outside_the_range_is_refused_and_nothing_changes(self, driver: TunableLaser) -> None:
@@ -322,9 +322,9 @@ class TunableLaserContract(DeviceContract):
         driver.enable()
         before = self.observe(driver)
         plan = self._plan(driver, log=False)
-        beyond_nm = 1e9 * wavelength_m_from_frequency_hz(1e12 * driver.ranges.frequency_thz[0]) + 5.0
+        outside_nm = 1e9 * wavelength_m_from_frequency_hz(1e12 * driver.ranges.frequency_thz[0]) + 5.0
         wrong = (
-            replace(plan, stop_nm=beyond_nm),
+            replace(plan, stop_nm=outside_nm),
             replace(plan, start_nm=plan.stop_nm, stop_nm=plan.start_nm),
             replace(plan, speed_nm_per_s=0.0),
             replace(plan, step_nm=math.nan),
@@ -349,9 +349,9 @@ class TunableLaserContract(DeviceContract):
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
-                found_dbm = driver.state().power_dbm
-                known = any(abs(found_dbm - each) <= 0.51 * step_db + 1e-6 for each in wanted_dbm)
-                expect(known, f"{found_dbm:g} dBm was read, but was never set")
+                actual_dbm = driver.state().power_dbm
+                is_known = any(abs(actual_dbm - each) <= 0.51 * step_db + 1e-6 for each in wanted_dbm)
+                expect(is_known, f"{actual_dbm:g} dBm was read, but was never set")
 
         run_parallel(clock, set_values, read)
 
@@ -374,9 +374,9 @@ class TunableLaserContract(DeviceContract):
         )
 
     def _check_frequency(self, driver: TunableLaser, wanted_thz: float) -> None:
-        found_thz = driver.state().frequency_thz
+        actual_thz = driver.state().frequency_thz
         slack_thz = 0.51 * driver.ranges.frequency_step_thz + 1e-9
-        expect(abs(found_thz - wanted_thz) <= slack_thz, f"{wanted_thz:.6f} THz was set, {found_thz:.6f} is active")
+        expect(abs(actual_thz - wanted_thz) <= slack_thz, f"{wanted_thz:.6f} THz was set, {actual_thz:.6f} is active")
 
     def _check_ready(self, state: LaserState, wanted_dbm: float) -> None:
         expect(state.emitting and state.ready, f"wait_ready() returned {state}")

@@ -67,7 +67,7 @@ class WireFixtures:
                     host.receive(line)
                 host.close()
 
-            wire.do(talk)
+            wire.run_action(talk)
 
         return send
 

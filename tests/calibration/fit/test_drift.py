@@ -67,7 +67,7 @@ def test_thirty_settings_renew_a_calibration(small: SimulatedMesh, model: MeshMo
     before = _errors_mrad(small, last.parameters)
     mended = find_changes(model, _readings(small, 30), last, days=1.0)
     groups, variance = model.space.groups, np.diag(mended.covariance)
-    assert mended.holds
+    assert mended.explains_readings
     after = _errors_mrad(small, mended.parameters)
     for error, off, name in zip(after, before, ("passive_phase_rad", "loops"), strict=True):
         assert off > 10
@@ -86,7 +86,7 @@ def test_a_drift_of_another_kind_is_said_and_mostly_where() -> None:
         small.truth.stuck_current_ma[10] = 0.0
         mended = find_changes(model, _readings(small, 30), last, days=1.0)
         heaters = [change.number for change in mended.moved if change.kind == "heater" and abs(change.value) > 0.1]
-        assert not mended.holds or heaters == [10]
+        assert not mended.explains_readings or heaters == [10]
         named += 5 in mended.worst_pucs or heaters == [10]
     assert named >= 4
 
@@ -116,7 +116,7 @@ def test_where_nothing_changed_nothing_is_changed(small: SimulatedMesh, model: M
     last = _fitted(small, model)
     mended = find_changes(model, _readings(small, 40), last, days=1.0)
     assert mended.moved == ()
-    assert mended.holds
+    assert mended.explains_readings
     np.testing.assert_array_equal(mended.vector, last.vector)
     np.testing.assert_array_equal(mended.covariance, last.covariance())
 

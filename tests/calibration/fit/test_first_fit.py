@@ -64,7 +64,7 @@ class Bench:
         )
         return cast(Start, SimpleNamespace(search=search, parameters=valley, trusted=self.trusted))
 
-    def again(self, start: Start) -> Start:
+    def search_again(self, start: Start) -> Start:
         self.did.append("search")
         return self.start()
 

@@ -163,7 +163,7 @@ def test_information_that_is_kept_ends_where_information_gathered_in_every_round
     start = start_near(small, 0.1, 0.03)
     kept = _fitted(small, likelihood, start)
     few = len(gathered)
-    monkeypatch.setattr("calibration.fit.global_fit._KEPT_SIGMA", 0.0)
+    monkeypatch.setattr("calibration.fit.global_fit._MAX_REUSE_SIGMA", 0.0)
     anew = _fitted(small, likelihood, start)
     assert few < len(kept.rounds)
     assert len(gathered) - few >= len(anew.rounds)  # a last step that is none leaves the point where it was
@@ -182,18 +182,18 @@ def test_a_fit_of_more_settings_takes_over_what_the_last_one_knew(small: Simulat
     gathered.clear()
     prior = default_prior(model.space, first.parameters)
     fit = GlobalFit(model, Likelihood(every, NOISE), prior)
-    second = fit.run(first.parameters, near=True, known=first)
+    second = fit.run(first.parameters, near=True, earlier_fit=first)
     assert second.certified
     assert gathered[:1] == [SETTINGS]
     alone = fit.run(first.parameters, near=True)
     np.testing.assert_allclose(np.diag(second.covariance()), np.diag(alone.covariance()), rtol=0.1, atol=1e-30)
     gathered.clear()
-    again = fit.run(second.parameters, near=True, known=second)
+    again = fit.run(second.parameters, near=True, earlier_fit=second)
     assert gathered == []
     assert again.certified
     # what is free now is no longer what was: nothing can be taken over
     GlobalFit(model, Likelihood(every, NOISE), prior, ("passive_phase_rad", "loops")).run(
-        second.parameters, near=True, known=second
+        second.parameters, near=True, earlier_fit=second
     )
     assert gathered[:1] == [2 * SETTINGS]
 

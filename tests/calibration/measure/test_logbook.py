@@ -88,7 +88,7 @@ def test_a_batch_is_measured_where_the_light_is_and_kept_as_one_entry() -> None:
     logbook = Logbook(bench)
     logbook.light_only_port(2)
     batch = np.random.default_rng(1).uniform(0.0, 2.0, (5, 2 * MESH.n_pucs))
-    answers = logbook.measure_many(batch)
+    answers = logbook.measure_batch(batch)
     assert bench.lit == 2
     assert len(logbook) == 5
     assert len(logbook.entries) == 1
@@ -100,9 +100,9 @@ def test_a_batch_is_measured_where_the_light_is_and_kept_as_one_entry() -> None:
 def test_a_batch_of_an_interrupted_run_cut_otherwise_is_refused() -> None:
     batch = np.ones((5, 2 * MESH.n_pucs))
     first = Logbook(SimulatedBench.draw(MESH, 1))
-    first.measure_many(batch)
+    first.measure_batch(batch)
     with pytest.raises(CalibrationError, match="answers a different request"):
-        Logbook(SimulatedBench.draw(MESH, 1), before=first.entries).measure_many(batch[:4])
+        Logbook(SimulatedBench.draw(MESH, 1), before=first.entries).measure_batch(batch[:4])
 
 
 class Meters(SimulatedBench):
@@ -177,7 +177,7 @@ def test_what_is_kept_is_what_the_drive_makes_of_the_currents() -> None:
     asked = np.full(2 * bench.mesh.n_pucs, 0.26)
     asked[0] = 2.04
     logbook.measure(asked)
-    logbook.measure_many(np.stack([asked, asked]))
+    logbook.measure_batch(np.stack([asked, asked]))
     kept = logbook.observations().currents_ma
     assert kept[:, 0] == pytest.approx(2.0)  # not 2.1, beyond the range
     assert kept[:, 1:] == pytest.approx(0.3)

@@ -23,7 +23,7 @@ def setting(source: int, answer_ma: np.ndarray, current_ma: float = 0.0) -> Logb
 
 
 def tuned(source: int, frequency_hz: float) -> LogbookEntry:
-    return LogbookEntry("tuned", source, np.zeros((0, 4)), np.array([[frequency_hz]]), asked_hz=frequency_hz)
+    return LogbookEntry("tuned", source, np.zeros((0, 4)), np.array([[frequency_hz]]), requested_hz=frequency_hz)
 
 
 def test_weaker_light_is_power_and_nothing_else() -> None:

@@ -108,9 +108,9 @@ class RoundedLight:
 
     def read(self, currents_ma: Real, wait_s: float) -> Real:
         self._target = currents_ma**2
-        return self.read_again(wait_s)
+        return self.repeat_read(wait_s)
 
-    def read_again(self, wait_s: float) -> Real:
+    def repeat_read(self, wait_s: float) -> Real:
         self._heat = self._target + (self._heat - self._target) * math.exp(-wait_s / self._tau_s)
         power_dbm = 10.0 * np.log10(1.0 + self._optics @ self._heat) + self._rng.normal(0.0, 1e-4, 3)
         return np.asarray(10.0 ** (np.round(power_dbm, 3) / 10.0))

@@ -89,7 +89,7 @@ def test_what_was_read_while_the_lock_was_lost_is_read_again(bench: Bench, held:
         return sweep(currents_ma)
 
     bench.mesh.sweep = disturbed
-    assert probe.measure_many(_settings(bench)).shape == (2, len(probe.monitors))
+    assert probe.measure_batch(_settings(bench)).shape == (2, len(probe.monitors))
     assert swept == [2, 2]
     (lost,) = _events(held, "temperature lock lost")
     assert (lost["controller"], lost["setpoint_c"]) == ("tec0", 25.0)
@@ -107,7 +107,7 @@ def test_a_lock_that_is_lost_every_time_ends_the_run(bench: Bench) -> None:
 
     bench.mesh.sweep = disturbed
     with pytest.raises(CalibrationError, match="was lost in each of 4 attempts"):
-        probe.measure_many(_settings(bench))
+        probe.measure_batch(_settings(bench))
 
 
 def test_a_cooler_that_fails_meanwhile_ends_the_run(bench: Bench) -> None:
@@ -137,7 +137,7 @@ def test_losses_of_an_earlier_sitting_are_told_and_those_of_this_one_kept(bench:
         return sweep(currents_ma)
 
     bench.mesh.sweep = disturbed
-    probe.measure_many(_settings(bench))
+    probe.measure_batch(_settings(bench))
     assert len(kept) == 1
     (sentence,) = probe.measurement_warnings()
     assert "was lost 2 times, first with 25.400 °C" in sentence

@@ -82,7 +82,7 @@ class SolverProbe:
         relative, floor = self.noise
         return current + np.hypot(relative * current, floor) * self._rng.standard_normal(len(ports))
 
-    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.array([self.measure(setting) for setting in currents_ma]).reshape(-1, len(self.monitors))
 
     def fibre_dbm(self) -> dict[int, float]:

@@ -12,7 +12,7 @@ from calibration.model.gauge import common_phase_rad, gauge_fixed_difference
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import SLOW_TAUS_S, Observations, late_powers
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import LAW_POINTS, PHYSICS, ROWS, PairDirections, Physics, select_tested_heaters
+from calibration.model.physics import LAW_POINTS, PHYSICS, ROWS, PairDirections, Physics, select_test_heaters
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_mesh import SimulatedMesh
 
@@ -101,7 +101,7 @@ def test_light_follows_a_law_that_departs_from_its_terms(small: SimulatedMesh, g
 
 def test_a_law_departs_linearly_between_points_a_sixth_of_a_turn_apart(small: SimulatedMesh) -> None:
     model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics("law_deviation"))
-    asked = select_tested_heaters(2 * SMALL.n_pucs)
+    asked = select_test_heaters(2 * SMALL.n_pucs)
     heater, at_points = int(asked[3]), np.zeros((len(asked), LAW_POINTS))
     at_points[3] = 0.01 * np.arange(1, LAW_POINTS + 1)
     plain = replace(small.parameters(), crosstalk_rad_per_mw=np.array([0.0, 1.0, 0.0]))

@@ -112,7 +112,7 @@ def test_a_fringe_lies_on_its_prediction() -> None:
     predicted = np.interp(fringe.current_ma**2, fringe.dense_ma**2, fringe.predicted_ma)
     np.testing.assert_allclose(fringe.reading_ma, predicted, rtol=4 * RELATIVE, atol=4 * FLOOR_MA)
     assert fringe.rms_sigma < 1.6
-    taken = readings.taken.reading_ma[7:15]
+    taken = readings.observations.reading_ma[7:15]
     swing = taken.std(axis=0) / np.hypot(RELATIVE * taken.mean(axis=0), FLOOR_MA)
     assert fringe.monitor == MESH.fibre_ports[int(swing.argmax())]  # where it is seen best
 
@@ -136,9 +136,9 @@ def test_saturated_and_dark_readings_say_nothing() -> None:
     reading = np.where(saturated, np.nan, taken.reading_ma)
     source = np.where(np.arange(len(taken)) == 40, -1, taken.source)
     readings = Readings(record, replace(taken, saturated=saturated, reading_ma=reading, source=source))
-    assert len(readings.taken) == len(taken) - 1
+    assert len(readings.observations) == len(taken) - 1
     assert np.isnan(readings.residual_sigma[30, 2])
-    assert np.isfinite(readings.residual_sigma).sum() == readings.taken.reading_ma.size - 1
+    assert np.isfinite(readings.residual_sigma).sum() == readings.observations.reading_ma.size - 1
 
 
 def test_readings_of_another_mesh_are_refused() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.measure.operator import PlugRequest
+from calibration.measure.plug_requests import PlugRequest
 from calibration.report.hidden_truth import true_parameters
 from calibration.report.truth_errors import phase_errors
 from calibration.run.journaled_run import calibrate

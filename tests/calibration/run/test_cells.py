@@ -64,6 +64,23 @@ def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(("topology", "ports"), [("clements", 3), ("rectangular", 5)])
+def test_a_chip_without_trenches_is_calibrated(tmp_path: Path, topology: str, ports: int) -> None:
+    """Heaters add 5 % of their own phase to the other arm of their PUC, and 3 % to the arms of the next PUC."""
+    path = cells_bench(tmp_path, topology, ports)
+    document = yaml.safe_load(path.read_text())
+    document["emulation"] = document.get("emulation", {}) | {"crosstalk_scale": 36.0}
+    path.write_text(yaml.safe_dump(document))
+    with Bench.emulate(path, seed=1) as bench:
+        record = calibrated_bench(bench, 1).record
+        assert record.quality["fit_certified"] == 1.0
+        assert [fault for fault in record.faults if fault.startswith("not certified")] == []
+        normalised, figures = phase_errors(bench, record, true_parameters(bench, record))
+    assert figures["passive_mrad"] < 1.5
+    assert np.sqrt(np.mean(normalised["law_turn"] ** 2)) < 1.8
+
+
+@pytest.mark.long
 def test_a_chip_from_a_netlist_of_gdsfactory_is_calibrated(tmp_path: Path) -> None:
     """The cells of the rectangular mesh, with heaters as close to each other as they were drawn."""
     document = yaml.safe_load(cells_bench(tmp_path, "clements", 4).read_text())

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from calibration.run.bench_jobs import BenchJob, jobs_for
 from calibration.run.cluster import calibrate_on_cluster
-from calibration.run.many_benches import BenchJob, jobs_for
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError, ConnectError
 from lumion_hw.storage import load_record
@@ -158,7 +158,7 @@ def test_a_bench_on_a_lost_worker_or_scheduler_has_failed_and_no_other_one_begin
     for module in ("lumion_hw.cluster", "calibration.run.cluster"):
         monkeypatch.setattr(f"{module}.require_distributed", lambda: package)
     monkeypatch.setattr("calibration.run.cluster._NO_WORKER_S", 0.0)  # nobody starts another one
-    monkeypatch.setattr("calibration.run.cluster._ASK_EVERY_S", 0.0)
+    monkeypatch.setattr("calibration.run.cluster._POLL_INTERVAL_S", 0.0)
     jobs = [BenchJob(f"{name}.yaml", name, f"{name}.json") for name in ("a", "b")]
     ended = calibrate_on_cluster(jobs, "127.0.0.1:1", 1, print)
     assert ended.interruption is None

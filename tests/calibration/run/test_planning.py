@@ -15,7 +15,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
-from calibration.model.work import MEASURED_ON, derivatives_work
+from calibration.model.work import SCORE_EFFECTS_WORK, derivatives_work
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, PlanningOutcome, light_change_s
 from lumion_hw.mesh.layout.hexagonal import HexMesh
 from tests.calibration.simulated_bench import SimulatedBench
@@ -132,7 +132,7 @@ def test_another_batch_is_begun_only_if_the_work_that_is_allowed_reaches_for_it(
     monkeypatch.setattr("calibration.run.planning.BATCH", 40)
     monkeypatch.setattr("calibration.run.planning._MIN_BATCH", 20)
     bench = Bench.after(60)
-    batch = MEASURED_ON * derivatives_work(bench.model.space.size) * len(bench.model.space.monitors) * (60 + 80)
+    batch = SCORE_EFFECTS_WORK * derivatives_work(bench.model.space.size) * len(bench.model.space.monitors) * (60 + 80)
     bench.model.work.allowed = bench.model.work.spent + second * 4.0 * batch
     _, observations, outcome = bench.pursue(Goal(0.02 * _rms(bench, bench.fit)))
     assert outcome.settings == len(observations) - 60

@@ -33,13 +33,13 @@ class CutProbe(BenchProbe):
             raise KeyboardInterrupt
         return super().measure(currents_ma)
 
-    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         if 0 < self.cut_at <= len(currents_ma):
             cut_at, self.cut_at = self.cut_at, 0
-            super().measure_many(currents_ma[:cut_at])
+            super().measure_batch(currents_ma[:cut_at])
             raise KeyboardInterrupt
         self.cut_at -= len(currents_ma)
-        return super().measure_many(currents_ma)
+        return super().measure_batch(currents_ma)
 
 
 class CutClock(VirtualClock):

@@ -120,7 +120,7 @@ def test_a_stage_that_was_cut_short_ends_where_it_stood(monkeypatch: pytest.Monk
 def test_time_goes_on_while_a_step_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     now = Now()
-    progress = RunProgress(True, now=now)
+    progress = RunProgress(True, clock=now)
     progress("global fit", 0, 60)
     now.seconds = 42.0
     progress.draw()  # as every second on a terminal

@@ -63,9 +63,9 @@ class KeyedBench(SimulatedBench):
         return 6.0 + 0.1 * port
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.measure_many(currents_ma[None])[0]
+        return self.measure_batch(currents_ma[None])[0]
 
-    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         first = 0 if self.logbook is None else len(self.logbook)
         rows = []
         for number, setting in enumerate(currents_ma):

@@ -12,7 +12,7 @@ import yaml
 
 from calibration.measure.bench_probe import BenchProbe
 from calibration.model.physics import PHYSICS
-from calibration.model.work import MOST
+from calibration.model.work import MAX_RUN_WORK
 from calibration.report.hidden_truth import own_phase_rad, true_parameters
 from calibration.report.truth_errors import phase_errors
 from calibration.run.procedure import Calibration
@@ -56,7 +56,7 @@ def _certified(record: CalibrationRecord) -> bool:
 
 def _within_allowance(record: CalibrationRecord) -> bool:
     """Whether no more was tried than is allowed, but for what was under way."""
-    return record.quality["work_share"] < 1.0 + 1.0 / MOST
+    return record.quality["work_share"] < 1.0 + 1.0 / MAX_RUN_WORK
 
 
 @pytest.mark.long
@@ -65,7 +65,7 @@ def test_compression_is_found_named_kept_and_errors_stay_true(tmp_path: Path) ->
         entry = next(entry for entry in record.physics if entry.name == "compression_per_ma")
         # 2 % per mA, of every monitor; the issue found passive phases wrong by 3.7 times what was stated.
         assert np.median(entry.values) == pytest.approx(0.02, rel=0.25)
-        assert entry.words == "compression of photodiodes"
+        assert entry.description == "compression of photodiodes"
         assert entry.gain > 100.0
         assert _certified(record)
         assert max(_honesty(bench, record).values()) < 2.0

@@ -127,7 +127,7 @@ def test_the_delay_is_found_from_a_guess_that_is_percents_off(delay_off: float) 
 
 def test_light_goes_out_in_steps_no_longer_than_the_delay_allows() -> None:
     found = Tunable.draw(SMALL, 3, 2, 0.03).extend(1530.0, 1551.5)
-    reached = [each.wavelength_nm for each in found.found]
+    reached = [each.wavelength_nm for each in found.results]
     # 5 % of 11.25 ps is 0.56 ps; 0.4 rad of common phase are 113 GHz or 0.91 nm.
     assert reached[0] == pytest.approx(1550.91, abs=0.01)
     assert reached[1:] == [1551.5, 1530.0]
@@ -154,7 +154,7 @@ def test_a_source_that_strays_at_every_wavelength_is_followed() -> None:
 
     mesh.bench.tune = tune_badly  # type: ignore[method-assign]
     found = mesh.extend(1530.0)
-    last = found.found[-1]
+    last = found.results[-1]
     assert last.tuning_error_hz[0] - last.tuning_error_hz[8] == pytest.approx(0.5e9, rel=0.02)
     # Their mean, 50 MHz of 2.5 THz, is taken for delay: 2e-5 of it, and the standard error says so.
     off_s = abs(found.parameters.delay_s - mesh.bench.simulated.delay_s)

@@ -46,7 +46,7 @@ class CutBench(SimulatedBench):
             raise KeyboardInterrupt
         return super().tune(port, frequency_hz)
 
-    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         first = 0 if self.logbook is None else len(self.logbook)
         rows = []
         for number, setting in enumerate(currents_ma):
@@ -55,7 +55,7 @@ class CutBench(SimulatedBench):
         return np.array(rows)
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        return self.measure_many(currents_ma[None])[0]
+        return self.measure_batch(currents_ma[None])[0]
 
 
 def opened(cut_at: int = 0) -> CutBench:

@@ -122,12 +122,12 @@ def test_standing_circuits_keep_their_ways_and_count_what_leaks_into_them(bench:
     coupler = CouplerEntry(0.02, 0.01)  # 4 % of the amplitude go astray in cross, and 1 % in bar
     record = replace(record_of(), pucs=tuple(replace(puc, coupler=coupler) for puc in record_of().pucs))
     first = plan_circuits(bench, record, [C_A])
-    then = plan_circuits(bench, record, [A_B], active=first.everything)
+    then = plan_circuits(bench, record, [A_B], active=first.all_circuits)
     assert first.circuits[0].budget.crosstalk_db == -200.0
     assert [circuit.path for circuit in then.active] == [circuit.path for circuit in first.circuits]
     assert -100.0 < then.active[0].budget.crosstalk_db < -20.0
     assert {leak.receiver: leak.is_idle for leak in then.circuits[0].budget.leakage} == {"sfp-a": False, "sfp-c": True}
-    for circuit in then.everything:
+    for circuit in then.all_circuits:
         assert record_of().mesh.trace(circuit.path.source, then.states).port == circuit.path.target
 
 
@@ -222,7 +222,7 @@ def test_receivers_that_nobody_sends_to_stay_darker_than_25_db(
 
 def test_the_lines_of_a_budget_add_up_and_the_plan_is_told_in_words(bench: BenchModel) -> None:
     plan = plan_circuits(bench, record_of(), [A_B, A_B.reverse()])
-    lines = {line.what: line.value for line in budget_lines(plan.circuits[0])}
+    lines = {line.name: line.value for line in budget_lines(plan.circuits[0])}
     spent = [lines[what] for what in ("launch", "booster", "fibres, connectors, tap", "mesh, fibre to fibre")]
     assert sum(value for value in spent if value is not None) == pytest.approx(lines["received"])
     told = explain(plan)

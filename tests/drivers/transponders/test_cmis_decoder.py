@@ -74,7 +74,7 @@ def test_values_come_with_words(peer: Peer) -> None:
         ("cmis_revision", None): "5.2",
         ("pm_osnr_avg", None): "34 dB",
     }
-    assert {key: module.field(*key).words for key in words} == words
+    assert {key: module.field(*key).description for key in words} == words
     assert module.thresholds["rx_power"] == (
         "1 mW (0.00 dBm)",
         "0.01 mW (-20.00 dBm)",
@@ -101,7 +101,7 @@ def test_a_wrong_check_sum_is_marked(peer: Peer) -> None:
     assert module.checksums["00h:222"] is False
     for name in ("page_00h_checksum", "vendor_name", "max_power"):
         assert module.field(name).quality is Quality.CHECKSUM_WRONG
-    assert module.field("vendor_name").words == "LXMION TEST"  # to look at, not to work with
+    assert module.field("vendor_name").description == "LXMION TEST"  # to look at, not to work with
     assert module.field("vendor_nv").quality is Quality.OK  # 00h:223-255 are under no check sum
     assert module.field("rx_power", 1).quality is Quality.OK
 
@@ -141,7 +141,7 @@ def test_a_bias_is_times_its_multiplier_and_so_are_its_limits(peer: Peer, code: 
     module = decoded(peer, lambda p: p.put(1, 160, bytes([0x07 | code << 3])))  # 42500 counts of 2 uA
     bias, limit = module.field("tx_bias", 1), module.field("tx_bias_high_alarm_threshold")
     assert (bias.value, bias.unit, bias.quality) == (bias_ma, "mA", Quality.OK)
-    assert bias.words == f"{bias_ma:g} mA"
+    assert bias.description == f"{bias_ma:g} mA"
     assert isinstance(limit.value, float)
     assert limit.value == pytest.approx(int(limit.raw, 16) * 2e-3 * (1 << code))
 
@@ -149,7 +149,7 @@ def test_a_bias_is_times_its_multiplier_and_so_are_its_limits(peer: Peer, code: 
 def test_a_reserved_multiplier_leaves_no_bias(peer: Peer) -> None:
     module = decoded(peer, lambda p: p.put(1, 160, b"\x1f"))
     for field in (module.field("tx_bias", 1), module.field("tx_bias_low_alarm_threshold")):
-        assert (field.value, field.words, field.quality) == (None, "", Quality.INCONSISTENT)
+        assert (field.value, field.description, field.quality) == (None, "", Quality.INCONSISTENT)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_long_fibres_have_a_second_multiplier_since_5_3(peer: Peer, revision: in
         p.put(1, 137, bytes([code]))
 
     length = decoded(peer, change).field("smf_length_base")
-    assert length.words == words
+    assert length.description == words
     assert length.quality is (Quality.OK if words else Quality.INCONSISTENT)
 
 
@@ -283,7 +283,7 @@ def test_what_cannot_be_is_said_and_not_repeated(
     assert (severity, where, kind) in [(item.severity.value, item.address, item.kind) for item in module.findings]
     if field is not None:
         doubted = module.field(*field)
-        assert (doubted.value, doubted.words, doubted.quality) == (None, "", Quality.INCONSISTENT)
+        assert (doubted.value, doubted.description, doubted.quality) == (None, "", Quality.INCONSISTENT)
         assert doubted.raw
 
 
@@ -314,7 +314,7 @@ def test_a_cable_with_a_flat_memory(peer: Peer) -> None:
     assert bad(module) == []
     assert module.flat
     assert module.identity.technology == "copper cable (copper cable, unequalized)"
-    assert module.field("cable_length_base").words == "2 m"
+    assert module.field("cable_length_base").description == "2 m"
 
 
 @pytest.mark.parametrize(

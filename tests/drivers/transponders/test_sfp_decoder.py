@@ -68,10 +68,10 @@ def test_fields_come_with_values_units_and_words() -> None:
         "tx_fault": "no",
         "alarm_rx_power_low": "no",
     }
-    assert {name: module.field(name).words for name in words} == words
+    assert {name: module.field(name).description for name in words} == words
     assert (module.field("rx_power").value, module.field("rx_power").unit) == (pytest.approx(-10.0), "dBm")
     beyond = module.field("length_smf_100m")
-    assert (beyond.value, beyond.words, beyond.quality) == (None, "more than 25.4 km", Quality.ABOVE_RANGE)
+    assert (beyond.value, beyond.description, beyond.quality) == (None, "more than 25.4 km", Quality.ABOVE_RANGE)
 
 
 def test_external_calibration_is_applied() -> None:
@@ -184,9 +184,9 @@ def test_a_cable_has_metres_and_no_wavelength() -> None:
         put(A0H, 36, "1c")(memory)
 
     module = decoded(base_t)
-    assert (module.field("length_om4").words, module.identity.technology) == ("30 m", "10GBASE-T short reach")
+    assert (module.field("length_om4").description, module.identity.technology) == ("30 m", "10GBASE-T short reach")
     module = decoded(cable)
-    assert (module.field("length_om4").value, module.field("length_om4").words) == (3, "3 m")
+    assert (module.field("length_om4").value, module.field("length_om4").description) == (3, "3 m")
     assert module.field("wavelength").quality is Quality.NOT_SUPPORTED
     assert (module.identity.technology, module.identity.wavelength_nm) == ("passive cable", 0.0)
 

@@ -86,12 +86,12 @@ def test_penalties_grow_with_the_square(impairment: dict[str, float], penalty: f
     ],
 )
 def test_what_makes_a_receiver_lose_lock(change: dict[str, float], lost: str) -> None:
-    assert receive(light(**change), ZR, 0x3E, 193_100_000.0).lost == lost
+    assert receive(light(**change), ZR, 0x3E, 193_100_000.0).reason == lost
 
 
 def test_darkness_has_no_error_ratio_to_speak_of() -> None:
     got = receive(ReceivedLight(), ZR, 0x3E, 193_100_000.0)
-    assert (got.lost, got.ber) == ("dark", 0.5)
+    assert (got.reason, got.ber) == ("dark", 0.5)
 
 
 def test_frames_are_mended_up_to_the_limit_of_the_code() -> None:
@@ -105,7 +105,7 @@ def test_a_dr4_lane_at_its_sensitivity_is_at_the_limit_of_kp4() -> None:
     receiver = PROFILES["400g-dr4"].receiver
     got = receive(light(-5.9), receiver, 0x1C, 0.0)
     assert got.ber == pytest.approx(2.4e-4, rel=0.03)
-    assert receive(light(-5.9, polarization_rank=1, dgd_ps=99.0), receiver, 0x1C, 0.0).lost == ""
+    assert receive(light(-5.9, polarization_rank=1, dgd_ps=99.0), receiver, 0x1C, 0.0).reason == ""
 
 
 def test_light_that_is_not_a_number_is_refused() -> None:

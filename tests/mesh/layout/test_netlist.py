@@ -191,7 +191,7 @@ def test_cells_without_placements_are_placed_in_columns() -> None:
 
 
 def test_a_mirrored_cell_has_its_end_a_on_the_right() -> None:
-    mesh = from_file("single_parts.yml").drawn
+    mesh = from_file("single_parts.yml").drawing_mesh
     first, second = mesh.end_positions[[mesh.cell_names.index("cp1"), mesh.cell_names.index("cp2")]]
     assert first[:, 0].tolist() == [0.0, 1.0]
     assert second[:, 0].tolist() == [3.0, 2.0]

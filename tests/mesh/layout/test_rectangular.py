@@ -198,7 +198,7 @@ def test_crosstalk_distances_are_those_of_the_layout() -> None:
 def test_every_permutation_of_four_is_routed() -> None:
     mesh = RectangularMesh.from_ports(4)
     for outputs in itertools.permutations(range(4, 8)):
-        routing = route(mesh, RouteRequest(list(enumerate(outputs)), exact="never"))
+        routing = route(mesh, RouteRequest(list(enumerate(outputs)), exact_search="never"))
         for source, target in enumerate(outputs):
             assert mesh.trace(source, routing.states).port == target
 
@@ -207,7 +207,7 @@ def test_permutations_of_eight_are_routed_and_the_rest_is_parked() -> None:
     mesh, rng = RectangularMesh.from_ports(8), np.random.default_rng(5)
     for _ in range(10):
         pairs = list(enumerate((8 + rng.permutation(8)).tolist()))[: int(rng.integers(1, 9))]
-        routing = route(mesh, RouteRequest(pairs, exact="never"))
+        routing = route(mesh, RouteRequest(pairs, exact_search="never"))
         states = park_unused_pucs(mesh, routing.states).states
         assert set(states) == set(range(28))
         assert [mesh.trace(source, states).port for source, _ in pairs] == [target for _, target in pairs]
@@ -224,7 +224,7 @@ def test_exact_and_equal_lengths_are_found_without_parity() -> None:
         assert route(mesh, RouteRequest([(0, 4)], exact_hops={0: hops})).paths[0].hops == hops
     with pytest.raises(NoPathError, match="every path has 2 or more"):
         route(mesh, RouteRequest([(0, 4)], exact_hops={0: 1}))
-    equal = route(mesh, RouteRequest([(0, 4), (2, 6)], equal_hops=[[0, 1]], exact="never"))
+    equal = route(mesh, RouteRequest([(0, 4), (2, 6)], equal_hops=[[0, 1]], exact_search="never"))
     assert equal.paths[0].hops == equal.paths[1].hops
 
 

@@ -305,7 +305,7 @@ def test_random_requests_are_free_of_conflict_or_refused_in_so_many_words(smartl
     pairs = list(zip(ports[::2], ports[1::2], strict=True))
     told = ""
     try:
-        assert_routed(smartlight, pairs, route(smartlight, RouteRequest(pairs, rounds=48, exact="never")))
+        assert_routed(smartlight, pairs, route(smartlight, RouteRequest(pairs, rounds=48, exact_search="never")))
     except UndecidedError as error:
         told = "undecided" if "(not proven impossible)" in str(error) else "wrong"
     except NoPathError as error:
@@ -331,7 +331,7 @@ def test_a_request_that_cannot_be_met_names_what_is_contested_and_claims_no_proo
     assert route(smartlight, RouteRequest([(0, 5)], max_hops=6)).states[0] == "cross"
     assert route(smartlight, RouteRequest([(1, 2)], max_hops=6)).states[0] == "bar"
     with pytest.raises(UndecidedError, match="not proven impossible") as refusal:
-        route(smartlight, RouteRequest([(0, 5), (1, 2)], max_hops=6, rounds=30, exact="never"))
+        route(smartlight, RouteRequest([(0, 5), (1, 2)], max_hops=6, rounds=30, exact_search="never"))
     assert "2 circuits after 30 rounds" in str(refusal.value)
     assert "PUCs still contested: [0" in str(refusal.value)
     assert_routed(

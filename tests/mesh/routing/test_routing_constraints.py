@@ -50,7 +50,7 @@ def test_cp_sat_charges_heater_power_as_the_router_does(smartlight: HexMesh) -> 
     best = route(
         smartlight,
         RouteRequest(
-            [(0, 20), (39, 15)], objective="power", heater_power_mw=power_mw, exact="always", time_limit_s=60.0
+            [(0, 20), (39, 15)], objective="power", heater_power_mw=power_mw, exact_search="always", time_limit_s=60.0
         ),
     )
     assert best.outcome == "optimal"
@@ -178,7 +178,7 @@ def test_a_length_of_the_wrong_parity_or_too_short_is_refused_before_any_search(
     smartlight: HexMesh, hops: int, why: str
 ) -> None:
     with pytest.raises(NoPathError, match=why):
-        route(smartlight, RouteRequest([(0, 5)], exact_hops={0: hops}, rounds=0, exact="never"))
+        route(smartlight, RouteRequest([(0, 5)], exact_hops={0: hops}, rounds=0, exact_search="never"))
 
 
 def test_a_pair_and_a_set_are_matched_in_length(smartlight: HexMesh) -> None:
@@ -195,7 +195,9 @@ def test_a_pair_and_a_set_are_matched_in_length(smartlight: HexMesh) -> None:
 def test_cp_sat_counts_light_and_not_rings_when_lengths_are_prescribed(smartlight: HexMesh) -> None:
     """The detached-ring pitfall: without a circuit constraint a ring of 6 would make up for a shorter path."""
     for hops in (12, 14):
-        routing = route(smartlight, RouteRequest([(0, 5)], exact_hops={0: hops}, exact="always", time_limit_s=60.0))
+        routing = route(
+            smartlight, RouteRequest([(0, 5)], exact_hops={0: hops}, exact_search="always", time_limit_s=60.0)
+        )
         assert len(smartlight.trace(0, routing.states).pucs) == hops
 
 
@@ -260,7 +262,7 @@ def test_the_price_of_moving_is_certified_too(smartlight: HexMesh) -> None:
                 [(38, 15), (37, 6), (4, 7)],
                 active=active.paths,
                 move_price=price,
-                exact="always",
+                exact_search="always",
                 time_limit_s=60.0,
             ),
         )

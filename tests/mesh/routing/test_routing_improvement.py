@@ -29,7 +29,7 @@ def test_a_few_hundred_steps_lead_to_the_proven_optimum(smartlight: HexMesh, nam
     pairs, optimum = SETS[name]
     problem = problem_for(smartlight, RouteRequest(pairs, objective="hops"))
     negotiation = Negotiation(problem)
-    bound = sum(cost or 0.0 for cost in negotiation.route_each_alone())
+    bound = sum(cost or 0.0 for cost in negotiation.route_separately())
     found = negotiation.run(200, bound).wave_paths
     assert found is not None
     assert problem.cost(found) >= optimum
@@ -40,9 +40,9 @@ def test_a_few_hundred_steps_lead_to_the_proven_optimum(smartlight: HexMesh, nam
 
 def test_no_time_changes_nothing_and_some_makes_nothing_dearer(smartlight: HexMesh) -> None:
     pairs = SETS["six"][0]
-    quick = route(smartlight, RouteRequest(pairs, objective="hops", exact="never"))
-    assert quick == route(smartlight, RouteRequest(pairs, objective="hops", exact="never"))
-    better = route(smartlight, RouteRequest(pairs, objective="hops", exact="never", improve_s=0.02))
+    quick = route(smartlight, RouteRequest(pairs, objective="hops", exact_search="never"))
+    assert quick == route(smartlight, RouteRequest(pairs, objective="hops", exact_search="never"))
+    better = route(smartlight, RouteRequest(pairs, objective="hops", exact_search="never", improve_s=0.02))
     assert better.cost <= quick.cost
     assert better.bound == quick.bound
     assert better.gap == better.cost / better.bound - 1.0 <= quick.gap
@@ -55,7 +55,7 @@ def test_one_circuit_alone_has_nothing_to_improve(smartlight: HexMesh) -> None:
 
 def test_standing_circuits_are_not_touched_by_an_improvement(smartlight: HexMesh) -> None:
     pairs = SETS["six"][0]
-    active = route(smartlight, RouteRequest(pairs, objective="hops", exact="never")).paths[:2]
+    active = route(smartlight, RouteRequest(pairs, objective="hops", exact_search="never")).paths[:2]
     routing = route(smartlight, RouteRequest(pairs[2:], objective="hops", active=active, improve_s=0.02))
     assert routing.active == active
     assert routing.moved == ()
@@ -65,7 +65,9 @@ def test_circuits_of_equal_length_are_improved_at_their_length_and_at_others(sma
     """A first answer has 18 PUCs for either of two; with 16 each all is cheaper: CP-SAT 9.15 proves 43.26 dB best."""
     tied = [0, 1]
     loss_db = np.random.default_rng(5).uniform(0.2, 1.5, 72)
-    request = RouteRequest([(7, 20), (16, 2), (9, 6), (11, 3)], puc_loss_db=loss_db, equal_hops=[tied], exact="never")
+    request = RouteRequest(
+        [(7, 20), (16, 2), (9, 6), (11, 3)], puc_loss_db=loss_db, equal_hops=[tied], exact_search="never"
+    )
     problem = problem_for(smartlight, request)
     quick = route_equal_lengths(problem, 200)[0]
     assert quick is not None

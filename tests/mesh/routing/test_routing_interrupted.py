@@ -15,7 +15,7 @@ from lumion_hw.mesh.layout.hexagonal import HexMesh
 from lumion_hw.mesh.routing import RouteRequest, route
 mesh = HexMesh.smartlight()
 pairs = [(9, 3), (5, 16), (18, 1)]
-route(mesh, RouteRequest(pairs, objective="hops", exact="always", time_limit_s=60.0))
+route(mesh, RouteRequest(pairs, objective="hops", exact_search="always", time_limit_s=60.0))
 try:
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60.0)
@@ -33,7 +33,7 @@ ports = np.random.default_rng(3).permutation(mesh.n_ports)[:24].tolist()
 threading.Timer(3.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 begun = time.monotonic()
 try:
-    route(mesh, RouteRequest(list(zip(ports[::2], ports[1::2])), exact="always", time_limit_s=3600.0))
+    route(mesh, RouteRequest(list(zip(ports[::2], ports[1::2])), exact_search="always", time_limit_s=3600.0))
 except KeyboardInterrupt:
     print("told")
 """

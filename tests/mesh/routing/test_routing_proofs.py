@@ -54,7 +54,7 @@ def test_a_routing_above_its_bound_is_feasible_until_it_is_certified(smartlight:
     shortest = sum(int(smartlight.shortest_hops[pair]) for pair in pairs)
     assert found.bound == shortest < found.cost
     assert found.outcome == "feasible"
-    certified = route(smartlight, RouteRequest(pairs, objective="hops", exact="always", time_limit_s=60.0))
+    certified = route(smartlight, RouteRequest(pairs, objective="hops", exact_search="always", time_limit_s=60.0))
     assert certified.outcome == "optimal"
     assert shortest <= certified.cost <= found.cost
 
@@ -79,7 +79,7 @@ CROSSED = RouteRequest([(0, 5), (1, 2)], max_hops=6)
 
 def test_without_a_proof_the_answer_is_undecided_and_not_no(smartlight: HexMesh) -> None:
     with pytest.raises(UndecidedError, match="not proven impossible"):
-        route(smartlight, replace(CROSSED, exact="never"))
+        route(smartlight, replace(CROSSED, exact_search="never"))
     assert not issubclass(UndecidedError, NoPathError)
 
 
@@ -98,7 +98,7 @@ def test_time_that_does_not_suffice_leaves_the_question_open(smartlight: HexMesh
 def test_the_rescue_finds_what_a_single_round_of_negotiation_does_not(smartlight: HexMesh) -> None:
     pairs = list(zip((0, 39, 38, 37, 36, 35), (20, 15, 18, 16, 19, 17), strict=True))
     with pytest.raises(UndecidedError):
-        route(smartlight, RouteRequest(pairs, rounds=1, exact="never"))
+        route(smartlight, RouteRequest(pairs, rounds=1, exact_search="never"))
     rescued = route(smartlight, RouteRequest(pairs, rounds=1, time_limit_s=60.0))
     assert rescued.method == "cp-sat"
     assert_lit(smartlight, pairs, rescued)
@@ -106,8 +106,8 @@ def test_the_rescue_finds_what_a_single_round_of_negotiation_does_not(smartlight
 
 @pytest.mark.parametrize("word", ["sometimes", ""])
 def test_an_unknown_way_to_prove_is_refused(smartlight: HexMesh, word: str) -> None:
-    with pytest.raises(ConfigError, match="exact="):
-        route(smartlight, RouteRequest([(0, 20)], exact=word))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="exact_search="):
+        route(smartlight, RouteRequest([(0, 20)], exact_search=word))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------------- reasons
@@ -130,7 +130,7 @@ def test_more_circuits_than_joints_are_refused_by_the_cut_alone(smartlight: HexM
     dead: list[tuple[int, State]] = [(puc, state) for puc in (17, 18) for state in STUCK]
     pairs = [(0, 15), (39, 16), (38, 17), (37, 18)]
     with pytest.raises(NoPathError, match=r"together \(proven\): only 3 of 4 circuits, over .* can leave") as refusal:
-        route(smartlight, RouteRequest(pairs, unusable=dead, exact="never"))
+        route(smartlight, RouteRequest(pairs, unusable=dead, exact_search="never"))
     assert sorted(refusal.value.ports) == sorted(port for pair in pairs for port in pair)
     assert route(smartlight, RouteRequest(pairs[:3], unusable=dead)).total_hops > 0
 
@@ -143,9 +143,9 @@ def test_three_circuits_for_which_a_corner_is_too_small_are_refused_without_cp_s
     """Any two of them find their ways. CP-SAT 9.15 takes seconds to deny the three, and no cut keeps them apart."""
     mesh = HexMesh.columns([10, 11] * 10 + [10])
     for two in combinations(circuits, 2):
-        assert_lit(mesh, list(two), route(mesh, RouteRequest(two, exact="never")))
+        assert_lit(mesh, list(two), route(mesh, RouteRequest(two, exact_search="never")))
     with pytest.raises(NoPathError, match=r"together \(proven\): they need more room than PUCs .* offer") as refusal:
-        route(mesh, RouteRequest([*circuits, (0, 15)], exact="never"))
+        route(mesh, RouteRequest([*circuits, (0, 15)], exact_search="never"))
     assert set(refusal.value.ports) == {port for pair in circuits for port in pair}
 
 
@@ -159,8 +159,8 @@ def test_too_little_room_beside_standing_circuits_means_that_cp_sat_agrees(seed:
     pairs = list(zip(ports[::2], ports[1::2], strict=True))
     stands: tuple[Path, ...] = ()
     try:
-        stands = route(SMALL, RouteRequest(pairs[:2], exact="never")).paths
-        route(SMALL, RouteRequest(pairs[2:], active=stands, exact="never"))
+        stands = route(SMALL, RouteRequest(pairs[:2], exact_search="never")).paths
+        route(SMALL, RouteRequest(pairs[2:], active=stands, exact_search="never"))
     except NoPathError:
         states = states_for_paths(SMALL, stands)
         shut = {(puc, opposite_state(state)) for puc, state in states.items()}

@@ -48,7 +48,9 @@ def test_compiled_or_not_a_request_has_the_same_routing(smartlight: HexMesh, mon
     def routed(seed: int) -> Routing | None:
         ports = np.random.default_rng(seed).permutation(smartlight.fibre_ports)[:10].tolist()
         try:
-            return route(smartlight, RouteRequest(list(zip(ports[::2], ports[1::2], strict=True)), exact="never"))
+            return route(
+                smartlight, RouteRequest(list(zip(ports[::2], ports[1::2], strict=True)), exact_search="never")
+            )
         except RoutingError:
             return None
 

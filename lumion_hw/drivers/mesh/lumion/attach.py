@@ -97,7 +97,7 @@ class SessionSetup:
         with self._session.transaction(), close_on_error(self._session.close):
             hello = self._session.open(
                 take_over=self._take_over and not automatic,
-                again=self.boot_id is not None and loss in (None, Loss.LINK),
+                is_reconnect=self.boot_id is not None and loss in (None, Loss.LINK),
             )
             self._check_identity(hello)
             return self._sync_after_connect(hello)

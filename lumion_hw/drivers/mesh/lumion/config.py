@@ -202,7 +202,7 @@ def limit_error_in_ma(error: LimitError, full_scale_ma: float, target: DeviceAdd
     """Return the error with DAC codes converted to mA. Return other errors unchanged."""
     if error.unit != "code":
         return error
-    asked, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)
+    requested, limit = output_from_code(np.array([error.requested, error.limit]), full_scale_ma)
     return target.error(
-        LimitError, error.message.split(": requested")[0], requested=float(asked), limit=float(limit), unit="mA"
+        LimitError, error.message.split(": requested")[0], requested=float(requested), limit=float(limit), unit="mA"
     )

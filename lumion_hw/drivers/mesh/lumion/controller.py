@@ -412,11 +412,11 @@ class LumionMeshController(Driver):
     def _feed(self, only_if_idle: bool) -> None:
         try:
             if self._session.fault_pending:
-                asked = self._watch.poll(only_if_idle=only_if_idle)
+                has_answered = self._watch.poll(only_if_idle=only_if_idle)
             else:
-                ask = self._session.request_if_idle if only_if_idle else self._session.request
-                asked = ask(PingRequest()) is not None
-            if asked:
+                send = self._session.request_if_idle if only_if_idle else self._session.request
+                has_answered = send(PingRequest()) is not None
+            if has_answered:
                 self._watch.check(only_if_idle=only_if_idle)
         except LinkLost as error:
             self._on_link_lost(error)

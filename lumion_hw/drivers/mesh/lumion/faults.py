@@ -152,8 +152,8 @@ class FaultWatch:
     def poll(self, *, only_if_idle: bool) -> bool:
         """Read and report new faults. With ``only_if_idle``, return ``False`` if the session is busy."""
         request = FaultListRequest(first_id=(self._newest_id + 1) % (1 << 32))
-        ask = self._session.request_if_idle if only_if_idle else self._session.request
-        reply = ask(request)
+        send = self._session.request_if_idle if only_if_idle else self._session.request
+        reply = send(request)
         if reply is None:
             return False
         self._pending = self._session.fault_pending

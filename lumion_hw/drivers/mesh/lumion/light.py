@@ -141,13 +141,13 @@ class WatchedLight:
             while not self._states:
                 self._check_session()
                 due_s = self._keep_going()
-                ask_s = self._news_s + _REQUEST_PERIOD_S
-                if self._clock.now() >= min(deadline, ask_s):
-                    if self._clock.now() < ask_s:
+                request_s = self._news_s + _REQUEST_PERIOD_S
+                if self._clock.now() >= min(deadline, request_s):
+                    if self._clock.now() < request_s:
                         return None
-                    self._ask()
+                    self._request()
                     continue
-                self._session.wait_events(Deadline(min(due_s, deadline, ask_s)))
+                self._session.wait_events(Deadline(min(due_s, deadline, request_s)))
         except LinkLost as error:
             self._on_lost(error)
             raise
@@ -166,7 +166,7 @@ class WatchedLight:
         except LumionError:
             self._watched = 0  # the watch continues harmlessly until the session ends
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         if self._silences == _MAX_SILENCES:
             raise self._target.error(
                 LinkTimeout,

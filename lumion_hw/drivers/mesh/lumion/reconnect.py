@@ -156,7 +156,7 @@ class Reconnector:
         self._on_event = on_event
         self._target = target
         self._random = random.Random(self._policy.seed)
-        self._lost_s = 0.0
+        self._lost_at_s = 0.0
         self._next_s = 0.0
         self._delay_s = 0.0
         self._attempts = 0
@@ -181,10 +181,10 @@ class Reconnector:
         with self._change:  # several threads may detect it at once
             if self.state is not LinkState.OPEN:
                 return
-            self._lost_s = self._clock.now()
+            self._lost_at_s = self._clock.now()
             self._attempts = 0
             self._delay_s = self._policy.first_delay_s
-            self._next_s = self._lost_s + self._delay_s
+            self._next_s = self._lost_at_s + self._delay_s
             self._reason = error.message
             self.state = LinkState.BACKOFF if self._is_automatic and not for_good else LinkState.CLOSED
         if self._is_automatic:
@@ -209,7 +209,7 @@ class Reconnector:
         try:
             attachment = self._attach()
         except (ConfigError, NotSupportedError) as error:  # a different device replied
-            self._give_up(error.message)
+            self._abandon(error.message)
         except LumionError as error:
             self._failed(error)
         else:
@@ -227,12 +227,12 @@ class Reconnector:
         until = self._clock.now() + self._policy.wait_s
         while self._is_automatic:
             self.poll()
-            now = self._clock.now()
+            now_s = self._clock.now()
             if self.state is LinkState.OPEN:
                 return
-            if self.state is LinkState.CLOSED or now >= until:
-                raise self._unavailable_error(label, now)
-            self._clock.sleep(max(0.0, min(self._next_s - now, until - now, _SLICE_S)))
+            if self.state is LinkState.CLOSED or now_s >= until:
+                raise self._unavailable_error(label, now_s)
+            self._clock.sleep(max(0.0, min(self._next_s - now_s, until - now_s, _SLICE_S)))
 
     def _failed(self, error: LumionError) -> None:
         self._report_event(LinkEventKind.ATTEMPT_FAILED, error.message)
@@ -242,25 +242,25 @@ class Reconnector:
         jitter = 1.0 + self._policy.jitter * self._random.uniform(-1.0, 1.0)
         self._next_s = self._clock.now() + self._delay_s * jitter
         # The time of the next attempt decides: an attempt after the budget would never be made.
-        if self._next_s - self._lost_s > self._policy.budget_s:
-            self._give_up(f"{self._attempts} attempts in {self._clock.now() - self._lost_s:.1f} s: {error.message}")
+        if self._next_s - self._lost_at_s > self._policy.budget_s:
+            self._abandon(f"{self._attempts} attempts in {self._clock.now() - self._lost_at_s:.1f} s: {error.message}")
 
-    def _give_up(self, reason: str) -> None:
+    def _abandon(self, reason: str) -> None:
         self.state = LinkState.CLOSED
         self._reason = reason
         self._report_event(LinkEventKind.GIVEN_UP, reason)
 
-    def _unavailable_error(self, label: str, now: float) -> LinkLost:
+    def _unavailable_error(self, label: str, now_s: float) -> LinkLost:
         if self.state is LinkState.CLOSED:
             text, hint = f"{label}: the link is closed: {self._reason.rstrip('.')}", "Open the device again."
         else:
-            text = f"{label}: the link was lost {now - self._lost_s:.1f} s ago, attempts so far: {self._attempts}"
-            hint = f"Next attempt in {max(0.0, self._next_s - now):.1f} s. The watchdog switches the outputs off."
+            text = f"{label}: the link was lost {now_s - self._lost_at_s:.1f} s ago, attempts so far: {self._attempts}"
+            hint = f"Next attempt in {max(0.0, self._next_s - now_s):.1f} s. The watchdog switches the outputs off."
         return self._target.error(LinkLost, f"{text}.", hint=hint)
 
     def _report_event(self, kind: LinkEventKind, text: str, attachment: Attachment | None = None) -> None:
-        now = self._clock.now()
+        now_s = self._clock.now()
         _log.warning("%s @ %s: link to the controller %s: %s", self._target.device, self._target.address, kind, text)
-        event = LinkEvent(kind, text, now, now - self._lost_s, self._attempts, attachment)
+        event = LinkEvent(kind, text, now_s, now_s - self._lost_at_s, self._attempts, attachment)
         self.events.append(event)
         call_back(self._on_event, event)

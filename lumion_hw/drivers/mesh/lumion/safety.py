@@ -61,10 +61,10 @@ def safe_on_signals() -> Iterator[None]:
         def raise_error(number: int, frame: FrameType | None) -> None:
             nonlocal ignore_until_s
             del number, frame
-            now = time.monotonic()
-            if now < ignore_until_s:
+            now_s = time.monotonic()
+            if now_s < ignore_until_s:
                 return
-            ignore_until_s = now + _IGNORE_SIGNALS_S
+            ignore_until_s = now_s + _IGNORE_SIGNALS_S
             raise error()
 
         return raise_error

@@ -250,7 +250,7 @@ class SweepRun:
         self._due = 0
         self._acknowledged = 0
         self._start_tick = 0
-        self._done: SweepDoneEvent | None = None
+        self._done_event: SweepDoneEvent | None = None
         self._reason: EndReason | None = None
         point_s = planned.dwell_ticks * session.hello.tick_us * 1e-6
         # Records are pushed at most SWEEP_PUSH_MS after they were recorded, so a longer silence means a lost event.
@@ -326,16 +326,16 @@ class SweepRun:
         while not self._is_complete():
             due_s = self._keep_going()
             self._session.wait_events(Deadline(min(requested_s + self._quiet_s, due_s)))
-            now = self._clock.now()
+            now_s = self._clock.now()
             # Every new record increases one of the two.
             if self._track.contiguous_end + self._produced > progress:
                 progress = self._track.contiguous_end + self._produced
-                requested_s = moved_s = now
-            elif now >= requested_s + self._quiet_s:
+                requested_s = moved_s = now_s
+            elif now_s >= requested_s + self._quiet_s:
                 self._request_state()
-                requested_s = now
-            if now - moved_s > self._stalled_s:
-                raise self._error(f"made no progress for {now - moved_s:.1f} s")
+                requested_s = now_s
+            if now_s - moved_s > self._stalled_s:
+                raise self._error(f"made no progress for {now_s - moved_s:.1f} s")
             # Requested by index, because the board does not repeat events (section 10.4).
             self._fetch_missing()
             # Not after each record: an acknowledgement costs a frame in each direction, and half a window is available.
@@ -355,7 +355,7 @@ class SweepRun:
     def _on_event(self, seq: int, event: AnyEvent) -> None:
         del seq
         if isinstance(event, SweepDoneEvent) and event.generation == self._generation:
-            self._done, self._reason = event, event.reason
+            self._done_event, self._reason = event, event.reason
             self._produced = self._due = min(event.records, self._planned.n_points)
         elif isinstance(event, SweepDataEvent) and event.generation == self._generation:
             self._store(event.first, event.values)
@@ -403,10 +403,10 @@ class SweepRun:
     def _count_late_points(self) -> int:
         """Return the number of points that took longer than planned; an upper bound if the last event was lost."""
         until = Deadline(self._clock.now() + self._quiet_s)
-        while self._done is None and self._clock.now() < until:
+        while self._done_event is None and self._clock.now() < until:
             self._session.wait_events(until)
-        if self._done is not None:
-            return self._done.late
+        if self._done_event is not None:
+            return self._done_event.late
         reply = self._session.request(SweepAbortRequest(self._generation))  # the run has ended: no effect
         planned = self._planned.n_points * self._planned.dwell_ticks
         max_late = min(self._planned.n_points, max(0, (reply.tick - self._start_tick) % _TICKS - planned) // 2)

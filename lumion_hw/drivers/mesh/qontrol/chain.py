@@ -137,7 +137,7 @@ def read_chain(session: QontrolSession) -> ModuleChain:
 
 
 def _column(session: QontrolSession, name: str, pattern: re.Pattern[str], n_modules: int) -> list[str]:
-    lines = session.ask(text_request(f"{name}ALL?", pattern, n_modules))
+    lines = session.query_lines(text_request(f"{name}ALL?", pattern, n_modules))
     return [_fields(pattern, line)[0] for line in lines]
 
 

@@ -273,7 +273,7 @@ class QontrolController(Driver):
             # The modules do not latch faults, so the driver keeps the heaters off until the fault is cleared.
             outputs.refuse_while_latched("program")
             # A module that was powered up again may have lost IMAX and VMAX.
-            if outputs.limits_lost and self._limits is not None:
+            if outputs.has_lost_limits and self._limits is not None:
                 outputs.apply(self._compliance_for(self._limits, outputs.chain))
             self._generation += 1
             outputs.drive(currents)

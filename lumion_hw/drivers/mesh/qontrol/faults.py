@@ -141,7 +141,7 @@ def faults_from_log(
 
 def read_log(session: QontrolSession, chain: ModuleChain) -> tuple[LogEntry, ...]:
     """Read the logs of all modules, 64 entries each."""
-    lines = session.ask(text_request("LOGALL?", LOG_ENTRY, _LOG_LINES * len(chain.modules)))
+    lines = session.query_lines(text_request("LOGALL?", LOG_ENTRY, _LOG_LINES * len(chain.modules)))
     entries = []
     for number, line in enumerate(lines):
         match = LOG_ENTRY.fullmatch(line)

@@ -67,7 +67,7 @@ class QontrolOutputs:
         self._mode = mode
         self._tolerance_ma = tolerance_ma
         self.compliance = self._read_compliance()
-        self.limits_lost = False
+        self.has_lost_limits = False
         """Whether a module was restarted since its limits were set."""
         self.driven_ma: NDArray[np.float64] | None = None
         """Last confirmed currents; ``None`` if unknown."""
@@ -109,7 +109,7 @@ class QontrolOutputs:
                     read=f"{content[channel]:.4f} {unit}",
                     hint="The module acknowledged the limit but uses a different value. No output was changed.",
                 )
-        self.limits_lost = False
+        self.has_lost_limits = False
 
     def drive(self, currents_ma: NDArray[np.float64]) -> None:
         """Set and verify all currents. Currents that differ are read again for up to 0.1 s.
@@ -166,7 +166,7 @@ class QontrolOutputs:
     def read_currents(self) -> NDArray[np.float64]:
         """Return the measured currents in mA, shape ``(n_channels,)``."""
         request = read_request(self._mode, Quantity.CURRENT, self.chain)
-        return column_from_lines(self._session.ask(request), request, self.chain.full_scale_ma, self._session)
+        return column_from_lines(self._session.query_lines(request), request, self.chain.full_scale_ma, self._session)
 
     def latch_reports(self) -> tuple[Fault, ...]:
         """Latch and return the faults that the modules have reported since the last call."""
@@ -186,7 +186,7 @@ class QontrolOutputs:
         reports += self._session.take_reports()
         faults = [*faults_from_reports(reports, self.chain, readings, self.compliance), *faults]
         if any(report.code == POWERED_UP for report in reports):
-            self.limits_lost, self.driven_ma = True, None
+            self.has_lost_limits, self.driven_ma = True, None
         return tuple(self._latch.add(fault) for fault in faults)
 
     def refresh(self) -> None:

@@ -192,7 +192,7 @@ def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> 
     Raises ``FrameError`` if the reply does not match the chain, or a reading is impossible.
     """
     request = text_request("VIPALL?", CHANNEL_READING, chain.n_channels)
-    lines = session.ask(request)
+    lines = session.query_lines(request)
     matches = [match for line in lines if (match := CHANNEL_READING.fullmatch(line))]
     expected = [(module.index, local) for module in chain.modules for local in range(module.n_channels)]
     if [(int(match[1]), int(match[2])) for match in matches] != expected:

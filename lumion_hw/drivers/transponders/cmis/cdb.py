@@ -10,7 +10,7 @@ from lumion_hw.standards.cmis.cdb import (
     CDB_PAGE,
     COMMAND_BYTE,
     EPL_PAGES,
-    HEADER_REST_BYTE,
+    HEADER_REMAINDER_BYTE,
     decode_reply,
     encode_command,
 )
@@ -31,7 +31,7 @@ def command(
     *,
     extended: bytes = b"",
     max_write: int = MAX_WRITE_BYTES,
-    within_s: float = 0.0,
+    reply_timeout_s: float = 0.0,
     first_poll_s: float = _FIRST_POLL_S,
     replies: bool = True,
 ) -> bytes:
@@ -43,7 +43,7 @@ def command(
         payload: Payload in page 9Fh (LPL).
         extended: Payload in pages A0h to AFh (EPL).
         max_write: Maximum length of a write to the pages of the command, in bytes.
-        within_s: Maximum time advertised by the module for this command; 0 if unknown.
+        reply_timeout_s: Maximum time advertised by the module for this command; 0 if unknown.
         first_poll_s: Pause before the first reading of the status.
         replies: Whether the command has a reply; otherwise the reply bytes are ignored.
 
@@ -57,7 +57,7 @@ def command(
     module.needs(module.advertised.supported("cdb_command"), "a command data block")
     message = encode_command(number, payload, epl_length=len(extended))
     # While it executes a command, a module may not acknowledge any access, so all accesses use this timeout.
-    timeout_s = COMMAND_S + max(cdb_busy_s(*memory.pages.read_page(0x01, 165, 2)), MARGIN * within_s)
+    timeout_s = COMMAND_S + max(cdb_busy_s(*memory.pages.read_page(0x01, 165, 2)), MARGIN * reply_timeout_s)
     label = f"CDB command {number:04X}h"
     with memory.pages.transaction(), memory.pages.retry_for(timeout_s):
         module.guard()
@@ -65,12 +65,12 @@ def command(
         for start in range(0, len(extended), HALF_BYTES):
             page = EPL_PAGES[start // HALF_BYTES]
             _write(module, page, HALF_BYTES, extended[start : start + HALF_BYTES], max_write)
-        _write(module, CDB_PAGE, HEADER_REST_BYTE, message.body, max_write)
+        _write(module, CDB_PAGE, HEADER_REMAINDER_BYTE, message.body, max_write)
         # Both bytes in one write, so that modules that start with byte 129 have byte 128 too (01h:165.7).
         memory.pages.write_page(CDB_PAGE, COMMAND_BYTE, message.command)
         module.clock.sleep(first_poll_s)
         module.wait(lambda: not _status(module) & codes.CDB_BUSY, timeout_s, lambda: f"{label} is busy")
-        _check_done(module, label)
+        _check_finished(module, label)
         if not replies:
             return b""
         # In the same transaction, because a command of another thread would overwrite the reply.
@@ -83,7 +83,7 @@ def command(
         ) from error
 
 
-def _check_done(module: ModuleContext, label: str) -> None:
+def _check_finished(module: ModuleContext, label: str) -> None:
     status = _status(module)
     if status & codes.CDB_FAILED:
         locked = status == codes.CdbStatus.PASSWORD

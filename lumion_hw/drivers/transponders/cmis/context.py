@@ -130,9 +130,9 @@ class ModuleContext:
         """Return an error that names this module."""
         return self.memory.error(kind, message, hint=hint)
 
-    def error_limit(self, message: str, asked: float, limit: float, unit: str) -> LimitError:
+    def error_limit(self, message: str, requested: float, limit: float, unit: str) -> LimitError:
         """Return the error for a value outside a limit of this module."""
-        return self.memory.error(LimitError, message, requested=asked, limit=limit, unit=unit)
+        return self.memory.error(LimitError, message, requested=requested, limit=limit, unit=unit)
 
     def error_verify(self, message: str, wrote: object, read: object, hint: str) -> VerifyError:
         """Return the error for a value that differs when read back."""
@@ -207,11 +207,11 @@ class ModuleContext:
                 "Call power_up() first.",
             )
 
-    def wait(self, done: Callable[[], bool], timeout_s: float, stage: Callable[[], str]) -> None:
+    def wait(self, is_finished: Callable[[], bool], timeout_s: float, stage: Callable[[], str]) -> None:
         """Poll the module until a condition is met.
 
         Args:
-            done: Condition; may raise an error.
+            is_finished: Condition; may raise an error.
             timeout_s: Maximum time.
             stage: Function that returns the awaited state, for the message.
 
@@ -222,7 +222,7 @@ class ModuleContext:
         period_s = min(max(timeout_s / 200.0, 0.01), 0.25)
         began_s = self.clock.now()
         end = began_s + timeout_s
-        while not done():
+        while not is_finished():
             if self.clock.now() >= end:
                 raise self.error(
                     DeviceTimeoutError,

@@ -20,8 +20,8 @@ _TRANSIENT_STAGES = {
     int(DataPathState.TX_TURN_ON): "tx_turn_on",
     int(DataPathState.TX_TURN_OFF): "tx_turn_off",
 }
-_LIT = frozenset({DataPathState.ACTIVATED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF})
-MAY_EMIT = _LIT | {DataPathState.INITIALIZED}
+_EMITTING_STATES = frozenset({DataPathState.ACTIVATED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF})
+MAY_EMIT = _EMITTING_STATES | {DataPathState.INITIALIZED}
 """Data path states in which a media lane may emit light unless it is disabled (CMIS 5.2 clause 6.3.3)."""
 _INITIALISED = frozenset({DataPathState.INITIALIZED, DataPathState.ACTIVATED, DataPathState.TX_TURN_ON})
 
@@ -63,14 +63,16 @@ def data_paths(module: ModuleContext) -> tuple[DataPath, ...]:
     with module.memory.pages.transaction():
         selected = module.memory.numbers("active_app_sel")
         identities = module.memory.numbers("active_data_path_id")
-    known = {application.number: application for application in module.advertised.applications}
+    applications = {application.number: application for application in module.advertised.applications}
     groups: dict[tuple[int, int], list[int]] = {}
     for lane, (number, identity) in enumerate(zip(selected, identities, strict=True), start=1):
         # 0 means that the lane is in no data path.
         if number:
             groups.setdefault((number, identity), []).append(lane)
     return tuple(
-        DataPath(number, tuple(lanes), media_lanes_of(known[number], identity + 1) if number in known else (1,))
+        DataPath(
+            number, tuple(lanes), media_lanes_of(applications[number], identity + 1) if number in applications else (1,)
+        )
         for (number, identity), lanes in groups.items()
     )
 
@@ -94,8 +96,8 @@ def states(module: ModuleContext) -> dict[int, int]:
 
 def emitting_lanes(module: ModuleContext, paths: Iterable[DataPath]) -> dict[int, DataPath]:
     """Return the media lanes that may emit light now, each with a data path that uses the lane."""
-    now = states(module)
-    return {lane: path for path in paths if now[path.first_lane] in MAY_EMIT for lane in path.media_lanes}
+    present_states = states(module)
+    return {lane: path for path in paths if present_states[path.first_lane] in MAY_EMIT for lane in path.media_lanes}
 
 
 def lanes_on(module: ModuleContext, paths: Collection[DataPath]) -> frozenset[int]:
@@ -170,7 +172,7 @@ def switch_off(module: ModuleContext, paths: Collection[DataPath], lanes: Iterab
         return
     module.memory.set_lanes("tx_disable", {*media_lanes(module, paths), *lanes}, True)
     timeout_s = module.longest_s("tx_turn_off") + _TX_EXTRA_S
-    _await(module, host_lanes(paths), frozenset(range(16)) - _LIT, timeout_s, "tx_turn_off")
+    _await(module, host_lanes(paths), frozenset(range(16)) - _EMITTING_STATES, timeout_s, "tx_turn_off")
 
 
 def _await(
@@ -224,9 +226,9 @@ def select_application(module: ModuleContext, number: int, first_lane: int, *, c
     new_path = DataPath(number, lanes, media_lanes_of(application, first_lane))
     unaffected = [path for path in in_use if path not in affected]
     deactivate(module, [*affected, new_path], keep=emitting_lanes(module, unaffected))
-    others = [path for path in affected if path.host_lanes != lanes]
-    if others and module.quirks.decommission:
-        _decommission(module, host_lanes(others))
+    other_paths = [path for path in affected if path.host_lanes != lanes]
+    if other_paths and module.quirks.decommission:
+        _decommission(module, host_lanes(other_paths))
     _apply(module, lanes, number << 4 | (first_lane - 1) << 1)
 
 

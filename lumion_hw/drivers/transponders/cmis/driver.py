@@ -105,7 +105,7 @@ class CmisTransponder(PathDriver, Driver):
     def close(self) -> None:
         """Close the link; idempotent, never raises. The transmitter does not change."""
         self._shared.opened = None
-        self._shared.lit.clear()
+        self._shared.emitting.clear()
         self._shared.pages.close()
 
     def path(self, first_lane: int) -> ModulePath:
@@ -163,12 +163,12 @@ class CmisTransponder(PathDriver, Driver):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Switch off the data paths that were switched on within this ``with`` block, and close."""
-        if self._shared.lit:
+        if self._shared.emitting:
             # The error that ended the block matters more than one from this operation.
             with contextlib.suppress(LumionError), self._shared.operation() as module:
                 module.guard()
                 in_use = dp.data_paths(module)
-                self.switch_off(module, [path for path in in_use if path.first_lane in self._shared.lit], in_use)
+                self.switch_off(module, [path for path in in_use if path.first_lane in self._shared.emitting], in_use)
         self.close()
 
     # -- power
@@ -177,7 +177,7 @@ class CmisTransponder(PathDriver, Driver):
         """Set the module to low power and wait for the change. Raises the errors of :meth:`power_up`."""
         with self._shared.operation() as module:
             power.power_down(module, self._shared.pins)
-            self._shared.lit.clear()
+            self._shared.emitting.clear()
 
     def reset(self) -> None:
         """Reset and reopen the module by its ResetL pin, or by software without the pin.
@@ -186,7 +186,7 @@ class CmisTransponder(PathDriver, Driver):
         """
         with self._shared.operation() as module:
             power.reset(module, self._shared.pins)
-            self._shared.lit.clear()
+            self._shared.emitting.clear()
             self.open()
 
     def interrupt(self) -> bool:
@@ -286,7 +286,7 @@ class CmisTransponder(PathDriver, Driver):
         with self._shared.operation() as module:
             firmware.run(module, inactive=inactive, hitless=hitless)
             if not hitless:
-                self._shared.lit.clear()
+                self._shared.emitting.clear()
             self.open()
 
     def commit_firmware(self) -> None:

@@ -165,7 +165,7 @@ def _write_blocks(
                 address if supported.extended else address + block,
                 extended=block if supported.extended else b"",
                 max_write=min(supported.write_bytes, HALF_BYTES),
-                within_s=supported.write_s,
+                reply_timeout_s=supported.write_s,
                 first_poll_s=0.0,
                 replies=False,
             )
@@ -183,8 +183,8 @@ def _aborted_if_failed(module: ModuleContext, supported: FirmwareFeatures) -> It
         raise
 
 
-def _command(module: ModuleContext, number: CdbCommand, payload: bytes, within_s: float) -> None:
-    cdb.command(module, number, payload, within_s=within_s, replies=False)
+def _command(module: ModuleContext, number: CdbCommand, payload: bytes, timeout_s: float) -> None:
+    cdb.command(module, number, payload, reply_timeout_s=timeout_s, replies=False)
 
 
 def _inactive_bank(module: ModuleContext, stored: Images) -> int:

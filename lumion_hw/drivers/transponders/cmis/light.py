@@ -31,7 +31,7 @@ def emitted_power(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> di
     return {lane: reading for lane, reading in measured.items() if reading is not None}
 
 
-def is_lit(reading: Reading) -> bool:
+def has_light(reading: Reading) -> bool:
     """Return whether a power reading is above the limit for a dark lane."""
     return reading.value is not None and reading.value > DARK_DBM
 
@@ -43,30 +43,32 @@ def await_light(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None
     """
     dark: list[int] = []
 
-    def all_lit() -> bool:
+    def all_have_light() -> bool:
         module.state()
-        dark[:] = [lane for lane, reading in emitted_power(module, vdm, lanes).items() if not is_lit(reading)]
+        dark[:] = [lane for lane, reading in emitted_power(module, vdm, lanes).items() if not has_light(reading)]
         return not dark
 
     def describe() -> str:
         named = f"media lane {dark[0]} emits" if len(dark) == 1 else f"media lanes {_joined(dark)} emit"
         return f"tx_failure: {named} no light"
 
-    module.wait(all_lit, LIGHT_S, describe)
+    module.wait(all_have_light, LIGHT_S, describe)
 
 
 def check_dark(module: ModuleContext, vdm: Vdm, lanes: Collection[int]) -> None:
     """Raise ``VerifyError`` if a media lane emits light; the message names all such lanes with their power."""
     end = module.clock.now() + DARK_S
-    while lit := {lane: reading for lane, reading in emitted_power(module, vdm, lanes).items() if is_lit(reading)}:
+    while emitting := {
+        lane: reading for lane, reading in emitted_power(module, vdm, lanes).items() if has_light(reading)
+    }:
         if module.clock.now() >= end:
-            first = next(iter(lit))
-            named = f"media lane {first} is" if len(lit) == 1 else f"media lanes {_joined(lit)} are"
+            first = next(iter(emitting))
+            named = f"media lane {first} is" if len(emitting) == 1 else f"media lanes {_joined(emitting)} are"
             raise module.memory.error(
                 VerifyError,
                 f"{named} not dark after switching off",
                 wrote="Tx disable",
-                read=", ".join(f"{reading.value:.2f} dBm" for reading in lit.values()),
+                read=", ".join(f"{reading.value:.2f} dBm" for reading in emitting.values()),
                 hint="Assume that the fibre carries light. Remove the module if it must be dark.",
             )
         module.clock.sleep(_POLL_S)

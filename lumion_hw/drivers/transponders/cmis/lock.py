@@ -73,12 +73,12 @@ class LockWatch:
         durations: dict[LockStage, float] = {}
         while True:
             report = self.check()
-            now = clock.now()
-            durations[report.stage] = durations.get(report.stage, 0.0) + now - last
-            last = now
-            if report.stage in FINAL or now >= deadline:
-                return dataclasses.replace(report, elapsed_s=now - started, stages=tuple(durations.items()))
-            clock.sleep(min(POLL_S, deadline - now))
+            now_s = clock.now()
+            durations[report.stage] = durations.get(report.stage, 0.0) + now_s - last
+            last = now_s
+            if report.stage in FINAL or now_s >= deadline:
+                return dataclasses.replace(report, elapsed_s=now_s - started, stages=tuple(durations.items()))
+            clock.sleep(min(POLL_S, deadline - now_s))
             durations[report.stage] += clock.now() - last
             last = clock.now()
 
@@ -176,10 +176,10 @@ class LockWatch:
                 yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, " (reserved state)")
 
     def _initialising(self, path: DataPath, lane: int, state: int) -> LockReport:
-        now, memory = self._module.clock.now(), self._state_of(path)
+        now_s, memory = self._module.clock.now(), self._state_of(path)
         if memory.init_since_s is None:
-            memory.init_since_s = now
-        elapsed_s = now - memory.init_since_s
+            memory.init_since_s = now_s
+        elapsed_s = now_s - memory.init_since_s
         bound_s = self._module.advertised.durations_s["dp_init"]
         values = {"elapsed_s": elapsed_s} | ({} if bound_s is None else {"bound_s": bound_s})
         limit = "" if bound_s is None else f", advertised {bound_s:g} s"
@@ -199,7 +199,7 @@ class LockWatch:
             yield LockReport(LockStage.TUNING, f"media lane {lane} is tuning", lane=lane, flag="tuning_in_progress")
         configured, actual = configured_mhz(module, lane), memory.number("current_frequency", lane)
         if configured is None or abs(configured - actual) > TOLERANCE_MHZ:
-            flag = next((name for name in REFUSALS if module.flags.has_seen(name, lane)), "")
+            flag = next((name for name in REFUSALS if module.flags.has_flag_history(name, lane)), "")
             values = {"current_mhz": float(actual)} | (
                 {} if configured is None else {"configured_mhz": float(configured)}
             )
@@ -278,12 +278,12 @@ class LockWatch:
         if current is not None:
             return (current, Quality.OK) if 0.0 < current < 0.5 else (None, Quality.STALE)
         counters = read_counters(self._module.memory.pages.read_page(FEC_PAGE, first, last - first))
-        now, memory = self._module.clock.now(), self._state_of(path)
+        now_s, memory = self._module.clock.now(), self._state_of(path)
         # Without a VDM sample: if the counter does not change, the ratio belongs to an earlier signal.
         if counters["bits"] != memory.bits:
-            memory.bits, memory.counted_s = counters["bits"], now
+            memory.bits, memory.counted_s = counters["bits"], now_s
         ratios = bit_error_ratios(counters)
-        if ratios is None or now - memory.counted_s > STALE_AFTER_S:
+        if ratios is None or now_s - memory.counted_s > STALE_AFTER_S:
             return None, Quality.STALE
         return ratios[0], Quality.OK
 

@@ -59,10 +59,10 @@ class CmisMemory(DeviceErrors):
     def values(self, name: str) -> tuple[Value, ...]:
         """Return all elements of an array field."""
         field = _read_safe_field(name)
-        whole = field.whole_span()
-        data = self._read(field, whole)
+        span = field.all_bytes()
+        data = self._read(field, span)
         spans = [(index, field.span(index)) for index in (field.array.indices if field.array else ())]
-        return tuple(decode(field, data[s.start - whole.start : s.stop - whole.start], index) for index, s in spans)
+        return tuple(decode(field, data[s.start - span.start : s.stop - span.start], index) for index, s in spans)
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Return all elements of an array of integers."""
@@ -110,12 +110,12 @@ class CmisMemory(DeviceErrors):
     def trigger(self, name: str, lanes: Iterable[int]) -> None:
         """Set the bits of these lanes in a trigger register, which cannot be read back."""
         field = FIELDS[name]
-        self._write(field, field.whole_span(), bytes([mask_of(lanes)]))
+        self._write(field, field.all_bytes(), bytes([mask_of(lanes)]))
 
     def set_lanes(self, name: str, lanes: Iterable[int], on: bool) -> None:
         """Set or clear one bit per lane. Raises ``VerifyError`` if the byte read back differs."""
         field = FIELDS[name]
-        span, mask = field.whole_span(), mask_of(lanes)
+        span, mask = field.all_bytes(), mask_of(lanes)
         with self.pages.transaction():
             before = self._read(field, span)[0]
             expected = before | mask if on else before & ~mask & 0xFF
@@ -210,7 +210,7 @@ class FlagStore:
         with self._memory.pages.transaction():
             return tuple(sorted(self._flags.values(), key=lambda flag: (flag.first_seen_s, flag.name, flag.lane or 0)))
 
-    def has_seen(self, name: str, lane: int | None) -> bool:
+    def has_flag_history(self, name: str, lane: int | None) -> bool:
         """Return whether a flag was set in any reading since it was last cleared."""
         return (name, lane) in self._flags
 
@@ -236,12 +236,12 @@ class FlagStore:
                     yield self.names.get((name, lane), (name, lane))
 
     def _store(self, asserted: Iterable[FlagKey]) -> None:
-        now = self._clock.now()
+        now_s = self._clock.now()
         for name, lane in asserted:
             before = self._flags.get((name, lane))
-            first = now if before is None else before.first_seen_s
+            first = now_s if before is None else before.first_seen_s
             count = 1 if before is None else before.count + 1
-            self._flags[name, lane] = StickyFlag(name, lane, first, now, count)
+            self._flags[name, lane] = StickyFlag(name, lane, first, now_s, count)
 
 
 def _runs(numbers: list[int]) -> Iterable[range]:

@@ -58,7 +58,7 @@ def lane_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
 
 def lanes_readings(module: ModuleContext, lanes: Collection[int]) -> dict[int, dict[str, Reading]]:
     """Read sent power, laser bias and received power of media lanes, by lane."""
-    first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].whole_span().stop
+    first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].all_bytes().stop
     data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
     return {lane: {name: _lane_reading(module, name, lane, data, first) for name in _LANE} for lane in lanes}
 

@@ -140,10 +140,10 @@ class PathDriver:
         with self._shared.operation() as module:
             states = dp.states(module)
             active = [path for path in self._scope.paths(module) if states[path.first_lane] == DataPathState.ACTIVATED]
-            lit = {lane for path in active for lane in path.media_lanes}
+            emitting_lanes = {lane for path in active for lane in path.media_lanes}
             live = module.flags.live(monitors.LANE_STATUS_PAGE)
-            locked = {lane for lane in lit if not {("rx_los", lane), ("rx_lol", lane)} & live}
-            lanes = LiveLanes(lit, dp.host_lanes(active), locked)
+            locked = {lane for lane in emitting_lanes if not {("rx_los", lane), ("rx_lol", lane)} & live}
+            lanes = LiveLanes(emitting_lanes, dp.host_lanes(active), locked)
             return self._shared.parts().performance.read(self._read_lanes(module), lanes)
 
     def wait_for_lock(self, timeout_s: float) -> LockReport:
@@ -220,7 +220,7 @@ class PathDriver:
                 )
             dp.await_steady(module, dp.host_lanes(paths))
             # Set first, so that after Ctrl-C the end of the block switches the paths off.
-            self._shared.lit |= {path.first_lane for path in paths}
+            self._shared.emitting |= {path.first_lane for path in paths}
             states = dp.states(module)
             if any(states[lane] != DataPathState.ACTIVATED for lane in dp.host_lanes(paths)):
                 dp.initialise(module, paths)
@@ -243,14 +243,14 @@ class PathDriver:
 
     def switch_off(self, module: ModuleContext, paths: Collection[DataPath], in_use: Collection[DataPath]) -> None:
         """Switch data paths off and check that their lanes are dark. Raises the errors of :meth:`disable`."""
-        others = dp.emitting_lanes(module, [path for path in in_use if path not in paths])
+        other_lanes = dp.emitting_lanes(module, [path for path in in_use if path not in paths])
         lanes = _media_lanes(paths)
         if self._scope.is_module and len(paths) == len(in_use):
             lanes = frozenset({*lanes, *module.advertised.media_lanes})
-        for lane in sorted(lanes & others.keys()):
+        for lane in sorted(lanes & other_lanes.keys()):
             raise module.error(
                 DeviceError,
-                f"media lane {lane} also carries the data path from host lane {others[lane].first_lane}",
+                f"media lane {lane} also carries the data path from host lane {other_lanes[lane].first_lane}",
                 "Switch off the whole module, or the other data path first.",
             )
         if module.state() == ModuleState.READY:
@@ -259,7 +259,7 @@ class PathDriver:
         # There is no active data path; the request takes effect when the module is powered up.
         elif module.advertised.supported("tx_disable"):
             module.memory.set_lanes("tx_disable", ALL_LANES if self._scope.is_module else lanes, True)
-        self._shared.lit -= {path.first_lane for path in paths}
+        self._shared.emitting -= {path.first_lane for path in paths}
 
     def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
         """Tune the laser to a frequency, rounded to MHz, and check the frequency.

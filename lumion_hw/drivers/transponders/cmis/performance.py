@@ -73,21 +73,21 @@ class LiveLanes:
     """State of a module's lanes while its link performance is read.
 
     Attributes:
-        lit: Media lanes of active data paths.
-        lit_host: Host lanes of active data paths.
+        emitting: Media lanes of active data paths.
+        emitting_host_lanes: Host lanes of active data paths.
         locked: Media lanes with a locked receiver.
     """
 
-    lit: Collection[int]
-    lit_host: Collection[int]
+    emitting: Collection[int]
+    emitting_host_lanes: Collection[int]
     locked: Collection[int]
 
     def is_fresh(self, key: _Key) -> bool:
         """Return whether a quantity is measured now. Without a signal, registers keep their last values."""
         name, lane = key
         if _is_of_host(name):
-            return _has(self.lit_host, lane)
-        return _has(self.lit, lane) and (_has(self.locked, lane) or not _of_receiver(name))
+            return _has(self.emitting_host_lanes, lane)
+        return _has(self.emitting, lane) and (_has(self.locked, lane) or not _of_receiver(name))
 
 
 def _has(lanes: Collection[int], lane: int) -> bool:
@@ -134,12 +134,12 @@ class _Drafts:
     def of(self, name: str, lane: int) -> _Draft:
         """Return a quantity by name and lane."""
         plain = (name, self._lanes.plain_lane(name))
-        whole = (name, MODULE_RESOURCE)
+        module_key = (name, MODULE_RESOURCE)
         key = (name, lane)
-        if key == whole and plain in self.quantities:
+        if key == module_key and plain in self.quantities:
             key = plain
-        elif key == plain and whole in self.quantities:
-            key = whole
+        elif key == plain and module_key in self.quantities:
+            key = module_key
         return self.quantities.setdefault(key, _Draft())
 
     def add_fec(self, counters: Mapping[str, int]) -> None:
@@ -344,8 +344,8 @@ def _contradiction(name: str, draft: _Draft, steady: bool) -> str:
     pairs = [(good.get(member), other) for member, other in draft.others if other.quality is Quality.OK]
     # Otherwise the average includes times without a link.
     if steady and average is not None:
-        now = [other for member, other in [("current", good.get("current")), *draft.others] if member == "current"]
-        pairs += [(average, other) for other in now if other is not None and not _between(low, other, high)]
+        current = [other for member, other in [("current", good.get("current")), *draft.others] if member == "current"]
+        pairs += [(average, other) for other in current if other is not None and not _between(low, other, high)]
     for one, other in pairs:
         if one is not None and not _agree(name, one, other):
             return f"{one.source} reads {_value_text(one)}, {other.source} reads {_value_text(other)}"

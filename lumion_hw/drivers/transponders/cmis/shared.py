@@ -39,7 +39,7 @@ class SharedModule:
     Attributes:
         changing: Lock held during changes of the module.
         opened: Content read when the module was opened; ``None`` if it is not open.
-        lit: First host lanes of the data paths that were switched on since the module was opened.
+        emitting: First host lanes of the data paths that were switched on since the module was opened.
     """
 
     def __init__(self, pages: ModulePages, clock: Clock, device: str, pins: PinnedAdapter | None) -> None:
@@ -49,7 +49,7 @@ class SharedModule:
         self.pins = pins
         self.changing = fork_safe(threading.RLock())
         self.opened: OpenModule | None = None
-        self.lit: set[int] = set()
+        self.emitting: set[int] = set()
 
     def parts(self) -> OpenModule:
         """Return the content read when the module was opened. Raises ``ConnectError`` if the module is not open."""

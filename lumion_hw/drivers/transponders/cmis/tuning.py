@@ -38,7 +38,7 @@ def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, la
     paths = [path for path in dp.data_paths(module) if lane in path.media_lanes]
     dp.await_steady(module, dp.host_lanes(paths))
     before = dp.states(module)
-    lit = [path for path in paths if before[path.host_lanes[0]] == DataPathState.ACTIVATED]
+    emitting_paths = [path for path in paths if before[path.host_lanes[0]] == DataPathState.ACTIVATED]
     initialised = [path for path in paths if before[path.host_lanes[0]] != DataPathState.DEACTIVATED]
     is_deactivated = bool(initialised) and not module.quirks.tunes_while_active
     # While the path is active, modules may refuse a channel change or need minutes for it.
@@ -47,8 +47,8 @@ def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, la
     actual_mhz = _write_and_wait(module, plan, lane)
     if is_deactivated:
         dp.initialise(module, initialised)
-    if is_deactivated and lit:
-        dp.switch_on(module, lit)
+    if is_deactivated and emitting_paths:
+        dp.switch_on(module, emitting_paths)
     return TuningResult(codes.describe("grid", plan.grid), plan.channel, plan.fine_mhz / 1e3, actual_mhz / 1e6)
 
 
@@ -92,7 +92,7 @@ def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
             memory.write("fine_tuning_offset", plan.fine_mhz, lane)
     last: dict[str, int] = {}
 
-    def settled() -> bool:
+    def is_settled() -> bool:
         module.state()
         with memory.pages.transaction():
             raised = flags.read(_TUNING_PAGE)
@@ -114,7 +114,7 @@ def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
         state = ", ".join(status) or "settled"
         return f"tuning: media lane {lane} is {state} at {last['mhz']} MHz, not at {plan.frequency_mhz} MHz,"
 
-    module.wait(settled, TUNING_S * module.quirks.time_factor, describe)
+    module.wait(is_settled, TUNING_S * module.quirks.time_factor, describe)
     return last["mhz"]
 
 

@@ -50,7 +50,7 @@ def explained_by(field: Field) -> str:
     return _AUX[stem][0] if stem in _AUX and (field.name == stem or field.name.endswith("_threshold")) else ""
 
 
-def field_words(dump: Dump, field: Field, value: Value) -> str:
+def field_text(dump: Dump, field: Field, value: Value) -> str:
     """Return the value of a field as text."""
     if isinstance(value, str):
         return value
@@ -75,9 +75,9 @@ def _code(dump: Dump, field: Field, code: int) -> str:
 def _special(dump: Dump, field: Field, value: float) -> str:
     if explained_by(field):
         return _auxiliary(dump, field.name.partition("_")[0], value)
-    for fits, words in _SPECIAL:
+    for fits, description in _SPECIAL:
         if fits(field):
-            return words(dump, value)
+            return description(dump, value)
     return ""
 
 
@@ -220,7 +220,7 @@ def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> Dec
         raw=dump.raw_hex(field, index),
         value=value if good else None,
         unit=field.unit,
-        words=field_words(dump, field, value) if good and value is not None else "",
+        description=field_text(dump, field, value) if good and value is not None else "",
         quality=quality,
     )
 
@@ -248,8 +248,8 @@ def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:
         for limit in ("high_alarm", "low_alarm", "high_warning", "low_warning"):
             suffix = f"_{limit}_threshold"
             if item.name.endswith(suffix) and item.quality is Quality.OK and item.index is None:
-                table.setdefault(item.name.removesuffix(suffix), []).append(item.words)
-    return {name: tuple(words) for name, words in table.items()}
+                table.setdefault(item.name.removesuffix(suffix), []).append(item.description)
+    return {name: tuple(description) for name, description in table.items()}
 
 
 def _samples(dump: Dump) -> Iterator[DecodedSample]:

@@ -30,8 +30,10 @@ def checksums(dump: Dump) -> Iterator[Finding]:
         half = dump.half(item.space)
         if fits or half is None:
             continue
-        expected, found = checksum_of(item, half), half[item.byte - HALF_BYTES]
-        message = f"the checksum over {item.first}-{item.last} is {expected:02X}h, but the module contains {found:02X}h"
+        expected, stored = checksum_of(item, half), half[item.byte - HALF_BYTES]
+        message = (
+            f"the checksum over {item.first}-{item.last} is {expected:02X}h, but the module contains {stored:02X}h"
+        )
         yield finding(_WARNING, "checksum", message, f"page_{item.space:02x}h_checksum", unreliable=False)
 
 
@@ -70,9 +72,9 @@ def pages(dump: Dump) -> Iterator[Finding]:
     """Yield findings about advertised pages missing in the dump, and about pages that are not advertised."""
     present = {page for _, page in (*dump.image.halves, *dump.image.unreadable) if page is not None}
     if dump.advertised.flat:
-        beyond = sorted(present - {0x00})
-        if beyond:
-            message = f"the memory is flat, but the dump contains pages {_hex(beyond)}"
+        unexpected = sorted(present - {0x00})
+        if unexpected:
+            message = f"the memory is flat, but the dump contains pages {_hex(unexpected)}"
             yield finding(_ERROR, "contradiction", message, "flat_memory", unreliable=False)
         return
     # Bits that announce pages. Reading a page that is not announced returns page 00h.
@@ -230,9 +232,9 @@ def _laser(dump: Dump) -> Iterator[Finding]:
 def remarks(dump: Dump) -> Iterator[Finding]:
     """Yield findings about problems in reading the dump file."""
     for remark in dump.image.remarks:
-        place, _, rest = remark.partition(": ")
+        place, _, text = remark.partition(": ")
         where = "00h:0" if place == "lower" else f"{place}h"
-        yield Finding(_WARNING, where, "truncated", f"the dump contains {rest} of the {_half(place)}")
+        yield Finding(_WARNING, where, "truncated", f"the dump contains {text} of the {_half(place)}")
 
 
 def unreadable(dump: Dump) -> Iterator[Finding]:

@@ -117,23 +117,23 @@ def thresholds(dump: Dump) -> Iterator[Finding]:
         if not dump.supported(name):
             continue
         values = {limit: dump.number(f"{name}_{limit}_threshold") for limit in _LIMIT_ORDER}
-        known = [value for value in values.values() if value is not None]
+        readable = [value for value in values.values() if value is not None]
         first = f"{name}_high_alarm_threshold"
-        if len(known) < len(values):
+        if len(readable) < len(values):
             continue
-        if not any(known):
+        if not any(readable):
             yield finding(
                 _WARNING, "contradiction", f"{name} is monitored, but its thresholds are 0", first, unreliable=False
             )
-        elif known != sorted(known):
-            words = ", ".join(f"{limit.replace('_', ' ')} {values[limit]:g}" for limit in _LIMIT_ORDER)
-            yield finding(_WARNING, "contradiction", f"{name} thresholds are out of order: {words}", first)
+        elif readable != sorted(readable):
+            limits_text = ", ".join(f"{limit.replace('_', ' ')} {values[limit]:g}" for limit in _LIMIT_ORDER)
+            yield finding(_WARNING, "contradiction", f"{name} thresholds are out of order: {limits_text}", first)
         else:
-            yield from _outside(dump, name, known[0], known[-1])
+            yield from _outside(dump, name, readable[0], readable[-1])
 
 
 def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding]:
-    for index in (None,) if name in PLAUSIBLE_RANGES else _lit_lanes(dump):
+    for index in (None,) if name in PLAUSIBLE_RANGES else _emitting_lanes(dump):
         value = dump.number(name, index)
         # Too little received light is a dark fibre, and no fault of the module.
         if value is not None and not low <= value <= high and not (name == "rx_power" and value < low):
@@ -142,7 +142,7 @@ def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding
             yield finding(_WARNING, "outside_limits", message, name, index, unreliable=False)
 
 
-def _lit_lanes(dump: Dump) -> list[int]:
+def _emitting_lanes(dump: Dump) -> list[int]:
     return [
         lane
         for lane in _LANES
@@ -162,7 +162,7 @@ def lanes(dump: Dump) -> Iterator[Finding]:
             message = f"{name} is not 0 on lanes {_listing(active)}, but is not advertised"
             yield finding(_NOTE, "not_supported", message, name, active[0], unreliable=False)
     yield from _absent(dump)
-    for lane in _lit_lanes(dump):
+    for lane in _emitting_lanes(dump):
         if dump.supported("tx_power") and dump.number("tx_power", lane) == 0.0:
             message = f"lane {lane} is activated but emits no light"
             yield finding(_WARNING, "contradiction", message, "tx_power", lane, unreliable=False)
@@ -170,7 +170,7 @@ def lanes(dump: Dump) -> Iterator[Finding]:
 
 def _absent(dump: Dump) -> Iterator[Finding]:
     absent = [lane for lane in _LANES if dump.value("media_lane_unsupported", lane)]
-    active = [lane for lane in absent if lane in dump.lit_lanes]
+    active = [lane for lane in absent if lane in dump.emitting_lanes]
     if active:
         message = f"media lanes {_listing(absent)} are marked as absent, but there is light on {_listing(active)}"
         affected = tuple(("media_lane_unsupported", lane) for lane in active)
@@ -213,13 +213,13 @@ def link(dump: Dump) -> Iterator[Finding]:
 
 def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
     """Return the VDM instances, each with the bytes of its sample; ``None`` for missing bytes."""
-    found = []
+    findings = []
     for group in range(GROUPS):
         descriptors, samples = dump.half(DESCRIPTOR_PAGE + group), dump.half(SAMPLE_PAGE + group)
         for item in listed_instances(descriptors, group) if descriptors else ():
             at = 2 * item.number
-            found.append((item, samples[at : at + 2] if samples else None))
-    return tuple(found)
+            findings.append((item, samples[at : at + 2] if samples else None))
+    return tuple(findings)
 
 
 def diagnostics(dump: Dump) -> Iterator[Finding]:
@@ -268,14 +268,15 @@ def reserved(dump: Dump) -> Iterator[Finding]:
             yield Finding(_NOTE, f"{page or 0:02X}h", "unknown", "the fields of this page are unknown")
             continue
         # Real modules may set reserved bits, so this is only a note.
-        odd = [first + at for at in range(HALF_BYTES) if half[at] & ~defined[at]]
-        if odd:
+        undefined = [first + at for at in range(HALF_BYTES) if half[at] & ~defined[at]]
+        if undefined:
             listing = ", ".join(
-                f"{byte} ({half[byte - first] & ~defined[byte - first] & 0xFF:02X}h)" for byte in odd[:_MAX_LISTED]
+                f"{byte} ({half[byte - first] & ~defined[byte - first] & 0xFF:02X}h)"
+                for byte in undefined[:_MAX_LISTED]
             )
-            more = f" and {len(odd) - _MAX_LISTED} more" if len(odd) > _MAX_LISTED else ""
+            more = f" and {len(undefined) - _MAX_LISTED} more" if len(undefined) > _MAX_LISTED else ""
             message = f"unknown bits are set in bytes {listing}{more}"
-            yield Finding(_NOTE, f"{page or 0:02X}h:{odd[0]}", "reserved", message)
+            yield Finding(_NOTE, f"{page or 0:02X}h:{undefined[0]}", "reserved", message)
 
 
 def tuning(dump: Dump) -> Iterator[Finding]:

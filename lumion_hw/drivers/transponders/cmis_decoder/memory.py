@@ -82,7 +82,7 @@ class Dump:
     def is_damaged(self, field: Field) -> bool:
         """Return whether a field lies in memory with a wrong checksum."""
         wrong = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
-        return any({*range(item.first, item.last + 1), item.byte} & {*field.whole_span()} for item in wrong)
+        return any({*range(item.first, item.last + 1), item.byte} & {*field.all_bytes()} for item in wrong)
 
     @cached_property
     def media_lanes(self) -> frozenset[int]:
@@ -90,7 +90,7 @@ class Dump:
         usable = _usable((item.media_lanes, item.first_media_lanes) for item in self.advertised.applications)
         absent = {lane for lane in ALL_LANES if self.value("media_lane_unsupported", lane)}
         # Some modules set 00h:210 wrongly; measured light proves that a lane exists.
-        return usable - (absent - self.lit_lanes)
+        return usable - (absent - self.emitting_lanes)
 
     @cached_property
     def host_lanes(self) -> frozenset[int]:
@@ -99,7 +99,7 @@ class Dump:
         return usable | {lane for lane in ALL_LANES if self.count("active_app_sel", lane)}
 
     @cached_property
-    def lit_lanes(self) -> frozenset[int]:
+    def emitting_lanes(self) -> frozenset[int]:
         """Media lanes on which the module measures light."""
         powers = [name for name in ("tx_power", "rx_power") if self.supported(name)]
         return frozenset(lane for lane in ALL_LANES if any(self.number(name, lane) for name in powers))

@@ -88,7 +88,7 @@ class Itla(SerialDevice[ItlaPeer]):
         tuning: Whether the output is dark because the laser is tuning.
     """
 
-    what = "the module"
+    description = "the module"
     profile: ItlaProfile
     serial: str
     settings: ItlaSettings
@@ -167,12 +167,12 @@ class Itla(SerialDevice[ItlaPeer]):
     def _new_peer(self) -> ItlaPeer:
         return ItlaPeer(self, SerialLine(self._baud))
 
-    def _follow(self, now: float) -> None:
+    def _follow(self, now_s: float) -> None:
         for peer in self._peers:
-            while (piece := peer.line.take_arrived(now)) is not None:
-                for frame, at_s in peer.frames(piece[1], piece[0]):
+            while (chunk := peer.line.take_arrived(now_s)) is not None:
+                for frame, at_s in peer.frames(chunk[1], chunk[0]):
                     self._execute(peer, frame, at_s)
-        self._end_due(now)
+        self._end_due(now_s)
         self._update_status()
 
     def _execute(self, peer: ItlaPeer, frame: bytes, at_s: float) -> None:
@@ -185,8 +185,8 @@ class Itla(SerialDevice[ItlaPeer]):
             self._executing_s = None
         self._set_speeds()  # after the reply, which leaves at the old rate
 
-    def _end_due(self, now: float) -> None:
-        if self._operation is not None and self._operation.end_s <= now + 1e-9:
+    def _end_due(self, now_s: float) -> None:
+        if self._operation is not None and self._operation.end_s <= now_s + 1e-9:
             operation, self._operation = self._operation, None
             # An operation ends at its own time, even if this is processed later.
             self._executing_s = operation.end_s
@@ -297,7 +297,7 @@ class Itla(SerialDevice[ItlaPeer]):
         self.advance()
         return self._laser.light(self.frequency_mhz, self._instant)
 
-    def within_limits(self, mhz: int) -> bool:
+    def is_in_limits(self, mhz: int) -> bool:
         """Return whether a frequency is within the ITLA's tuning limits."""
         low, high = self.profile.frequency_thz
         return round(low * 1e6) <= mhz <= round(high * 1e6)
@@ -323,7 +323,7 @@ class Itla(SerialDevice[ItlaPeer]):
         """Enable the laser output. Raises :class:`ItlaRefusal` if the settings or the disable pin forbid it."""
         if self._disable_pin:
             raise ItlaRefusal(ItlaError.EXECUTION_FAILURE)
-        if not self.within_limits(self.settings.channel_mhz):
+        if not self.is_in_limits(self.settings.channel_mhz):
             raise ItlaRefusal(ItlaError.INVALID_CONFIGURATION)
         if not self.enabled:
             self.enabled = True
@@ -375,8 +375,8 @@ _LARGEST_BAUD_CODE = 4
 _COMMUNICATION_BITS = 0x100F
 
 
-def _require(holds: bool, code: ItlaError = ItlaError.VALUE_RANGE) -> None:
-    if not holds:
+def _require(condition: bool, code: ItlaError = ItlaError.VALUE_RANGE) -> None:
+    if not condition:
         raise ItlaRefusal(code)
 
 
@@ -456,7 +456,7 @@ READ: Mapping[int, Callable[[Itla], int]] = {
 
 def _set_channel(itla: Itla, channel: int) -> None:
     settings = itla.settings
-    _require(channel >= 1 and itla.within_limits(settings.first_mhz + (channel - 1) * settings.grid_mhz))
+    _require(channel >= 1 and itla.is_in_limits(settings.first_mhz + (channel - 1) * settings.grid_mhz))
     # Writing the present channel again starts nothing: the reply is OK, not CP.
     changed, settings.channel = channel != settings.channel, channel
     if itla.enabled and changed:

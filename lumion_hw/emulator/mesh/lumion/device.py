@@ -38,7 +38,7 @@ class MeshBoard(Switchable):
             shape ``(n_adc,)``.
     """
 
-    what = "the mesh controller"
+    description = "the mesh controller"
     keeps_connections = True
 
     def __init__(
@@ -120,10 +120,10 @@ class MeshBoard(Switchable):
             return
         self._advancing = True
         try:
-            now = self._clock.now()
-            self._check_hw_watchdog(now)
+            now_s = self._clock.now()
+            self._check_hw_watchdog(now_s)
             if self._frozen_s is None and self.powered:
-                self._processor.run(now)
+                self._processor.run(now_s)
         finally:
             self._advancing = False
 
@@ -220,14 +220,14 @@ class MeshBoard(Switchable):
         self.advance()
         if self._frozen_s is None:
             return
-        now = self._clock.now()
-        frozen_s = now - self._frozen_s
+        now_s = self._clock.now()
+        frozen_s = now_s - self._frozen_s
         self._frozen_s = None
         # No time has passed for the processor, so all its scheduled times are shifted.
         self.core.shift(frozen_s)
         self.core.count(StatsCounter.TICK_OVERRUNS, int(frozen_s / self.profile.tick_s))
         self._context.sweeper.shift(frozen_s)
-        self._processor.shift(frozen_s, now)
+        self._processor.shift(frozen_s, now_s)
         self.advance()
 
     def _hw_reset_due(self) -> float | None:
@@ -235,10 +235,10 @@ class MeshBoard(Switchable):
             return None
         return self._frozen_s + self.profile.hw_watchdog_s
 
-    def _check_hw_watchdog(self, now: float) -> None:
+    def _check_hw_watchdog(self, now_s: float) -> None:
         # The hardware watchdog is independent of the processor and acts although the processor hangs.
         due = self._hw_reset_due()
-        if due is not None and due <= now:
+        if due is not None and due <= now_s:
             self._reboot(due)
 
     def _reboot(self, at_s: float) -> None:

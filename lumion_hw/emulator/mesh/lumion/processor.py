@@ -104,9 +104,9 @@ class Processor:
             key=lambda item: item[0],
             default=(float("inf"), None),
         )
-        others_s = min(first, start_s, float("inf") if telemetry_s is None else telemetry_s)
-        if watch_s is not None and watch_s < first and watch_s <= others_s:
-            until_s = min(others_s, max(now_s, watch_s))
+        other_due_s = min(first, start_s, float("inf") if telemetry_s is None else telemetry_s)
+        if watch_s is not None and watch_s < first and watch_s <= other_due_s:
+            until_s = min(other_due_s, max(now_s, watch_s))
             return watch_s, partial(self._context.watch.run_due, until_s)
         if telemetry_s is not None and telemetry_s < first and telemetry_s <= start_s:
             # Before that time, nothing can change what a stream may send.

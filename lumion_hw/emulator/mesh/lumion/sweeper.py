@@ -380,14 +380,14 @@ class Sweeper:
         self._monitors = monitors
         self.store = ImageStore(core.profile)
         self.run: BoardSweepRun | None = None
-        self._done_event_waits = False
+        self._is_done_event_pending = False
         core.on_sweep_end = self._end_early
 
     def reset(self) -> None:
         """Delete the sweep image and the run."""
         self.store.clear()
         self.run = None
-        self._done_event_waits = False
+        self._is_done_event_pending = False
 
     @property
     def running(self) -> BoardSweepRun | None:
@@ -404,7 +404,7 @@ class Sweeper:
         ring = RecordRing(self.capacity(len(plan.channels)), request.credit_limit, overwrite=overwrite)
         self._core.enter_sweep(plan.generation)
         self.run = BoardSweepRun(self._core, self._monitors, plan, ring, edge)
-        self._done_event_waits = True
+        self._is_done_event_pending = True
         return self.run
 
     def finish(self, reason: EndReason, edge: int) -> None:
@@ -421,7 +421,7 @@ class Sweeper:
 
     def change_host(self) -> None:
         """Drop the stored records for a new session (sections 4.1 and 10.4)."""
-        self._done_event_waits = False
+        self._is_done_event_pending = False
         if self.run is not None:
             self.run.forget_records()
 
@@ -454,7 +454,7 @@ class Sweeper:
         if run is None:
             return None
         next_push_s = run.next_push_s(tx_max)
-        if next_push_s is None and self._done_event_waits and not run.running:
+        if next_push_s is None and self._is_done_event_pending and not run.running:
             return float("-inf")
         return next_push_s
 
@@ -468,7 +468,7 @@ class Sweeper:
     def take_done_event(self) -> bytes | None:
         """Remove a waiting SWEEP_DONE event and return its payload; ``None`` if there is none."""
         run_end = None if self.run is None else self.run.run_end
-        if run_end is None or not self._done_event_waits:
+        if run_end is None or not self._is_done_event_pending:
             return None
-        self._done_event_waits = False
+        self._is_done_event_pending = False
         return run_end.event.encode()

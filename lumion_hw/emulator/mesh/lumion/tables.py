@@ -102,8 +102,8 @@ def commit(context: Context, request: CommitRequest, at_s: float) -> Result:
     if request.when == CommitWhen.AT_TICK and not is_newer(request.at_tick, core.tick(at_s)):
         return bad_value(_OFFSET_AT_TICK, request.at_tick)
     # Ticks wrap at 32 bits; edge numbers do not.
-    ahead = (request.at_tick - core.tick(at_s)) % _U32
-    edge = core.tick_number(at_s) + ahead if request.when == CommitWhen.AT_TICK else None
+    ticks_ahead = (request.at_tick - core.tick(at_s)) % _U32
+    edge = core.tick_number(at_s) + ticks_ahead if request.when == CommitWhen.AT_TICK else None
     core.armed = ArmedCommit(request.generation, request.bank, bank.codes.copy(), request.crc32, edge)
     return _armed_reply(core, core.armed)
 

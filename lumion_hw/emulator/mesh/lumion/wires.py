@@ -266,9 +266,9 @@ class HostToBoardLine:
         """Accept bytes from the host. Return how many were lost."""
         self._writer += data
         self._enter(at_s)
-        lost = max(len(self._writer) - MAX_WRITER_BYTES, 0)
+        overflow = max(len(self._writer) - MAX_WRITER_BYTES, 0)
         del self._writer[MAX_WRITER_BYTES:]
-        return lost
+        return overflow
 
     def next_arrival(self) -> float | None:
         """Return the next time at which a frame is complete or the board reads bytes; ``None`` for never."""

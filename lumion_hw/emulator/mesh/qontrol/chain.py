@@ -57,10 +57,10 @@ class QontrolPeer:
         if not self._chain.powered:
             return
         accepted = data[: INPUT_LIMIT - self._inbound_bytes] if self._line.byte_s else data
-        now = self._chain.now()
-        self._line.receive(accepted, now)
+        now_s = self._chain.now()
+        self._line.receive(accepted, now_s)
         self._inbound_bytes += len(accepted)
-        self._arrived_s = max(self._arrived_s, now) + self._line.byte_s * len(accepted)
+        self._arrived_s = max(self._arrived_s, now_s) + self._line.byte_s * len(accepted)
         self._chain.advance()
 
     def transmit(self) -> bytes:
@@ -86,8 +86,8 @@ class QontrolPeer:
 
     def requests(self, now_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
         """Yield the requests that have arrived by a time, with arrival times."""
-        while (piece := self._line.take_arrived(now_s)) is not None:
-            end_s, data = piece
+        while (chunk := self._line.take_arrived(now_s)) is not None:
+            end_s, data = chunk
             self._inbound_bytes -= len(data)
             yield from self._reader.feed(data, end_s, self._line.byte_s)
 
@@ -129,7 +129,7 @@ class QontrolChain(Switchable):
         silent: Scripted fault: requests are carried out, but no reply is sent.
     """
 
-    what = "the chain"
+    description = "the chain"
     keeps_connections = True
 
     def __init__(
@@ -223,12 +223,12 @@ class QontrolChain(Switchable):
             return
         self._advancing = True
         try:
-            now = self._clock.now()
+            now_s = self._clock.now()
             for peer in tuple(self._peers):
-                for at_s, item in peer.requests(now):
+                for at_s, item in peer.requests(now_s):
                     self._advance_to(at_s)
                     self._handle_request(peer, item)
-            self._advance_to(now)
+            self._advance_to(now_s)
         finally:
             self._advancing = False
 
@@ -294,8 +294,8 @@ class QontrolChain(Switchable):
         self._ready_s = max(self._ready_s, self._time + self._timing.delay_s() + self._extra_s)
         self._extra_s = 0.0
         if not self.silent:
-            for after_s, piece in self._timing.split_reply(data):
-                peer.send(piece, self._ready_s + after_s)
+            for after_s, chunk in self._timing.split_reply(data):
+                peer.send(chunk, self._ready_s + after_s)
 
     def _drive(self) -> None:
         currents = np.zeros(self.n_channels)
@@ -310,7 +310,7 @@ class QontrolChain(Switchable):
 
     def set_load(self, channel: int, load: HeaterLoad) -> None:
         """Change the load of a channel, as a broken or shorted heater does."""
-        self._advance_to_now()
+        self._advance_to_present()
         module, local = self._find_channel(channel)
         module.channels[local].load = load
         module.settle_output(local, self._time)
@@ -348,7 +348,7 @@ class QontrolChain(Switchable):
             channel: Index among all channels of the chain.
             code: Error code.
         """
-        self._advance_to_now()
+        self._advance_to_present()
         module, local = self._find_channel(channel)
         line = module.report(code, local, self._time)
         if line is not None:
@@ -360,7 +360,7 @@ class QontrolChain(Switchable):
 
     def remove_module(self, index: int) -> None:
         """Remove a module: its outputs switch off, and the channels after it get lower numbers."""
-        self._advance_to_now()
+        self._advance_to_present()
         module = self._present.pop(index)
         module.power_cycle(self._time)
         self._drive()
@@ -393,6 +393,6 @@ class QontrolChain(Switchable):
                 return module, channel - module.first
         raise ConfigError(f"there is no channel {channel}", device=self._name, hint=f"Give 0 to {self.n_channels - 1}.")
 
-    def _advance_to_now(self) -> None:
+    def _advance_to_present(self) -> None:
         self.advance()
         self._time = max(self._time, self._clock.now())

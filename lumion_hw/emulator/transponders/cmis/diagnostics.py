@@ -35,7 +35,7 @@ _COUNTERS = {
 class _Counter:
     bits: float = 0.0
     errors: float = 0.0
-    sync_lost: bool = False
+    has_lost_sync: bool = False
 
 
 class EmulatedDiagnostics:
@@ -48,7 +48,7 @@ class EmulatedDiagnostics:
 
     def restart(self) -> None:
         """Reset the counters and the selected type of results."""
-        self._shown = 0
+        self._selector = 0
         self._was_enabled = False
         self._counters = {(side, lane): _Counter() for side in ("host", "media") for lane in range(1, LANES + 1)}
 
@@ -59,7 +59,7 @@ class EmulatedDiagnostics:
         self._core.agenda.after(self._core.timing.selector_s, lambda: self._show(selector))
 
     def _show(self, selector: int) -> None:
-        self._shown = selector
+        self._selector = selector
 
     def sample(self, powered: bool) -> None:
         """Count bits and errors of the running checkers; ``powered`` is true in the state ModuleReady."""
@@ -77,7 +77,7 @@ class EmulatedDiagnostics:
             if reset:
                 self._counters[side, lane] = _Counter()
             elif running:
-                counter.sync_lost = counter.sync_lost or not locked
+                counter.has_lost_sync = counter.has_lost_sync or not locked
                 if locked:
                     bits = self._bit_rate(side, lane) * self._core.timing.sample_s
                     counter.bits += bits
@@ -113,12 +113,12 @@ class EmulatedDiagnostics:
         """Write the selected results to page 14h."""
         half = self._core.memory.half(RESULTS_PAGE)
         half[_RESULTS_OFFSET:] = bytes(HALF_BYTES - _RESULTS_OFFSET)
-        if self._shown == DiagnosticsSelector.BER:
+        if self._selector == DiagnosticsSelector.BER:
             self._write_ber()
-        elif self._shown == DiagnosticsSelector.SNR:
+        elif self._selector == DiagnosticsSelector.SNR:
             self._write_snr()
-        elif self._shown in _COUNTERS:
-            self._write_counters(*_COUNTERS[DiagnosticsSelector(self._shown)])
+        elif self._selector in _COUNTERS:
+            self._write_counters(*_COUNTERS[DiagnosticsSelector(self._selector)])
 
     def _write_ber(self) -> None:
         for side, lane in self._counters:
@@ -144,6 +144,6 @@ class EmulatedDiagnostics:
         for index in range(1, 5):
             counter = self._counters[side, first + index]
             # Bit 0 of the bit count says that the pattern was lost in the interval.
-            bits = int(counter.bits) & ~1 | counter.sync_lost
+            bits = int(counter.bits) & ~1 | counter.has_lost_sync
             self._core.memory.put_limited("error_count", int(counter.errors), index)
             self._core.memory.put_limited("bit_count", bits, index)

@@ -59,7 +59,7 @@ class Laser:
         self._fine_mhz = 0
         self._current: tuple[int, int] = (reported_mhz(*self._coarse), 0)
         self._dark = False
-        self._shown: tuple[bool, bool] | None = None
+        self._reported_lock: tuple[bool, bool] | None = None
         self.power_dbm = profile.default_power_dbm
         self._write_registers()
 
@@ -193,10 +193,10 @@ class Laser:
         self._update_lock_flag()
 
     def _update_lock_flag(self) -> None:
-        shown = (self._ready, self.is_locked)
-        if shown == self._shown:
+        lock_state = (self._ready, self.is_locked)
+        if lock_state == self._reported_lock:
             return
-        self._shown = shown
+        self._reported_lock = lock_state
         self._core.memory.put("wavelength_unlocked", not self.is_locked, self.lane)
         self._core.flags.hold("wavelength_unlocked_flag", self._ready and not self.is_locked, self.lane)
 
@@ -238,8 +238,8 @@ class Transmitters:
         memory = self._core.memory
         laser = self._lasers.get(lane)
         off = memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")
-        is_lit = self._sent[lane].enabled
-        active = [path for path in self._paths.on_media_lane(lane) if self._paths.may_emit(path, is_lit)]
+        is_enabled = self._sent[lane].enabled
+        active = [path for path in self._paths.on_media_lane(lane) if self._paths.may_emit(path, is_enabled)]
         # One active data path is enough to light a carrier that several share.
         if not active or off >> (lane - 1) & 1 or self.has_failed(lane) or (laser is not None and not laser.is_locked):
             return False
@@ -278,7 +278,7 @@ class Transmitters:
         self._core.memory.put_lanes("tx_output_valid", valid)
         self._update_host_flags()
 
-    def go_dark(self, emit: Emit) -> None:
+    def switch_light_off(self, emit: Emit) -> None:
         """Switch all sent light off at once."""
         for lane, sent in self._sent.items():
             if sent.enabled:
@@ -290,9 +290,9 @@ class Transmitters:
         for path in self._paths.paths:
             used |= path.host_mask if path.state in ACTIVE_STATES else 0
         for lane in range(1, 9):
-            lost = bool(used & ~self.host_signal & 1 << (lane - 1))
-            self._core.flags.hold("tx_los_flag", lost, lane)
-            self._core.flags.hold("tx_lol_flag", lost, lane)
+            has_lost_signal = bool(used & ~self.host_signal & 1 << (lane - 1))
+            self._core.flags.hold("tx_los_flag", has_lost_signal, lane)
+            self._core.flags.hold("tx_lol_flag", has_lost_signal, lane)
 
 
 @dataclasses.dataclass
@@ -390,7 +390,7 @@ class Receivers:
         receiver = core.profile.receiver
         state.reception = receive(state.light, receiver, media_interface, oscillator_mhz, _SNR_NOISE_DB * noise)
         unlit = laser is not None and not laser.is_locked
-        if state.los or state.reception.lost or unlit:
+        if state.los or state.reception.reason or unlit:
             state.is_locked, state.good_since_s = False, None
             return
         # Lock needs good input for some time, but is lost at once.
@@ -404,7 +404,7 @@ class Receivers:
         flags.hold("rx_los_flag", is_initialised and state.los, lane)
         flags.hold("rx_lol_flag", unlocked, lane)
         if self._core.profile.coherent and lane == 1:
-            dispersion = state.reception.lost == "dispersion"
+            dispersion = state.reception.reason == "dispersion"
             # With lost framing alone the demodulator stays locked; this distinguishes the two faults.
             flags.hold("coherent_rx_demodulator_lol_flag", unlocked and not self._core.has("lof"))
             flags.hold("coherent_rx_cd_compensation_lol_flag", unlocked and dispersion)

@@ -220,7 +220,7 @@ class ModuleFirmware:
         self._reset_requested = False
         core = self._core
         core.agenda.clear()
-        self.transmitters.go_dark(self.emit)
+        self.transmitters.switch_light_off(self.emit)
         # The user EEPROM is non-volatile; everything else returns to its default.
         old_memory = core.memory
         core.memory = build_memory(core.profile, core.quirks, self._serial)
@@ -247,7 +247,7 @@ class ModuleFirmware:
         """Switch the supply off: the light goes out at once and all activity stops."""
         self.is_plugged = False
         self._core.agenda.clear()
-        self.transmitters.go_dark(self.emit)
+        self.transmitters.switch_light_off(self.emit)
 
     def restore_power(self) -> None:
         """Switch the supply on; no effect on a powered module."""

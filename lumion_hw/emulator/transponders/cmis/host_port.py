@@ -147,8 +147,8 @@ class HostPort:
             return
         half = self._core.memory.half(page)
         # Triggers read as 0: they cause an action and are not stored.
-        kept = mask & ~byte_access(page).reads_zero[offset]
-        half[offset] = half[offset] & ~kept | value & kept
+        writable = mask & ~byte_access(page).reads_zero[offset]
+        half[offset] = half[offset] & ~writable | value & writable
         written[page, address] = value & mask
 
     def _writable(self, page: Page) -> tuple[int, ...]:

@@ -414,7 +414,7 @@ class VdmPages:
 
     def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
-        self._shown: dict[tuple[int, int], tuple[float, bytes]] = {}
+        self._reported_values: dict[tuple[int, int], tuple[float, bytes]] = {}
         names = [tuple(f"vdm_{group}_{limit}_flag" for limit in LIMITS) for group in range(len(core.profile.vdm))]
         self._limited = [
             (
@@ -459,11 +459,11 @@ class VdmPages:
         for index, instance in enumerate(self._core.profile.vdm[group]):
             observable = OBSERVABLES[instance.code]
             value = self.value(observable, instance.lane)
-            shown = self._shown.get((group, index))
-            if shown is None or shown[0] != value:  # a polling host reads many times between two samples
+            reported = self._reported_values.get((group, index))
+            if reported is None or reported[0] != value:  # a polling host reads many times between two samples
                 data = encode_vdm_value(observable, _clamp_to_format(observable, value))
-                shown = self._shown[group, index] = (value, data)
-            half[2 * index : 2 * index + 2] = shown[1]
+                reported = self._reported_values[group, index] = (value, data)
+            half[2 * index : 2 * index + 2] = reported[1]
 
     def check_thresholds(self, powered: bool) -> None:
         """Compare the current values of initialised lanes with their thresholds, and update the flags of page 2Ch."""

@@ -442,12 +442,12 @@ class LinearView:
 
     def write(self, offset: int, data: bytes) -> None:
         """Write bytes to the linear file. Raises the errors of ``CmisModule.write``."""
-        done = 0
-        while done < len(data):
-            address = self._map(offset + done)
-            size = min(len(data) - done, HALF_BYTES - address % HALF_BYTES, WRITE_BYTES)
-            self._module.write(address, data[done : done + size])
-            done += size
+        position = 0
+        while position < len(data):
+            address = self._map(offset + position)
+            size = min(len(data) - position, HALF_BYTES - address % HALF_BYTES, WRITE_BYTES)
+            self._module.write(address, data[position : position + size])
+            position += size
 
     def _map(self, position: int) -> int:
         if position < HALF_BYTES:

@@ -575,6 +575,6 @@ def find_profile(name: str) -> ModuleProfile:
             hint=f"Use {kind.__module__}.{kind.__qualname__}.",
         )
     if name not in PROFILES:
-        known = ", ".join((*PROFILES, *SFP_PROFILES))
-        raise ConfigError(f"unknown module profile {name!r}", hint=f"Known profiles: {known}.")
+        names = ", ".join((*PROFILES, *SFP_PROFILES))
+        raise ConfigError(f"unknown module profile {name!r}", hint=f"Known profiles: {names}.")
     return PROFILES[name]

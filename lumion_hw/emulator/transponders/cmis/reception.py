@@ -27,13 +27,13 @@ class Reception:
     """Measurement of the received light by a receiver.
 
     Attributes:
-        lost: Reason for missing lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``, ``dynamics``
-            or ``noise``; empty for a receiver with lock.
+        reason: Reason for missing lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``,
+            ``dynamics`` or ``noise``; empty for a receiver with lock.
         osnr_db: OSNR, limited to the measurable range.
         offset_mhz: Carrier frequency minus local oscillator frequency.
     """
 
-    lost: str = "dark"
+    reason: str = "dark"
     esnr_db: float = 0.0
     osnr_db: float = 0.0
     ber: float = 0.5
@@ -90,8 +90,10 @@ def receive(
     offset_mhz = offset - oscillator_mhz if receiver.coherent else 0.0
     snr_db = esnr_db(light, receiver, line.symbol_rate_gbd) + noise_db
     ber = bit_error_ratio(snr_db, line)
-    lost = _lock_obstacle(light, receiver, media_interface, offset_mhz) or ("noise" if ber > receiver.lol_ber else "")
-    return Reception(lost, snr_db, min(light.osnr_db, MAX_OSNR_DB), ber, offset_mhz)
+    obstacle = _lock_obstacle(light, receiver, media_interface, offset_mhz) or (
+        "noise" if ber > receiver.lol_ber else ""
+    )
+    return Reception(obstacle, snr_db, min(light.osnr_db, MAX_OSNR_DB), ber, offset_mhz)
 
 
 def _lock_obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, offset_mhz: float) -> str:

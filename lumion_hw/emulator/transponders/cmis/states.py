@@ -21,7 +21,7 @@ class ModuleMachine:
         self._core = core
         self.low_power_pin = low_power_pin
         self.state: ModuleState | None = None
-        self._timer_done = False
+        self._is_timer_over = False
         self._timer: Appointment | None = None
 
     @property
@@ -42,7 +42,7 @@ class ModuleMachine:
         """Begin management initialisation, during which the module does not respond."""
         self._core.record_transition("module", self.state, None)
         self.state = None
-        self._timer_done = False
+        self._is_timer_over = False
         self._core.agenda.after(self._core.timing.management_init_s, lambda: self._enter(ModuleState.LOW_PWR))
 
     def fail(self, cause: int) -> None:
@@ -77,10 +77,10 @@ class ModuleMachine:
         if self.state is ModuleState.PWR_UP:
             if low:
                 return ModuleState.PWR_DN
-            return ModuleState.READY if self._timer_done else None
+            return ModuleState.READY if self._is_timer_over else None
         if self.state is ModuleState.READY and low:
             return ModuleState.PWR_DN
-        if self.state is ModuleState.PWR_DN and self._timer_done and paths_deactivated:
+        if self.state is ModuleState.PWR_DN and self._is_timer_over and paths_deactivated:
             return ModuleState.LOW_PWR
         return None
 
@@ -88,7 +88,7 @@ class ModuleMachine:
         core = self._core
         core.record_transition("module", self.state, state)
         self.state = state
-        self._timer_done = False
+        self._is_timer_over = False
         if self._timer is not None:
             self._timer.cancel()
         core.memory.put("module_state", state)
@@ -103,7 +103,7 @@ class ModuleMachine:
         self._timer = self._core.agenda.after(seconds, self._end_timer)
 
     def _end_timer(self) -> None:
-        self._timer_done = True
+        self._is_timer_over = True
 
 
 _S = DataPathState
@@ -126,8 +126,8 @@ class EmulatedDataPath:
         host_mask: Host lanes as a bit mask.
         media_mask: Media lanes as a bit mask.
         pending: Whether settings are stored but not yet used by the hardware (DPInitPending).
-        pending_shown: Whether register 11h:235 shows ``pending``.
-        going_down: Whether the path must be de-initialised (DPReDeinitS).
+        is_pending_reported: Whether register 11h:235 shows ``pending``.
+        is_deactivating: Whether the path must be de-initialised (DPReDeinitS).
     """
 
     first_lane: int
@@ -137,9 +137,9 @@ class EmulatedDataPath:
     media_mask: int
     state: DataPathState = DataPathState.DEACTIVATED
     pending: bool = False
-    pending_shown: bool = False
-    going_down: bool = False
-    timer_done: bool = False
+    is_pending_reported: bool = False
+    is_deactivating: bool = False
+    is_timer_over: bool = False
     timer: Appointment | None = field(default=None, repr=False)
 
 
@@ -215,16 +215,16 @@ class DataPaths:
     def _mark_pending(self, path: EmulatedDataPath, unchanged: bool) -> None:
         core = self._core
         path.pending = True
-        path.pending_shown = not (core.has("no_init_pending") and unchanged)
+        path.is_pending_reported = not (core.has("no_init_pending") and unchanged)
         if core.quirks.init_pending_clobbers:
             for other in self.paths:
                 if other is not path:
-                    other.pending_shown = False
+                    other.is_pending_reported = False
         if core.quirks.init_pending_s is not None:
             core.agenda.after(core.quirks.init_pending_s, lambda: self._hide_pending(path))
 
     def _hide_pending(self, path: EmulatedDataPath) -> None:
-        path.pending_shown = False
+        path.is_pending_reported = False
         self._write_state_registers()
 
     # -- the machines -----------------------------------------------------------------------------------------------
@@ -266,37 +266,39 @@ class DataPaths:
         return bool(path.media_mask & (memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")))
 
     @staticmethod
-    def may_emit(path: EmulatedDataPath, is_lit: bool) -> bool:
-        """Return whether an enabled media lane may send light (CMIS 6.3.3); ``is_lit``: it sends already."""
+    def may_emit(path: EmulatedDataPath, has_light: bool) -> bool:
+        """Return whether an enabled media lane may send light (CMIS 6.3.3); ``has_light``: it sends already."""
         if path.state is _S.TX_TURN_ON:
-            return is_lit
-        return path.state is _S.ACTIVATED or (path.state in (_S.INITIALIZED, _S.TX_TURN_OFF) and not path.going_down)
+            return has_light
+        return path.state is _S.ACTIVATED or (
+            path.state in (_S.INITIALIZED, _S.TX_TURN_OFF) and not path.is_deactivating
+        )
 
     def _next(self, path: EmulatedDataPath, ready: bool) -> DataPathState | None:
         deinit = self._deinit(path, ready)
         # A module that reconfigures without intervention takes the path down and up again by itself (CMIS 6.2.3).
-        path.going_down = down = deinit or (path.pending and not self._core.quirks.stepped_config_only)
+        path.is_deactivating = down = deinit or (path.pending and not self._core.quirks.stepped_config_only)
         # DPDeactivateS. The light goes off before the path goes down: states 4, 6, 7, 3.
         dark = down or self._tx_disabled(path)
-        done = path.timer_done
+        is_finished = path.is_timer_over
         table: dict[DataPathState, tuple[tuple[bool, DataPathState], ...]] = {
             _S.DEACTIVATED: ((not deinit, _S.INIT),),
-            _S.INIT: ((deinit, _S.DEINIT), (done, _S.INITIALIZED)),
-            _S.DEINIT: ((done, _S.DEACTIVATED),),
+            _S.INIT: ((deinit, _S.DEINIT), (is_finished, _S.INITIALIZED)),
+            _S.DEINIT: ((is_finished, _S.DEACTIVATED),),
             _S.INITIALIZED: ((down, _S.DEINIT), (not dark, _S.TX_TURN_ON)),
-            _S.TX_TURN_ON: ((dark, _S.TX_TURN_OFF), (done, _S.ACTIVATED)),
+            _S.TX_TURN_ON: ((dark, _S.TX_TURN_OFF), (is_finished, _S.ACTIVATED)),
             _S.ACTIVATED: ((dark, _S.TX_TURN_OFF),),
-            _S.TX_TURN_OFF: ((done, _S.INITIALIZED),),
+            _S.TX_TURN_OFF: ((is_finished, _S.INITIALIZED),),
         }
         return next((state for condition, state in table[path.state] if condition), None)
 
     def _enter(self, path: EmulatedDataPath, state: DataPathState) -> None:
         core = self._core
         if path.state is _S.INIT and state is _S.INITIALIZED:
-            path.pending = path.pending_shown = False  # commissioned
+            path.pending = path.is_pending_reported = False  # commissioned
         core.record_transition(f"data path {path.first_lane}", path.state, state)
         path.state = state
-        path.timer_done = False
+        path.is_timer_over = False
         if path.timer is not None:
             path.timer.cancel()
         seconds = self._duration_s(state)
@@ -315,7 +317,7 @@ class DataPaths:
         }.get(state)
 
     def _end_timer(self, path: EmulatedDataPath) -> None:
-        path.timer_done = True
+        path.is_timer_over = True
 
     def _write_state_registers(self) -> None:
         memory = self._core.memory
@@ -323,7 +325,7 @@ class DataPaths:
         pending = 0
         for path in self.paths:
             states |= dict.fromkeys(lanes_of(path.host_mask), path.state)
-            pending |= path.host_mask if path.pending_shown else 0
+            pending |= path.host_mask if path.is_pending_reported else 0
         for lane, state in states.items():
             memory.put("data_path_state", state, lane)
         memory.put_lanes("data_path_init_pending", pending)

@@ -157,14 +157,14 @@ def test_the_number_of_sends_leaves_one_request_in_a_million_unanswered() -> Non
     assert quality.sends(343) == 10
     # p(56) = 1 - exp(-56/343/4) = 0.040, 0.040^5 = 1e-7 < 1e-6 < 0.040^4 = 2.6e-6
     assert quality.sends(56) == 5
-    assert quality.sends(4000) == fp.MOST_SENDS
+    assert quality.sends(4000) == fp.MAX_SENDS
 
 
 def test_losses_are_forgotten_on_a_link_that_has_become_good() -> None:
     quality = LinkQuality()
     for _ in range(300):
         quality.record_answer(343, 1, 0.0)
-    assert quality.sends(343) == fp.MOST_SENDS
+    assert quality.sends(343) == fp.MAX_SENDS
     for _ in range(30_000):  # ten million bytes
         quality.record_answer(343, 0, 0.0)
     assert quality.sends(343) <= 4

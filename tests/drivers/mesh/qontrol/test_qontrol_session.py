@@ -47,7 +47,7 @@ def opened(*exchanges: RecordedExchange, **options) -> tuple[QontrolSession, Rep
 
 def test_a_reply_has_as_many_lines_as_the_request_says() -> None:
     session, peer, _ = opened(RecordedExchange(b"IALL?\n", lines("+4.5000 mA", "-0.0033 mA")))
-    assert session.ask(read_all_text(Quantity.CURRENT, 2)) == ("+4.5000 mA", "-0.0033 mA")
+    assert session.query_lines(read_all_text(Quantity.CURRENT, 2)) == ("+4.5000 mA", "-0.0033 mA")
     assert peer.remaining == ()
 
 
@@ -110,8 +110,8 @@ def test_error_lines_inside_a_reading_do_not_end_it() -> None:
     session, _, _ = opened(
         RecordedExchange(b"I0?\n", lines("E01:07", "+2.0063 mA", "E01:06")), RecordedExchange(b"I1?\n", b"+1.0000 mA\n")
     )
-    assert session.ask(ask_i(0)) == ("+2.0063 mA",)
-    assert session.ask(ask_i(1)) == ("+1.0000 mA",)
+    assert session.query_lines(ask_i(0)) == ("+2.0063 mA",)
+    assert session.query_lines(ask_i(1)) == ("+1.0000 mA",)
     assert [report.channel for report in session.take_reports()] == [7, 6]
 
 
@@ -135,9 +135,9 @@ def test_a_late_reply_answers_no_other_request() -> None:
         RecordedExchange(b"I1?\n", b"+1.1111 mA\n", delay_s=0.6), MARKER, RecordedExchange(b"I3?\n", b"+3.3333 mA\n")
     )
     with pytest.raises(LinkTimeout):
-        session.ask(ask_i(1))
+        session.query_lines(ask_i(1))
     clock.sleep(0.2)
-    assert session.ask(ask_i(3)) == ("+3.3333 mA",)
+    assert session.query_lines(ask_i(3)) == ("+3.3333 mA",)
     assert session.counters.resyncs == 1
 
 
@@ -161,8 +161,8 @@ def test_serial_errors_are_repeated_three_times_and_no_more() -> None:
 def test_a_line_of_another_shape_is_refused_and_recovered_from(reply: bytes) -> None:
     session, _, _ = opened(RecordedExchange(b"I3?\n", reply), MARKER, RecordedExchange(b"I3?\n", b"+1.2000 mA\n"))
     with pytest.raises(FrameError, match="does not fit this request"):
-        session.ask(ask_i(3))
-    assert session.ask(ask_i(3)) == ("+1.2000 mA",)
+        session.query_lines(ask_i(3))
+    assert session.query_lines(ask_i(3)) == ("+1.2000 mA",)
 
 
 def test_carriage_returns_and_the_echo_of_old_firmware_do_no_harm() -> None:
@@ -170,7 +170,7 @@ def test_carriage_returns_and_the_echo_of_old_firmware_do_no_harm() -> None:
         RecordedExchange(b"I3=1.0\n", b"I3=1.0\nOK\r\n"), RecordedExchange(b"I3?\n", b"I3?\r\n+1.0000 mA\r\n")
     )
     assert session.run(sets(3)) == [("OK",)]
-    assert session.ask(ask_i(3)) == ("+1.0000 mA",)
+    assert session.query_lines(ask_i(3)) == ("+1.0000 mA",)
 
 
 def test_a_line_without_its_end_is_no_line() -> None:
@@ -178,16 +178,16 @@ def test_a_line_without_its_end_is_no_line() -> None:
         RecordedExchange(b"I3?\n", b"+1.2000 mA"), MARKER, RecordedExchange(b"I3?\n", b"+1.3000 mA\n")
     )
     with pytest.raises(LinkTimeout, match="incomplete reply"):
-        session.ask(ask_i(3))
-    assert session.ask(ask_i(3)) == ("+1.3000 mA",)
+        session.query_lines(ask_i(3))
+    assert session.query_lines(ask_i(3)) == ("+1.3000 mA",)
 
 
 def test_bytes_nobody_asked_for_lead_to_a_resynchronisation() -> None:
     session, _, _ = opened(
         RecordedExchange(b"I3?\n", b"+1.0000 mA\nOK\n"), MARKER, RecordedExchange(b"I4?\n", b"+4.0000 mA\n")
     )
-    session.ask(ask_i(3))
-    assert session.ask(ask_i(4)) == ("+4.0000 mA",)
+    session.query_lines(ask_i(3))
+    assert session.query_lines(ask_i(4)) == ("+4.0000 mA",)
     assert session.counters.foreign_bytes == 3
 
 
@@ -198,8 +198,8 @@ def test_reports_are_not_lost_while_it_resynchronises() -> None:
         RecordedExchange(b"I3?\n", b"+1.0000 mA\n"),
     )
     with pytest.raises(LinkTimeout):
-        session.ask(ask_i(3))
-    session.ask(ask_i(3))
+        session.query_lines(ask_i(3))
+    session.query_lines(ask_i(3))
     assert [(report.code, report.channel) for report in session.take_reports()] == [(2, 1)]
 
 
@@ -211,16 +211,16 @@ def test_the_remains_of_a_request_spoil_one_question_and_not_the_next() -> None:
         RecordedExchange(b"I3?\n", b"+1.0000 mA\n"),
     )
     with pytest.raises(LinkTimeout):
-        session.ask(ask_i(3))
-    assert session.ask(ask_i(3)) == ("+1.0000 mA",)
+        session.query_lines(ask_i(3))
+    assert session.query_lines(ask_i(3)) == ("+1.0000 mA",)
 
 
 def test_a_silent_chain_is_lost() -> None:
     session, _, _ = opened(RecordedExchange(b"I3?\n"), *[RecordedExchange(b"ID?\n")] * 3)
     with pytest.raises(LinkTimeout):
-        session.ask(ask_i(3))
+        session.query_lines(ask_i(3))
     with pytest.raises(LinkLost, match="could not resynchronise"):
-        session.ask(ask_i(3))
+        session.query_lines(ask_i(3))
 
 
 def test_another_first_module_is_refused() -> None:
@@ -298,7 +298,7 @@ def test_no_reply_raises_anything_but_the_errors_of_the_tree(garbage: bytes) -> 
     model.instead.append(garbage)
     with contextlib.suppress(FrameError, LinkTimeout, DeviceError):
         session.run([*sets(3), read_all_text(Quantity.CURRENT, 16)])
-    assert session.ask(read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
+    assert session.query_lines(read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
 
 
 @examples(30)
@@ -325,7 +325,7 @@ def test_one_fault_on_the_wire_is_an_error_or_nothing_and_the_session_recovers(
     if session.is_out_of_sync:
         session.close()
         session.open()
-    assert session.ask(read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
+    assert session.query_lines(read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
 
 
 def test_two_threads_never_get_each_others_replies() -> None:
@@ -340,7 +340,7 @@ def test_two_threads_never_get_each_others_replies() -> None:
 
     def ask(quantity: Quantity, expected: str) -> None:
         for _ in range(200):
-            if set(session.ask(read_all_text(quantity, 16))) != {expected}:
+            if set(session.query_lines(read_all_text(quantity, 16))) != {expected}:
                 wrong.append(quantity)
 
     threads = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibration.model.gauge import has_visible_phase, lit_joint_directions, visible_joint_directions
-from calibration.model.lit_part import lit_part
+from calibration.model.gauge import has_visible_phase, illuminated_joint_directions, visible_joint_directions
+from calibration.model.illuminated_part import illuminated_part
 from calibration.model.priors import FREE_GROUPS
 from calibration.model.space import ParameterSpace
 from lumion_hw.mesh.layout.topologies import build_mesh
@@ -20,25 +20,25 @@ def joints_of(mesh: MeshTopology, puc: int) -> np.ndarray:
 
 
 def test_light_from_the_upper_input_passes_all_but_the_lower_puc_of_the_first_column() -> None:
-    lit = lit_part(FOUR, (0,), ALL)
+    lit = illuminated_part(FOUR, (0,), ALL)
     assert np.flatnonzero(~lit.pucs).tolist() == [1]
     assert np.flatnonzero(~lit.joints).tolist() == joints_of(FOUR, 1).tolist()
 
 
 def test_a_puc_whose_light_no_monitor_sees_is_dark_too() -> None:
     # From port 4, the upper end, only PUC 3, 2, 0 and what feeds them count; PUCs 4 and 5 lead to ports 5 to 7.
-    lit = lit_part(FOUR, (0, 1, 2, 3), (4,))
+    lit = illuminated_part(FOUR, (0, 1, 2, 3), (4,))
     assert np.flatnonzero(~lit.pucs).tolist() == [4, 5]
 
 
 def test_a_mesh_lit_at_all_ports_has_the_directions_that_records_have_always_had() -> None:
-    directions, count = lit_joint_directions(FOUR, (0, 1, 2, 3), (4, 5, 6, 7))
+    directions, count = illuminated_joint_directions(FOUR, (0, 1, 2, 3), (4, 5, 6, 7))
     assert count == directions.shape[1] == 3
     np.testing.assert_array_equal(directions, visible_joint_directions(FOUR))
 
 
 def test_of_three_loops_the_one_through_the_dark_puc_is_no_parameter() -> None:
-    directions, count = lit_joint_directions(FOUR, (0,), ALL)
+    directions, count = illuminated_joint_directions(FOUR, (0,), ALL)
     assert (count, directions.shape[1]) == (2, 3)
     np.testing.assert_allclose(directions.T @ directions, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(directions[joints_of(FOUR, 1), :count], 0.0, atol=1e-12)

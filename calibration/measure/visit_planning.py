@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.measure.operator import Fibre
+from calibration.measure.plug_requests import Fibre
 from calibration.model.device_under_test import PUC_LOSS_DB
 from calibration.model.mesh_model import MeshModel
 from calibration.model.nominal_heaters import NominalHeaters
@@ -23,18 +23,18 @@ from lumion_hw.mesh.layout.topology import MeshTopology
 Real = NDArray[np.float64]
 
 # Chips with random phases that predict how strongly each heater changes the light between two ports.
-_CHIPS = 8
+_N_CHIPS = 8
 _BACKGROUNDS = 4
 _MAX_HEATERS = 32
 # Relative response below which a heater is not seen at a port: crosstalk from a neighbour's heat, or noise.
 VISIBLE = 0.03
-_LEAST_RESPONSE = 0.02
+_MIN_RESPONSE = 0.02
 # Variance of the logarithm of a response beyond that of the predicted chips.
 _RESPONSE_VARIANCE = 0.15
 # Difference of two scores (squared deviations in standard errors) from which one port counts as more likely.
 _DECISIVE = 16.0
 # Mean reading, in units of its noise, from which a port counts as lit.
-_LIT_SIGMA = 10.0
+_BRIGHT_SIGMA = 10.0
 # Relative difference of two patterns of readings below which they belong to the same port.
 _SAME_PATTERN = 0.05
 
@@ -55,7 +55,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class HandTour:
+class VisitPlan:
     """Order of the visits (periods in which no fibre moves)."""
 
     visits: tuple[Visit, ...]
@@ -94,11 +94,11 @@ class Responses:
         self.strength = np.zeros((len(driven), len(sources), len(monitors)))
         self.strength[every] = all_responses.mean(axis=0)
         # Heaters whose visibility differs most from port to port tell the ports apart.
-        spread = np.log(np.maximum(self.strength[every], _LEAST_RESPONSE)).reshape(len(every), -1).std(axis=1)
+        spread = np.log(np.maximum(self.strength[every], _MIN_RESPONSE)).reshape(len(every), -1).std(axis=1)
         chosen = np.sort(np.argsort(-spread, kind="stable")[:_MAX_HEATERS])
-        self._toggled = every[chosen]
-        self.currents_ma = self._settings_ma(squares, self._toggled)
-        logs = np.log(np.maximum(all_responses[:, chosen], _LEAST_RESPONSE))
+        self._test_heaters = every[chosen]
+        self.currents_ma = self._settings_ma(squares, self._test_heaters)
+        logs = np.log(np.maximum(all_responses[:, chosen], _MIN_RESPONSE))
         self._mean, self._variance = logs.mean(axis=0), logs.var(axis=0) + _RESPONSE_VARIANCE
 
     def _settings_ma(self, squares_ma2: Real, heaters: NDArray[np.int64]) -> Real:
@@ -118,15 +118,15 @@ class Responses:
         mesh, heaters = self._mesh, self._heaters
         model = MeshModel(mesh, self.sources, self.monitors, heaters.ohm)
         n_sources = len(self.sources)
-        nothing = np.zeros((n_sources * len(currents_ma), len(self.monitors)))
+        no_readings = np.zeros((n_sources * len(currents_ma), len(self.monitors)))
         settings = Observations(
-            np.tile(currents_ma, (n_sources, 1)), np.repeat(self.sources, len(currents_ma)), self.monitors, nothing,
-            nothing > 0.0,
+            np.tile(currents_ma, (n_sources, 1)), np.repeat(self.sources, len(currents_ma)), self.monitors, no_readings,
+            no_readings > 0.0,
         )  # fmt: skip
         laws = np.zeros((2 * mesh.n_pucs, 3))
         laws[:, 0] = np.mean(heaters.rho2_range)
-        found = []
-        for _ in range(_CHIPS):
+        chip_responses = []
+        for _ in range(_N_CHIPS):
             chip = MeshParameters(
                 passive_phase_rad=rng.uniform(0.0, 2.0 * np.pi, mesh.n_pucs),
                 heater_law=laws,
@@ -139,8 +139,8 @@ class Responses:
                 crosstalk_rad_per_mw=heaters.kernel,
             )
             readings = model.predict(chip, settings).reshape(n_sources, len(currents_ma), len(self.monitors))
-            found.append(responses(np.moveaxis(readings, 0, 1), count))
-        return np.array(found)
+            chip_responses.append(responses(np.moveaxis(readings, 0, 1), count))
+        return np.array(chip_responses)
 
     def columns(self, visit: Visit, monitors_by_hand: Sequence[int]) -> list[int]:
         """Return the positions of the monitors that are read during a visit."""
@@ -148,25 +148,25 @@ class Responses:
             column for column, port in enumerate(self.monitors) if port not in monitors_by_hand or port == visit.meter
         ]
 
-    def shares(self, tour: HandTour, monitors_by_hand: Sequence[int]) -> Real:
+    def shares(self, plan: VisitPlan, monitors_by_hand: Sequence[int]) -> Real:
         """Return the share of the random settings for each visit: in proportion to the number of heaters it shows."""
-        seen = [
+        counts = [
             self.visible(
                 visit.source, [self.monitors[column] for column in self.columns(visit, monitors_by_hand)]
             ).sum()
-            for visit in tour.visits
+            for visit in plan.visits
         ]
-        shares: Real = (np.array(seen) + 1.0) / (sum(seen) + len(seen))
+        shares: Real = (np.array(counts) + 1.0) / (sum(counts) + len(counts))
         return shares
 
     def visible(self, source: int, monitors: Sequence[int]) -> NDArray[np.bool_]:
         """Return which heaters change the light of a source at one of the given monitors, shape ``(2E,)``."""
         columns = [self.monitors.index(port) for port in monitors]
         strongest = self.strength[:, self.sources.index(source)][:, columns].max(axis=1, initial=0.0)
-        seen: NDArray[np.bool_] = strongest > VISIBLE
-        return seen
+        is_visible: NDArray[np.bool_] = strongest > VISIBLE
+        return is_visible
 
-    def likely_port(
+    def find_likely_port(
         self, readings_ma: Real, visit: Visit, candidates: Sequence[tuple[Fibre, int]], floor_ma: float
     ) -> tuple[Fibre, int] | None:
         """Return the fibre that seems to be in a wrong port, and this port; ``None`` if all may be right.
@@ -178,13 +178,15 @@ class Responses:
             floor_ma: Noise of a reading.
         """
         columns = np.flatnonzero(np.isfinite(readings_ma).all(axis=0))
-        columns = columns[readings_ma[:, columns].mean(axis=0) > _LIT_SIGMA * floor_ma]
-        found = np.log(np.maximum(responses(readings_ma[:, columns], len(self._toggled)), _LEAST_RESPONSE))
+        columns = columns[readings_ma[:, columns].mean(axis=0) > _BRIGHT_SIGMA * floor_ma]
+        logs = np.log(np.maximum(responses(readings_ma[:, columns], len(self._test_heaters)), _MIN_RESPONSE))
 
         def score(source: int, meter: int | None) -> float:
-            there = columns if meter is None else [self.monitors.index(meter)]
-            mean, variance = (each[:, self.sources.index(source)][:, there] for each in (self._mean, self._variance))
-            return float(((found - mean) ** 2 / variance + np.log(variance)).sum())
+            own_columns = columns if meter is None else [self.monitors.index(meter)]
+            mean, variance = (
+                each[:, self.sources.index(source)][:, own_columns] for each in (self._mean, self._variance)
+            )
+            return float(((logs - mean) ** 2 / variance + np.log(variance)).sum())
 
         scores = {
             (fibre, port): score(*((port, visit.meter) if fibre == "laser" else (visit.source, port)))
@@ -216,7 +218,7 @@ def is_same_pattern(one_ma: Real, other_ma: Real) -> bool:
     return float(np.sqrt(np.mean((one - other) ** 2))) < _SAME_PATTERN * swing
 
 
-def plan_tour(responses: Responses, sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]) -> HandTour:
+def plan_visits(responses: Responses, sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]) -> VisitPlan:
     """Return the order of visits that shows as many heaters as possible with the fewest connections by hand.
 
     Args:
@@ -225,28 +227,30 @@ def plan_tour(responses: Responses, sources_by_hand: Sequence[int], monitors_by_
         monitors_by_hand: Ports of the meter that is moved.
     """
     sources, fixed = responses.sources, [port for port in responses.monitors if port not in monitors_by_hand]
-    n_seen = {
+    visible = {
         (source, meter): responses.visible(source, [*fixed, meter])
         for source in sources
         for meter in (monitors_by_hand or fixed[:1])
     }
     if not monitors_by_hand:
-        first = max(sources, key=lambda source: (n_seen[source, fixed[0]].sum(), -source))
+        first = max(sources, key=lambda source: (visible[source, fixed[0]].sum(), -source))
         return _with_moves([(source, None) for source in _from(first, sources)], sources_by_hand, monitors_by_hand)
     if not sources_by_hand:
-        lit = [sources[:: (-1) ** number] for number in range(len(monitors_by_hand))]
-        order = [(source, meter) for meter, some in zip(monitors_by_hand, lit, strict=True) for source in some]
+        source_orders = [sources[:: (-1) ** number] for number in range(len(monitors_by_hand))]
+        order = [
+            (source, meter) for meter, some in zip(monitors_by_hand, source_orders, strict=True) for source in some
+        ]
         return _with_moves(order, sources_by_hand, monitors_by_hand)
 
-    def seen(corner: tuple[int, int]) -> tuple[int, int]:
-        row = [n_seen[corner[0], meter] for meter in monitors_by_hand]
-        column = [n_seen[source, corner[1]] for source in sources]
-        return int(np.any([*row, *column], axis=0).sum()), int(n_seen[corner].sum())
+    def visible_counts(corner: tuple[int, int]) -> tuple[int, int]:
+        row = [visible[corner[0], meter] for meter in monitors_by_hand]
+        column = [visible[source, corner[1]] for source in sources]
+        return int(np.any([*row, *column], axis=0).sum()), int(visible[corner].sum())
 
-    source, last = max(n_seen, key=seen)
-    others = [meter for meter in monitors_by_hand if meter != last]
-    first_meter = max(others, key=lambda meter: int(n_seen[source, meter].sum()), default=None)
-    meters = [*_from(first_meter, others), last] if first_meter is not None else [last]
+    source, last = max(visible, key=visible_counts)
+    other_meters = [meter for meter in monitors_by_hand if meter != last]
+    first_meter = max(other_meters, key=lambda meter: int(visible[source, meter].sum()), default=None)
+    meters = [*_from(first_meter, other_meters), last] if first_meter is not None else [last]
     order = [(source, meter) for meter in meters]
     order += [(other, last) for other in _from(source, sources)[1:]]
     return _with_moves(order, sources_by_hand, monitors_by_hand)
@@ -258,7 +262,7 @@ def _from(first: int, ports: Sequence[int]) -> list[int]:
 
 def _with_moves(
     order: Sequence[tuple[int, int | None]], sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]
-) -> HandTour:
+) -> VisitPlan:
     at: dict[Fibre, int] = {}
     visits = []
     for source, meter in order:
@@ -269,4 +273,4 @@ def _with_moves(
         moves = tuple((fibre, port) for fibre, port in wanted.items() if port is not None and at.get(fibre) != port)
         at.update(moves)
         visits.append(Visit(source, meter, moves))
-    return HandTour(tuple(visits))
+    return VisitPlan(tuple(visits))

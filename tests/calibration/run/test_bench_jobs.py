@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.run.many_benches import BenchJob, BenchOutcome, calibrate_bench, calibrate_many, gather, jobs_for
+from calibration.run.bench_jobs import BenchJob, BenchOutcome, calibrate_bench, calibrate_benches, gather, jobs_for
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.calibrate.many import code_of
 from lumion_hw.errors import ConfigError
@@ -115,7 +115,7 @@ def test_an_interruption_drops_what_has_not_begun_and_waits_for_the_rest(monkeyp
             raise KeyboardInterrupt
         return wait(futures, timeout=PATIENCE_S)
 
-    monkeypatch.setattr("calibration.run.many_benches.wait", interrupted_wait)
+    monkeypatch.setattr("calibration.run.bench_jobs.wait", interrupted_wait)
     ended = gather(jobs, [done, running, queued], stop, lambda line: None)
     assert isinstance(ended.interruption, KeyboardInterrupt)
     assert stopped == [True]
@@ -158,7 +158,7 @@ def test_a_process_that_dies_takes_no_other_bench_with_it(tmp_path: Path) -> Non
             for child in multiprocessing.active_children():  # one worker at a time: it is a's
                 child.kill()
 
-    ended = calibrate_many(jobs, 1, say)
+    ended = calibrate_benches(jobs, 1, say)
     assert [each.state for each in ended.outcomes] == ["failed", "failed"]
     assert "the process of this bench died" in ended.outcomes[0].error
     assert "no light is wired" in ended.outcomes[1].error  # it had its turn, in a new process

@@ -28,7 +28,7 @@ from multiprocessing.context import SpawnContext
 
 State = Literal["calibrated", "out of tolerance", "failed", "interrupted", "not begun"]
 Stopped = Callable[[], bool]
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 INTERRUPTED = 130
 OUT_OF_TOLERANCE = 3
@@ -120,20 +120,20 @@ def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> 
             if serial is not None:
                 kind: str = getattr(device, "kind")  # noqa: B009 - every member of the device union has one
                 claims.append((("serial", kind, serial), f"device {name}, serial {serial}"))
-        for claim, words in dict(claims).items():
+        for claim, resource in dict(claims).items():
             if claim in owners:
                 raise ConfigError(
-                    f"{owners[claim]} and {file} both use {words}, so they cannot be calibrated at the same time",
+                    f"{owners[claim]} and {file} both use {resource}, so they cannot be calibrated at the same time",
                     hint="List each bench once, and give each its own devices.",
                 )
             owners[claim] = file
 
 
-def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
+def calibrate_bench(job: BenchJob, stopped: Stopped, print_line: PrintLine) -> BenchOutcome:
     """Calibrate one bench; heaters and light are off afterwards.
 
-    ``stopped`` is called between steps; if it returns true, the run stops. ``say`` is called with a progress line for
-    every stage.
+    ``stopped`` is called between steps; if it returns true, the run stops. ``print_line`` is called with a progress
+    line for every stage.
     """
     from calibration.run.blas_threads import one_blas_thread
     from calibration.run.journaled_run import calibrate
@@ -142,45 +142,45 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
     from lumion_hw.polarization import Aligner
 
     record, began_s = Path(job.record), time.monotonic()
-    progress = _Steps(job.name, stopped, say)
+    progress = _Steps(job.name, stopped, print_line)
     before = _changed_at(record)
     try:
         progress("opening", 0, 1)
         opened = Bench.emulate(job.bench_file, seed=job.seed) if job.emulate else Bench.open(job.bench_file)
         with opened as bench, bench.dark(), one_blas_thread():
             bench.events.write_to(record.with_suffix(".events.jsonl"))
-            made = calibrate(
+            calibrated = calibrate(
                 bench,
                 Aligner(bench.clock),
                 job.seed,
                 record,
                 progress,
-                judge=lambda found: out_of_tolerance(found, job.tolerance_db),
+                find_faults=lambda calibrated: out_of_tolerance(calibrated, job.tolerance_db),
             )
     except BaseException as error:  # noqa: BLE001 - the other benches continue after any error
         return _ended(job, error, time.monotonic() - began_s, before)
     wall_s = time.monotonic() - began_s
-    say(f"{job.name}: done in {wall_s:.0f} s")
-    state: State = "out of tolerance" if made.faults else "calibrated"
-    code = OUT_OF_TOLERANCE if made.faults else 0
-    return BenchOutcome(job.name, state, job.record, code, "", wall_s, dict(made.quality), made.faults)
+    print_line(f"{job.name}: done in {wall_s:.0f} s")
+    state: State = "out of tolerance" if calibrated.faults else "calibrated"
+    code = OUT_OF_TOLERANCE if calibrated.faults else 0
+    return BenchOutcome(job.name, state, job.record, code, "", wall_s, dict(calibrated.quality), calibrated.faults)
 
 
-def unstarted_outcome(job: BenchJob) -> BenchOutcome:
+def not_started_outcome(job: BenchJob) -> BenchOutcome:
     """Return the outcome of a job that was not started."""
     return BenchOutcome(job.name, "not begun", exit_code=INTERRUPTED, error="stopped before it was started")
 
 
 class _Steps:
-    def __init__(self, name: str, stopped: Stopped, say: Say) -> None:
-        self._name, self._stopped, self._say, self._stage = name, stopped, say, ""
+    def __init__(self, name: str, stopped: Stopped, print_line: PrintLine) -> None:
+        self._name, self._stopped, self._print_line, self._stage = name, stopped, print_line, ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         if self._stopped():
             raise KeyboardInterrupt
         if stage != self._stage:
             self._stage = stage
-            self._say(f"{self._name}: {stage}")
+            self._print_line(f"{self._name}: {stage}")
 
 
 def _ended(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
@@ -203,15 +203,15 @@ def _file_name(name: str) -> str:
 
 def _place(address: str) -> str:
     where, _, _ = address.partition("?")
-    scheme, slashes, rest = where.partition("://")
+    scheme, slashes, path = where.partition("://")
     if scheme == "serial":
-        return f"{scheme}{slashes}{os.path.realpath(rest)}"
+        return f"{scheme}{slashes}{os.path.realpath(path)}"
     return where.lower()
 
 
 _TERMINATED = 143
 # Interval at which the parent checks for stop requests.
-_LOOK_EVERY_S = 0.1
+_POLL_INTERVAL_S = 0.1
 # Time that a worker may take to exit after its bench is done.
 _END_S = 10.0
 
@@ -229,11 +229,11 @@ class Ended:
     interruption: BaseException | None = None
 
 
-def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
+def calibrate_benches(jobs: Sequence[BenchJob], workers: int, print_line: PrintLine) -> Ended:
     """Calibrate benches in separate processes, ``workers`` at a time.
 
-    ``say`` is called with a progress line for every stage of every bench, also from other threads. If ``say`` raises
-    ``OSError``, it is not called again.
+    ``print_line`` is called with a progress line for every stage of every bench, also from other threads. If
+    ``print_line`` raises ``OSError``, it is not called again.
 
     Raises:
         ConfigError: The number of workers is below 1.
@@ -245,25 +245,25 @@ def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
     context = multiprocessing.get_context("spawn")
     stop, turn = threading.Event(), threading.Lock()
 
-    def tell(line: str) -> None:
+    def send_line(line: str) -> None:
         with turn, contextlib.suppress(OSError):
-            say(line)
+            print_line(line)
 
     with ThreadPoolExecutor(workers, thread_name_prefix="lumion-bench") as pool:
         try:
-            futures = [pool.submit(_in_process, job, context, stop, tell) for job in jobs]
-            return gather(jobs, futures, stop.set, tell)
+            futures = [pool.submit(_in_process, job, context, stop, send_line) for job in jobs]
+            return gather(jobs, futures, stop.set, send_line)
         except BaseException:
             stop.set()  # the pool then waits until heaters and light of every bench are off
             raise
 
 
 def gather(
-    jobs: Sequence[BenchJob], futures: Sequence[Future[BenchOutcome]], stop: Callable[[], None], say: Say
+    jobs: Sequence[BenchJob], futures: Sequence[Future[BenchOutcome]], stop: Callable[[], None], print_line: PrintLine
 ) -> Ended:
     """Wait for all outcomes; after an interruption, stop running benches and cancel waiting ones.
 
-    ``stop`` stops the workers; ``say`` is called with a line about the interruption.
+    ``stop`` stops the workers; ``print_line`` is called with a line about the interruption.
     """
     interruption: BaseException | None = None
     while True:
@@ -275,23 +275,23 @@ def gather(
             stop()
             for future in futures:
                 future.cancel()
-            say("stopping: waiting until heaters and light of every bench are off")
+            print_line("stopping: waiting until heaters and light of every bench are off")
     outcomes = [
-        unstarted_outcome(job) if future.cancelled() else future.result()
+        not_started_outcome(job) if future.cancelled() else future.result()
         for job, future in zip(jobs, futures, strict=True)
     ]
     return Ended(tuple(outcomes), interruption)
 
 
-def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say: Say) -> BenchOutcome:
+def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, print_line: PrintLine) -> BenchOutcome:
     if stop.is_set():
-        return unstarted_outcome(job)
-    ours, theirs = context.Pipe()
-    with ours:
-        with theirs:
-            process = context.Process(target=_work, args=(job, theirs), name=f"lumion-{job.name}")
+        return not_started_outcome(job)
+    parent_end, worker_end = context.Pipe()
+    with parent_end:
+        with worker_end:
+            process = context.Process(target=_work, args=(job, worker_end), name=f"lumion-{job.name}")
             process.start()
-        outcome = _attended(ours, stop, say)
+        outcome = _attended(parent_end, stop, print_line)
     process.join(_END_S)
     # A worker whose bench is done can be killed safely.
     process.kill()  # no effect if it has ended
@@ -302,18 +302,18 @@ def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say
     return outcome
 
 
-def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutcome | None:
+def _attended(worker: Connection, stop: threading.Event, print_line: PrintLine) -> BenchOutcome | None:
     is_reported = False
     try:
         while True:
             if stop.is_set() and not is_reported:
                 worker.send("stop")
                 is_reported = True
-            if worker.poll(_LOOK_EVERY_S):
+            if worker.poll(_POLL_INTERVAL_S):
                 message = worker.recv()
                 if isinstance(message, BenchOutcome):
                     return message
-                say(message)
+                print_line(message)
     except (EOFError, OSError):
         return None
 
@@ -328,11 +328,11 @@ def _work(job: BenchJob, parent: Connection) -> None:
     stop = threading.Event()
     threading.Thread(target=_listen, args=(parent, stop), name="lumion-parent", daemon=True).start()
 
-    def tell(what: str | BenchOutcome) -> None:
+    def send(message: str | BenchOutcome) -> None:
         with contextlib.suppress(OSError):  # the parent is gone
-            parent.send(what)
+            parent.send(message)
 
-    tell(calibrate_bench(job, stop.is_set, tell))
+    send(calibrate_bench(job, stop.is_set, send))
 
 
 def _listen(parent: Connection, stop: threading.Event) -> None:
