@@ -39,7 +39,7 @@ class WatchFlag(IntFlag):
 
 
 class ImageFlag(IntFlag):
-    """Flags of an encoded sweep."""
+    """Flags in the header of a sweep image (an encoded sweep)."""
 
     START_TABLE = 0x01
 

@@ -442,7 +442,7 @@ class _ThreadTicker:
 
 
 class SystemClock:
-    """The monotonic wall clock."""
+    """Real time, from ``time.monotonic``."""
 
     is_virtual = False
 

@@ -190,7 +190,7 @@ class FaultDiagnosis:
         return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free, likelihood=likelihood)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
-        """Fit from a start point without a search for causes. Heaters without a phase there are dead."""
+        """Fit from a start point without a search for causes. Heaters without a law there are taken as dead."""
         # Heaters without a law are dead from the start and are not fitted.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
         diagnosed = self._try_other_branches(

@@ -341,9 +341,9 @@ def evidence_by_width(information: Real, slope: Real, largest: float) -> tuple[R
 
 
 def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
-    """Estimate the prior width of an effect from the fitted parameters, up to the largest width in ``PHYSICS``.
+    """Estimate the prior width of an effect again from its fitted parameters, limited to the largest in ``PHYSICS``.
 
-    ``width`` is the prior width used in the fit.
+    ``width`` is the prior width that the fit used.
     """
     free = np.flatnonzero(fit.free)
     place = space.groups[name]

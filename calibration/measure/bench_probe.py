@@ -1,4 +1,4 @@
-"""Calibration probe for an open bench: modules and lasers supply the light, and the monitors of the mesh are read.
+"""Calibration probe for a connected bench: modules and lasers supply the light, and the mesh monitors are read.
 
 Only one source (transmitter of a module, or laser) is on at a time.
 """

@@ -149,7 +149,7 @@ class Responses:
         ]
 
     def shares(self, plan: VisitPlan, monitors_by_hand: Sequence[int]) -> Real:
-        """Return the share of the random settings for each visit: in proportion to the number of heaters it shows."""
+        """Return the fraction of the random settings for each visit (position of the fibres): by heaters seen there."""
         counts = [
             self.visible(
                 visit.source, [self.monitors[column] for column in self.columns(visit, monitors_by_hand)]

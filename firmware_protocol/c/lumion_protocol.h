@@ -263,7 +263,7 @@ enum lum_watch_flag {
     LUM_WATCH_FLAG_CLEAR = 0x01,
 };
 
-/* Flags of an encoded sweep. */
+/* Flags in the header of a sweep image (an encoded sweep). */
 enum lum_image_flag {
     LUM_IMAGE_FLAG_START_TABLE = 0x01,
 };

@@ -47,7 +47,7 @@ class LockOwner:
 
     @property
     def name(self) -> str:
-        """Name for a take-over, such as ``ada@lab3:4711``."""
+        """Name of the owner, such as ``ada@lab3:4711``; who takes over the lock must give it."""
         return f"{self.user}@{self.host}:{self.pid}"
 
     @classmethod

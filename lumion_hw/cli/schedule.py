@@ -188,7 +188,8 @@ def verify(file: str, seed: int, as_json: bool) -> None:
 @click.option(
     "--late",
     type=_SECONDS,
-    help="Delay of the rank that joins last, in seconds.  [default: until the others have ended the first rounds]",
+    help="Seconds by which the last rank joins late. Without it, that rank joins when the others have finished their "
+    "first rounds.",
 )
 @_cost_options
 @json_option

@@ -1,4 +1,4 @@
-"""Circuits of the jobs of a fabric (servers connected by optical circuits)."""
+"""Calculate which circuits the jobs of a fabric (servers linked by optical circuits) need."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def next_name(record: Path) -> Path:
     default=2.0,
     show_default=True,
     type=Number("s", 0.1, 600.0),
-    help="Measurement time for the renewal on the hardware, in seconds.",
+    help="Measurement time on the hardware to renew the record, in seconds.",
 )
 @json_option
 def drift(

@@ -84,6 +84,6 @@ def record_to_join(bench: Bench, join: str | None) -> CalibrationRecord | None:
 
 
 def part_arguments(pucs: str | None, circuit: str | None, join: str | None) -> Sequence[str]:
-    """Return the command-line arguments that give a part of the mesh."""
+    """Return the command-line arguments that select this part of the mesh."""
     options = (("--pucs", pucs), ("--circuit", circuit), ("--join", join))
     return [word for name, value in options if value for word in (name, value)]

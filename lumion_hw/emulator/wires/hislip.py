@@ -163,7 +163,9 @@ class HislipFront:
         peer = self._device.connect()
         if not isinstance(peer, MessagePeer):
             peer.close()
-            raise ConfigError(f"{self.name} does not exchange messages, so HiSLIP cannot serve it", device=self.name)
+            raise ConfigError(
+                f"{self.name} sends a byte stream, not IEEE 488.2 messages, so HiSLIP cannot serve it", device=self.name
+            )
         return peer
 
     def open_session(self) -> HislipSession | None:

@@ -69,7 +69,7 @@ class HexMesh(MeshTopology):
         low = min(cells, default=0)
         if len(cells) > 1 and any(abs(a - b) != 1 or {a, b} != {low, low + 1} for a, b in pairwise(cells)):
             raise ConfigError(
-                f"columns {list(cells)} do not alternate", hint="Neighbouring columns differ by one cell."
+                f"columns {list(cells)} do not alternate", hint="Neighbouring columns must differ by one cell."
             )
         if low < 1:
             raise ConfigError(

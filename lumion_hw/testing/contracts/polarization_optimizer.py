@@ -43,7 +43,7 @@ class PolarizationOptimizerContract(DeviceContract):
     }
 
     def observe(self, driver: Any) -> object:
-        """Stop the optimizer, which has no value to read back."""
+        """Stop the optimizer; the contract reads a value here, but an optimizer has none."""
         return driver.stop()
 
     # -- fixtures of the author
