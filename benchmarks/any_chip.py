@@ -53,7 +53,7 @@ def drawn_bench(number: int) -> dict[str, Any]:
     loss_db = float(rng.uniform(0.1, 1.0))
     low_mw, high_mw = p_pi_mw / 1.15, p_pi_mw * 1.15
     # Enough current for 2.3 π of the least efficient heater, whose resistance may fall by 5 %.
-    max_ma = float(np.sqrt(2.3 * high_mw / (0.92 * ohm * 1e-3)))
+    max_ma = min(float(np.sqrt(2.3 * high_mw / (0.92 * ohm * 1e-3))), 24.0)
     n_heaters = int(mesh.has_heater.sum())
     meters = {f"meter{index}": {"kind": "keysight-n77xx", "model": "N7745A"} for index in range(-(-ports // 8))}
     return {

@@ -343,6 +343,14 @@ class Bootstrap:
         counts: NDArray[np.int64] = np.isfinite(random.reading_ma[random.source == source]).sum(axis=0)
         return counts
 
+    def measure_more(self, start: Start) -> Start:
+        """Measure as many random settings again and add them to those of a start."""
+        first = len(self._logbook)
+        with self._logbook.stage("random settings"):
+            self._measure_random(start.survey, start.heaters, len(start.random))
+        more = _without_reference(self._logbook.observations(first))
+        return replace(start, random=start.random + select_monitors(more, start.survey.monitors, start.survey.dark_ma))
+
     def search_again(self, start: Start) -> Start:
         """Search again from other random loop phases, with the same readings."""
         with self._logbook.stage("search"):
