@@ -494,10 +494,12 @@ class Bootstrap:
 
         The work does not count against the limit of the run, so that the fits still have theirs.
         """
-        plan, best_factor, work = replace(self._plan.search, starts=_FIRST_STARTS), 1.0, result.work
+        plan = replace(self._plan.search, starts=min(_FIRST_STARTS, self._plan.search.starts))
+        best_factor, work, max_work = 1.0, result.work, self._max_search_work(survey)
         for factor in _CROSSTALK_FACTORS:
             self._crosstalk_factor = factor
-            other_guess, other = self._search(survey, random, self.nominal(survey.sources, survey.monitors), plan)
+            nominal = self.nominal(survey.sources, survey.monitors)
+            other_guess, other = self._search(survey, random, nominal, plan, max_work=max_work)
             if other.unexplained < _MAX_UNEXPLAINED_RATIO * result.unexplained:
                 guess, result, best_factor = other_guess, other, factor
             if result.unexplained < plan.plausible:
