@@ -181,6 +181,43 @@ def test_the_commands_of_a_chip_of_your_own_calibrate_the_example(tmp_path) -> N
     assert (tmp_path / "own-chip.svg").read_text() == (ROOT / "docs" / "img" / "own-chip.svg").read_text()
 
 
+@pytest.mark.parametrize(
+    ("page", "bench"),
+    [
+        ("two-arm", "rectangular-6x6.yaml"),
+        ("switch-fabric", "benes-8x8.yaml"),
+        ("hexagonal", "small-hexagonal.yaml"),
+        ("netlist", "netlist-3x3.yaml"),
+        pytest.param("by-hand", "reck-8x8-by-hand.yaml", marks=pytest.mark.long),
+        pytest.param("photodiodes", "clements-12x12-photodiodes.yaml", marks=pytest.mark.long),
+        pytest.param("prototype", "lumion-prototype", marks=pytest.mark.long),
+    ],
+)
+def test_the_page_of_a_bench_has_the_figures_that_its_commands_print(tmp_path, page: str, bench: str) -> None:
+    for path in (ROOT / "examples" / "benches").glob(f"{Path(bench).stem}.y*ml"):
+        shutil.copy(path, tmp_path)
+    text, printed = (ROOT / "docs" / "cookbook" / f"{page}.md").read_text(encoding="utf-8"), ""
+    steps = session(ROOT / "docs" / "cookbook" / f"{page}.md")
+    for (program, *arguments), _ in steps:
+        command = [str(Path(sys.executable).with_name(program)), *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        printed += done.stdout
+    assert [arguments[:3] for arguments, _ in steps[:2]] == [
+        ["lumion", "bench", "check"],
+        ["lumion-calibrate", "plan", bench],
+    ]
+    total = re.search(r"^total +(\d+) +\d+ +([\d.]+)", printed, re.MULTILINE)
+    assert total is not None
+    settings, seconds = int(total[1]), float(total[2])
+    # How many settings are chosen may differ by a few with the rounding of a processor.
+    shown = re.search(r"needs ([\d,]+) settings", text)
+    assert int(shown[1].replace(",", "")) == pytest.approx(settings, rel=0.03) if shown else " moves" in text
+    assert min(abs(int(number) - seconds) for number in re.findall(r"(\d+) s\b", text)) <= 1.0
+    if "-o" in steps[-1][0]:
+        drawn = tmp_path / steps[-1][0][-1]
+        assert drawn.read_text() == (ROOT / "docs" / "img" / drawn.name).read_text()
+
+
 def test_the_table_of_a_chip_of_your_own_has_every_bench() -> None:
     page = (ROOT / "docs" / "cookbook" / "own-chip.md").read_text(encoding="utf-8")
     benches = {path.stem for path in (ROOT / "examples" / "benches").glob("*.yaml")}

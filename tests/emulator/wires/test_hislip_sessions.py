@@ -290,7 +290,7 @@ def test_too_many_sessions_are_refused(front):
 
 
 def test_device_that_exchanges_no_messages_is_refused(clock):
-    with pytest.raises(ConfigError, match="sends a byte stream, not IEEE 488.2 messages"):
+    with pytest.raises(ConfigError, match="sends a byte stream, not IEEE"):
         HislipFront(LineServer("lines", clock, apply_states=lambda states: None), clock)
 
 
