@@ -1,6 +1,6 @@
 """Calibrate chips drawn at random from what foundries make, each with one laser behind a switch.
 
-Run: .venv/bin/python benchmarks/any_chip.py [--chips 100] [--first 0] [--jobs 2]
+Run: .venv/bin/python benchmarks/any_chip.py [--chips 100] [--first 0] [--jobs 2] [--max-crosstalk 0.05]
 
 Every chip has another mesh (up to 30 cells), heater power per π, resistance, couplers, losses and crosstalk, and the
 emulated physics ``realistic``. A chip counts as calibrated if its record is certified and every group of true errors is
@@ -37,8 +37,11 @@ MIN_GROUP = 8
 RATIO = (0.8, 1.5)
 
 
-def drawn_bench(number: int) -> dict[str, Any]:
-    """Return the bench file of a random chip; the same number always gives the same chip."""
+def drawn_bench(number: int, max_crosstalk: float = 0.05) -> dict[str, Any]:
+    """Return the bench file of a random chip; the same number always gives the same chip.
+
+    ``max_crosstalk`` is the largest phase of a heater on the other arm of its PUC, relative to that on its own arm.
+    """
     from lumion_hw.mesh.layout.topologies import build_mesh
 
     rng = np.random.default_rng([0xC41B, number])
@@ -104,12 +107,12 @@ def drawn_bench(number: int) -> dict[str, Any]:
             "coupler_common_sigma": round(float(rng.uniform(0.01, 0.15)), 4),
             "coupler_difference_rad": round(float(rng.uniform(0.005, 0.1)), 4),
             "thermal_nonlinearity_per_mw": float(rng.uniform(-0.05, 0.05)) / (2.0 * p_pi_mw),
-            "crosstalk_scale": round(float(rng.uniform(0.0, 0.05)) / PUBLISHED_CROSSTALK, 3),
+            "crosstalk_scale": round(float(rng.uniform(0.0, max_crosstalk)) / PUBLISHED_CROSSTALK, 3),
         },
     }
 
 
-def calibrated(number: int) -> dict[str, Any]:
+def calibrated(number: int, max_crosstalk: float) -> dict[str, Any]:
     """Return the result of calibrating one chip."""
     from calibration.measure.bench_probe import BenchProbe
     from calibration.report.hidden_truth import true_parameters
@@ -118,7 +121,7 @@ def calibrated(number: int) -> dict[str, Any]:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.errors import LumionError
 
-    document = drawn_bench(number)
+    document = drawn_bench(number, max_crosstalk)
     mesh = document["mesh"]
     result: dict[str, Any] = {"chip": number, "mesh": f"{mesh['topology']} {mesh['ports']}"}
     result["p_pi_mw"] = round(float(np.sqrt(mesh["typical"]["p_pi_min_mw"] * mesh["typical"]["p_pi_max_mw"])), 2)
@@ -142,6 +145,7 @@ def calibrated(number: int) -> dict[str, Any]:
                     for name, values in normalised.items()
                     if len(values) >= MIN_GROUP
                 }
+                result["sizes"] = {name: len(values) for name, values in normalised.items()}
                 result["mrad"] = {name: round(value, 3) for name, value in figures.items()}
         except (LumionError, np.linalg.LinAlgError) as error:
             result |= {"certified": False, "error": str(error), "faults": []}
@@ -155,11 +159,12 @@ def main() -> None:
     parser.add_argument("--chips", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    asked = parser.parse_args()
-    numbers = range(asked.first, asked.first + asked.chips)
+    parser.add_argument("--max-crosstalk", type=float, default=0.05, help="phase on the other arm, relative to the own")
+    arguments = parser.parse_args()
+    numbers = range(arguments.first, arguments.first + arguments.chips)
     results = []
-    with ProcessPoolExecutor(asked.jobs) as pool:
-        for result in pool.map(calibrated, numbers):
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        for result in pool.map(calibrated, numbers, [arguments.max_crosstalk] * len(numbers)):
             results.append(result)
             print(json.dumps(result), flush=True)
     certified = [result for result in results if result["certified"]]
