@@ -184,10 +184,10 @@ def test_the_commands_of_a_chip_of_your_own_calibrate_the_example(tmp_path) -> N
 @pytest.mark.parametrize(
     ("page", "bench"),
     [
-        ("two-arm", "rectangular-6x6.yaml"),
-        ("switch-fabric", "benes-8x8.yaml"),
-        ("hexagonal", "small-hexagonal.yaml"),
         ("netlist", "netlist-3x3.yaml"),
+        pytest.param("two-arm", "rectangular-6x6.yaml", marks=pytest.mark.long),
+        pytest.param("switch-fabric", "benes-8x8.yaml", marks=pytest.mark.long),
+        pytest.param("hexagonal", "small-hexagonal.yaml", marks=pytest.mark.long),
         pytest.param("by-hand", "reck-8x8-by-hand.yaml", marks=pytest.mark.long),
         pytest.param("photodiodes", "clements-12x12-photodiodes.yaml", marks=pytest.mark.long),
         pytest.param("prototype", "lumion-prototype", marks=pytest.mark.long),

@@ -64,7 +64,9 @@ def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("topology", "ports"), [("clements", 3), ("rectangular", 5)])
+@pytest.mark.parametrize(
+    ("topology", "ports"), [("clements", 3), pytest.param("rectangular", 5, marks=pytest.mark.campaign)]
+)
 def test_a_chip_without_trenches_is_calibrated(tmp_path: Path, topology: str, ports: int) -> None:
     """Heaters add 5 % of their own phase to the other arm of their PUC, and 3 % to the arms of the next PUC."""
     path = cells_bench(tmp_path, topology, ports)
