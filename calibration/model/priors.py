@@ -90,7 +90,7 @@ PRIOR_SIGMA: dict[str, float] = {
     "differential_slope_rad_per_hz": 2e-13,  # 15 (5 … 27) mrad/nm (docs/sources.md#figures-of-the-mesh)
     "coupler_slope_rad_per_hz": 1e-14,  # 7e-4 per nm of the splitting
 }
-CROSSTALK_SIGMA = (0.1, 0.4, 0.02)
+CROSSTALK_SIGMA = (0.1, 0.4, 2e-4)
 """Standard deviations of crosstalk amplitude (rad/mW), decay length (mm) and floor (rad/mW) of the published heaters.
 
 The amplitude is 4 % of a heater's phase on its own arm: without trenches, 3.5 % reach a waveguide 15 µm away (Jacques
@@ -174,5 +174,10 @@ def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderT
     at = np.array(space.mesh.port_puc_port, dtype=np.int64)[list(space.monitors)] // 4
     stuck = (start.heater_law.reshape(space.mesh.n_pucs, -1) == 0.0).all(axis=1)
     sigma[monitors] = np.where(is_outlier & ~stuck[at], _ANY_DB, device.monitor_spread_db)
+    # In a PUC with two heaters, readings hardly tell the floor from the laws. It is as uncertain as it is large.
+    crosstalk, floor = space.group("crosstalk"), space.group("crosstalk").stop - 1
+    factor = float(start.crosstalk_rad_per_mw[0] / mean[crosstalk][0])
+    mean[floor] *= factor
+    sigma[floor] *= factor
     prior = Prior(mean, sigma)
     return prior.anchored("source_detuning_hz", space, _REFERENCE_HZ) if device.source_spread_hz else prior
