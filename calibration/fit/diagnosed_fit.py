@@ -352,7 +352,7 @@ class FaultDiagnosis:
             if size > MAX_FIELD_ERROR:
                 break
             if not diagnosed.physics.law_deviation and (share := self._law_deviation(diagnosed)):
-                _log.info("counting deviations of heater laws of %.3g as noise", share)
+                _log.info("counting a phase error of heaters of %.3g, relative to their fitted phase, as noise", share)
                 diagnosed = replace(diagnosed, physics=replace(diagnosed.physics, law_deviation=share))
                 diagnosed = self.with_physics(diagnosed.physics)._refit(diagnosed)
             elif abs(size - diagnosed.physics.field_error) > _FIELD_ERROR_CHANGE * size:

@@ -129,7 +129,7 @@ class _BendingPrior:
     Attributes:
         sigma: Standard deviation about the published value.
         starts: Start values of κ.
-        min_improvement: Factor by which χ² per degree of freedom must fall before this prior is used.
+        min_improvement: This prior is used only if it lowers χ² per degree of freedom by this factor.
     """
 
     sigma: float

@@ -68,7 +68,7 @@ class HandMeasurement:
         random: Random settings for the fit.
         held_out: Settings for the verification.
         fibres: Powers in the output fibres at some of the random settings.
-        changes: Change of the light during each visit.
+        changes: Changes of the light in the reference setting while the fibres stayed in place.
     """
 
     survey: Survey

@@ -217,7 +217,9 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
         state = service.state
     for proof in proofs:
         if proof.levels is not None and proof.levels.unresolved:
-            note(f"{proof.circuit.request.name}: its two arms could not be distinguished: {proof.levels.unresolved}")
+            note(
+                f"{proof.circuit.request.name}: the power in its two polarization arms could not be measured separately: {proof.levels.unresolved}"
+            )
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
         return

@@ -319,7 +319,9 @@ def demand(
     from lumion_hw.schedules.demand import demand_from_counts, read_counts
 
     if duplex and count is None:
-        raise click.UsageError("--duplex needs --configurations: matchings alone cannot serve every demand completely.")
+        raise click.UsageError(
+            "--duplex needs --configurations N: duplex matchings cannot always serve the whole demand, so give their number."
+        )
     columns = None if rank_of_column is None else _integers("--rank-of-column", rank_of_column)
     traffic = demand_from_counts(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
     traffic = traffic.reversed() if combine else traffic

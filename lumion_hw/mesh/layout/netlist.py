@@ -182,7 +182,9 @@ class _Builder:
                 parts[0].instance,
             )
         if len(parts) > _MAX_CELLS:
-            raise self._circuit.error(f"the netlist has {len(parts)} cells", f"The largest number is {_MAX_CELLS}.")
+            raise self._circuit.error(
+                f"the netlist has {len(parts)} cells; at most {_MAX_CELLS} are supported", "Split the chip into parts."
+            )
         mate = np.full(4 * len(parts), -1, dtype=np.int64)
         lengths: dict[int, float] = {}
         open_at: dict[int, int] = {}
