@@ -218,7 +218,8 @@ def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **options: An
     for proof in proofs:
         if proof.levels is not None and proof.levels.unresolved:
             note(
-                f"{proof.circuit.request.name}: the power in its two polarization arms could not be measured separately: {proof.levels.unresolved}"
+                f"{proof.circuit.request.name}: the power in its two arms could not be measured separately: "
+                f"{proof.levels.unresolved}"
             )
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})

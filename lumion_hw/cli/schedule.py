@@ -320,7 +320,7 @@ def demand(
 
     if duplex and count is None:
         raise click.UsageError(
-            "--duplex needs --configurations N: duplex matchings cannot always serve the whole demand, so give their number."
+            "--duplex needs --configurations N: duplex matchings may not serve the whole demand, so give their number."
         )
     columns = None if rank_of_column is None else _integers("--rank-of-column", rank_of_column)
     traffic = demand_from_counts(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
