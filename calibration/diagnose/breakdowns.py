@@ -171,8 +171,8 @@ class _SettingCosts:
         return self._costs(self._model.predict(changed, replace(part, currents_ma=currents)), settings)
 
     def _costs(self, reading_ma: Real, settings: NDArray[np.int64]) -> Real:
-        off = (self._likelihood.target_ma[settings] - reading_ma) / self._sigma_ma[settings]
-        residual = np.where(self._likelihood.used[settings], off, 0.0)
+        deviation_sigma = (self._likelihood.target_ma[settings] - reading_ma) / self._sigma_ma[settings]
+        residual = np.where(self._likelihood.used[settings], deviation_sigma, 0.0)
         bound = self._likelihood.observations.saturated[settings]
         residual = np.where(bound, np.maximum(residual, 0.0), residual)
         cost: Real = 0.5 * (weight(residual) * residual**2).sum(axis=1)
@@ -187,20 +187,25 @@ def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likeli
 
 
 def exchange(
-    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, one: int, other: int, prior: Prior
+    model: MeshModel,
+    parameters: MeshParameters,
+    likelihood: Likelihood,
+    first_heater: int,
+    second_heater: int,
+    prior: Prior,
 ) -> tuple[MeshParameters, float]:
     """Return start parameters for a fit with the channels of two heaters exchanged, and the cost at this start."""
     laws = parameters.heater_law.copy()
-    for heater, by in ((one, other), (other, one)):
+    for heater, by in ((first_heater, second_heater), (second_heater, first_heater)):
         laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]
     # With wrong channels the fitted phases of both PUCs are meaningless, so all combinations on a 45° grid are tried.
     turns = np.arange(2 * _PHASES) * np.pi / _PHASES
     best, lowest_cost = parameters, np.inf
     for first, second in itertools.product(turns, turns):
         passive = parameters.passive_phase_rad.copy()
-        passive[one // 2] += first
-        if other // 2 != one // 2:
-            passive[other // 2] += second
+        passive[first_heater // 2] += first
+        if second_heater // 2 != first_heater // 2:
+            passive[second_heater // 2] += second
         elif second:
             continue
         turned = replace(parameters, passive_phase_rad=passive, heater_law=laws)

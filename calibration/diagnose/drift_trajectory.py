@@ -16,7 +16,7 @@ from calibration.model.likelihood import weight
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.work import DRIFTED
+from calibration.model.work import DRIFT_WORK
 from lumion_hw.mesh.record.calibration_record import Defect
 
 Real = NDArray[np.float64]
@@ -108,7 +108,7 @@ class Drift:
         return is_precise
 
     def __getitem__(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> Drift:
-        return Drift(*(getattr(self, each.name)[chosen] for each in fields(self)))
+        return Drift(*(getattr(self, column.name)[chosen] for column in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,9 +206,9 @@ def measure_drift(
     # Dark settings show neither power nor phase.
     has_light = np.isin(observations.source, model.space.sources)
     time_s, observations = time_s[has_light], observations[has_light]
-    model.work.spent += DRIFTED * observations.reading_ma.size
+    model.work.spent += DRIFT_WORK * observations.reading_ma.size
     is_in_range: NDArray[np.bool_] = np.all(observations.currents_ma <= _MARGIN * reach_ma, axis=1)
-    off = np.zeros((len(observations), 2))
+    offsets = np.zeros((len(observations), 2))
     per_rad_hz = 1.0 / (2.0 * np.pi * parameters.delay_s)
     is_valid = np.isfinite(observations.reading_ma) & ~observations.saturated
     target = np.nan_to_num(observations.reading_ma)
@@ -217,8 +217,8 @@ def measure_drift(
     inverse: Real = np.zeros((len(observations), 2, 2))
     root = residual = np.zeros(target.shape)
     for _ in range(_STEPS):
-        moved = replace(observations, detuning_hz=observations.detunings_hz + off[:, 1] * per_rad_hz)
-        power = 10.0 ** (off[:, :1] / 10.0)
+        moved = replace(observations, detuning_hz=observations.detunings_hz + offsets[:, 1] * per_rad_hz)
+        power = 10.0 ** (offsets[:, :1] / 10.0)
         reading_ma = model.predict(parameters, moved) * power
         by_phase = model.by_common_phase(parameters, moved) * power
         residual = (target - reading_ma) / sigma
@@ -227,15 +227,19 @@ def measure_drift(
         across = np.swapaxes(slopes, 1, 2)
         matrix = across @ slopes + np.diag([spread**-2.0 for spread in _SPREAD])
         inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
-        pull = (across @ (root * residual)[..., None])[..., 0] - off / np.square(_SPREAD)
+        pull = (across @ (root * residual)[..., None])[..., 0] - offsets / np.square(_SPREAD)
         # Gauss-Newton for two numbers per setting, all settings at once. The step limit keeps each setting on its
         # branch.
-        off = off + np.clip((inverse @ pull[..., None])[..., 0], -np.array(_LARGEST_STEP), np.array(_LARGEST_STEP))
+        offsets = offsets + np.clip(
+            (inverse @ pull[..., None])[..., 0], -np.array(_LARGEST_STEP), np.array(_LARGEST_STEP)
+        )
     square_ma2 = (observations.currents_ma**2).sum(axis=1)
     # Settings with a misfit get a larger error.
     misfit = np.sqrt(np.maximum((root * residual**2).sum(axis=1) / np.maximum(is_valid.sum(axis=1) - 2, 1), 1.0))
     spread = np.sqrt(np.diagonal(inverse, axis1=1, axis2=2)) * misfit[:, None]
-    return Drift(time_s, observations.source, off[:, 0], spread[:, 0], off[:, 1], spread[:, 1], is_in_range, square_ma2)
+    return Drift(
+        time_s, observations.source, offsets[:, 0], spread[:, 0], offsets[:, 1], spread[:, 1], is_in_range, square_ma2
+    )
 
 
 def excess_db(
@@ -258,9 +262,9 @@ def excess_db(
     # At least ten noise floors: below, the converter dominates the reading.
     min_reading_ma = np.maximum(min_mw * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
     bright = (predicted > min_reading_ma) & (observations.reading_ma > 0.0)
-    off = np.log(observations.reading_ma[bright] / predicted[bright]) / _LN10_PER_10
+    deviation_db = np.log(observations.reading_ma[bright] / predicted[bright]) / _LN10_PER_10
     expected = noise.sigma_ma(predicted[bright]) / predicted[bright] / _LN10_PER_10
-    return float(np.sqrt(max(np.mean(off**2) - np.mean(expected**2), 0.0))) if bright.any() else 0.0
+    return float(np.sqrt(max(np.mean(deviation_db**2) - np.mean(expected**2), 0.0))) if bright.any() else 0.0
 
 
 def _smoothed_by_source(drift: Drift) -> tuple[Real, Real]:
@@ -361,13 +365,13 @@ def _temperature(drift: Drift) -> Real:
     level[0, knots - 1] = 1.0 / _ERROR_IN_RANGE_RAD
     crosstalk = np.zeros((1, design.shape[1]))
     crosstalk[0, -1] = 1.0 / _RAD_PER_MA2
-    held = np.concatenate([bend, level, crosstalk])
+    weights = np.concatenate([bend, level, crosstalk])
     root = np.ones(len(sigma))
     solution = np.zeros(design.shape[1])
     for _ in range(_ROUNDS):
-        rows = np.concatenate([design * (root / sigma)[:, None], held])
+        rows = np.concatenate([design * (root / sigma)[:, None], weights])
         solution = np.linalg.lstsq(
-            rows, np.concatenate([drift.phase_rad * root / sigma, np.zeros(len(held))]), rcond=None
+            rows, np.concatenate([drift.phase_rad * root / sigma, np.zeros(len(weights))]), rcond=None
         )[0]
         root = np.sqrt(weight((drift.phase_rad - design @ solution) / sigma))
     residual = drift.phase_rad - design @ solution

@@ -162,7 +162,7 @@ def mark_unseen_pucs(
     ``sources`` and ``monitors`` are ports.
     """
     # Without light the state of a PUC is unknown; "stuck" would blame an element that may work.
-    kept = [each for each in defects if _puc_of(each) not in unseen]
+    visible = [defect for defect in defects if _puc_of(defect) not in unseen]
     marked = []
     for puc in unseen:
         text = DEFECT_TEXTS[UNSEEN_PUC].format(
@@ -171,7 +171,7 @@ def mark_unseen_pucs(
             **visibility_hints(mesh, puc, sources, monitors),
         )
         marked.append(Defect(UNSEEN_PUC, "puc", puc, text))
-    return *kept, *marked
+    return *visible, *marked
 
 
 def visibility_hints(mesh: MeshTopology, puc: int, sources: Sequence[int], monitors: Sequence[int]) -> dict[str, str]:
@@ -276,20 +276,24 @@ def merge_dead_ports(defects: Sequence[Defect]) -> tuple[Defect, ...]:
     """Return the defects, with one dead port instead of a dead source and a dead monitor at this port."""
     sources = {defect.number for defect in defects if defect.kind == "dead source"}
     # One broken facet is more likely than a dead diode and a dead source at the same port.
-    both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
-    kept = [defect for defect in defects if not (defect.number in both and defect.element in ("source", "monitor"))]
-    ports = [Defect("dead port", "port", port, DEFECT_TEXTS["dead port"].format(port=port)) for port in sorted(both)]
-    return (*kept, *ports)
+    dead_ports = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
+    other_defects = [
+        defect for defect in defects if not (defect.number in dead_ports and defect.element in ("source", "monitor"))
+    ]
+    ports = [
+        Defect("dead port", "port", port, DEFECT_TEXTS["dead port"].format(port=port)) for port in sorted(dead_ports)
+    ]
+    return (*other_defects, *ports)
 
 
 def without_duplicates(defects: Sequence[Defect]) -> tuple[Defect, ...]:
     """Return the defects without duplicates. A stuck PUC replaces its two dead heaters."""
     stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
-    kept: dict[tuple[str, str, int], Defect] = {}
+    unique: dict[tuple[str, str, int], Defect] = {}
     for defect in defects:
         if not (defect.kind == "dead heater" and defect.number // 2 in stuck):
-            kept.setdefault((defect.kind, defect.element, defect.number), defect)
-    return tuple(kept.values())
+            unique.setdefault((defect.kind, defect.element, defect.number), defect)
+    return tuple(unique.values())
 
 
 def defects_from_fit(
@@ -342,8 +346,8 @@ def _weak_heaters(
     defects = []
     for arm, law in enumerate(laws):
         phase = square * (law[0] + square * (law[1] + square * law[2]))
-        reach = float(phase.max())
-        if not law.any() or reach >= _FRINGE_RAD:
+        reachable_rad = float(phase.max())
+        if not law.any() or reachable_rad >= _FRINGE_RAD:
             continue
         smallest, largest = interval
         turned = alpha + (phase if arm == 0 else -phase)
@@ -352,7 +356,7 @@ def _weak_heaters(
         covered = float((square * (other[0] + square * (other[1] + square * other[2]))).max()) >= _FRINGE_RAD
         description = DEFECT_TEXTS["weak heater"].format(
             heater=heater_name(2 * puc + arm, channels),
-            reach=reach / np.pi,
+            reach=reachable_rad / np.pi,
             max_ma=max_ma,
             least=float(couplings.min()),
             largest=float(couplings.max()),

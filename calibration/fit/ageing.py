@@ -212,8 +212,12 @@ def find_changes(
     free = last.free
     possible = PossibleChanges.of(model.space, last.vector, free, resistance_change)
     covariance = last.covariance()
-    wide = possible.directions * possible.widths
-    aged = covariance + wide @ wide.T + np.diag(np.diag(drift.covariance(model.space, last.vector, days)))
+    scaled_directions = possible.directions * possible.widths
+    aged = (
+        covariance
+        + scaled_directions @ scaled_directions.T
+        + np.diag(np.diag(drift.covariance(model.space, last.vector, days)))
+    )
     complete_fit = GlobalFit(model, likelihood, _prior(last.vector, aged, free), free).run(last.parameters)
     record_covariance = covariance[np.ix_(free, free)]
     small = possible.directions[free] * possible.tolerated
@@ -296,10 +300,10 @@ class _Statistics:
         # At the optimum the slope of the readings balances that of the prior.
         slope = np.linalg.solve(aged / np.outer(spread, spread), moved) + readings @ moved
         squares, directions = np.linalg.eigh(readings)
-        kept = squares > squares.max(initial=0.0) * _ROUNDING
+        is_significant = squares > squares.max(initial=0.0) * _ROUNDING
         excess = max(fit.chi2_per_dof, 1.0)
-        root = (directions[:, kept] * np.sqrt(squares[kept] / excess)).T / spread
-        projected_slope = directions[:, kept].T @ slope / np.sqrt(squares[kept] * excess)
+        root = (directions[:, is_significant] * np.sqrt(squares[is_significant] / excess)).T / spread
+        projected_slope = directions[:, is_significant].T @ slope / np.sqrt(squares[is_significant] * excess)
         weight = np.linalg.inv(np.eye(len(root)) + root @ record_covariance @ root.T)
         by_change = root @ possible.directions[free]
         information, about = by_change.T @ weight @ by_change, by_change.T @ (weight @ projected_slope)
@@ -319,9 +323,9 @@ class _Statistics:
         estimate = directions @ np.linalg.inv(self.information[np.ix_(on, on)] + np.diag(1.0 / variances[on]))
         by_change = self.weight @ self.root @ directions
         # Error = u - T·S·Tᵀ·M·(u + noise) for the error u of the record: a sum of squares, so never negative.
-        kept = np.eye(len(record_covariance)) - estimate @ (by_change.T @ self.root)
+        remaining = np.eye(len(record_covariance)) - estimate @ (by_change.T @ self.root)
         noise = by_change.T @ by_change + np.diag(possible.measured_information[on] + 1.0 / variances[on])
-        covariance: Real = kept @ record_covariance @ kept.T + estimate @ noise @ estimate.T
+        covariance: Real = remaining @ record_covariance @ remaining.T + estimate @ noise @ estimate.T
         return covariance
 
     def evidence(self, variances: Real) -> float:
@@ -422,10 +426,10 @@ class _Explanation:
                 continue
             value, sigma = self._statistics.estimates(self.variances)
             clear = group & (np.abs(value) > _CLEAR_SIGMA * sigma)
-            apart = np.where(group, np.where(clear, self._widths**2, 0.0), self.variances)
+            separate_variances = np.where(group, np.where(clear, self._widths**2, 0.0), self.variances)
             price = self._single_price * int(clear.sum()) - self._group_price
-            if self._evidence(apart) - price > self._evidence(self.variances):
-                self.variances = apart
+            if self._evidence(separate_variances) - price > self._evidence(self.variances):
+                self.variances = separate_variances
 
     def _drop(self) -> None:
         for element in np.flatnonzero(self.variances > 0.0).tolist():

@@ -88,18 +88,18 @@ class Bound:
         Examples: ``loss_db of PUC 0 by +1 with source_db at port 0 by +1, monitor_db at port 0 by +1``, each in its own
         unit; ``coupler_common_rad of PUC 9 alone``.
         """
-        places = np.flatnonzero(self.free)
+        free_numbers = np.flatnonzero(self.free)
         texts = []
         for vector in self.unobservable_directions():
             named = np.flatnonzero(np.abs(vector) > _NAMED_SHARE)
-            names = [self.space.describe(int(places[index])) for index in named]
+            names = [self.space.describe(int(free_numbers[index])) for index in named]
             if len(named) == 1:
                 texts.append((1, f"{names[0]} alone"))
                 continue
             sign = np.sign(vector[named[0]])
             changes = [f"{name} by {sign * vector[index]:+.3g}" for name, index in zip(names, named, strict=True)]
-            more = [f"and {len(named) - _MAX_NAMED} more"] if len(named) > _MAX_NAMED else []
-            texts.append((len(named), f"{changes[0]} with {', '.join(changes[1:_MAX_NAMED] + more)}"))
+            omitted = [f"and {len(named) - _MAX_NAMED} more"] if len(named) > _MAX_NAMED else []
+            texts.append((len(named), f"{changes[0]} with {', '.join(changes[1:_MAX_NAMED] + omitted)}"))
         return tuple(text for _, text in sorted(texts))
 
     def unobservable_directions(self) -> Real:

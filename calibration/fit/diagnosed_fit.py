@@ -184,8 +184,8 @@ class FaultDiagnosis:
             return self
         model = self.model.with_physics(physics)
         free = np.ones(model.space.size, dtype=np.bool_)
-        kept = min(model.space.size, self.model.space.size, self.model.space.plain)
-        free[:kept] = self.free[:kept]
+        n_kept = min(model.space.size, self.model.space.size, self.model.space.plain)
+        free[:n_kept] = self.free[:n_kept]
         likelihood = replace(self.likelihood, field_error=max(physics.field_error, self.min_field_error))
         return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free, likelihood=likelihood)
 
@@ -197,9 +197,9 @@ class FaultDiagnosis:
             DiagnosedFit(self._fit(start, self._live_readings, dead), self._live_readings, dead)
         )
         # Near the solution the slopes show missing physics; in a wrong valley they mislead.
-        near = 0.0 < diagnosed.fit.discrepancy < _NEARLY
-        diagnosed = self._try_coupler_signs(diagnosed) if near else diagnosed
-        if not near or (extended := self._extend_physics(diagnosed)) is diagnosed:
+        is_near = 0.0 < diagnosed.fit.discrepancy < _NEARLY
+        diagnosed = self._try_coupler_signs(diagnosed) if is_near else diagnosed
+        if not is_near or (extended := self._extend_physics(diagnosed)) is diagnosed:
             return diagnosed
         # Half a turn per PUC changes the light very little, so missing physics may have led to the wrong branch.
         diagnosis = self.with_physics(extended.physics)
@@ -269,11 +269,11 @@ class FaultDiagnosis:
         return self.model.work.reaches(ADD_EFFECT_WORK * derivatives)
 
     def _finish_fit(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
-        given, fit = (diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead), diagnosed.fit
+        inputs, fit = (diagnosed.fit.parameters, diagnosed.likelihood, diagnosed.dead), diagnosed.fit
         if fit.converged and fit.rounds[-1].step_sigma < CONVERGED_SIGMA:
             return diagnosed
         return replace(
-            diagnosed, fit=self._fit(*given, near=True, earlier_fit=diagnosed.fit, convergence_sigma=CONVERGED_SIGMA)
+            diagnosed, fit=self._fit(*inputs, near=True, earlier_fit=diagnosed.fit, convergence_sigma=CONVERGED_SIGMA)
         )
 
     def _score_needed_rows(self, diagnosed: DiagnosedFit) -> Scores:
@@ -334,8 +334,8 @@ class FaultDiagnosis:
         if physics.pairs is not diagnosed.physics.pairs:
             likelihood = diagnosis._update_weights(likelihood, diagnosed.fit.parameters)
         fit = diagnosis._fit(diagnosed.fit.parameters, likelihood, diagnosed.dead, near=True)
-        better = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
-        no_less = fit.discrepancy == diagnosed.fit.discrepancy and better < rows[0].gain
+        chi2_decrease = diagnosed.fit.chi2_per_reading * diagnosed.fit.readings - fit.chi2_per_reading * fit.readings
+        no_less = fit.discrepancy == diagnosed.fit.discrepancy and chi2_decrease < rows[0].gain
         if fit.discrepancy > diagnosed.fit.discrepancy or no_less:
             if len(rows) > 1:  # too many rows at once: try the first one alone
                 return self._add_rows(diagnosed, rows[:1])
@@ -448,11 +448,15 @@ class FaultDiagnosis:
     def _try_coupler_signs(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Fit with the sign of the coupler difference of single PUCs reversed; return the best fit."""
         group, model = self.model.space.group("coupler_difference_rad"), self.model
-        wanted = diagnosed.fit.free & model.space.mask(("coupler_difference_rad",))
-        numbers = np.flatnonzero(wanted)
+        is_candidate = diagnosed.fit.free & model.space.mask(("coupler_difference_rad",))
+        numbers = np.flatnonzero(is_candidate)
         level = replace(diagnosed.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
         at_zero, at_fit = (
-            np.diag(normal_equations(model, point, diagnosed.likelihood, wanted, diagnosed.fit.discrepancy).information)
+            np.diag(
+                normal_equations(
+                    model, point, diagnosed.likelihood, is_candidate, diagnosed.fit.discrepancy
+                ).information
+            )
             for point in (level, diagnosed.fit.parameters)
         )
         readings = int(diagnosed.likelihood.used.sum())
@@ -533,8 +537,8 @@ class FaultDiagnosis:
         observations = self._live_readings.observations
         for death in diagnosed.deaths:
             observations = without_dead_heater(observations, death)
-        for one, other in diagnosed.exchanged:
-            observations = _try_exchanged_channels(observations, one, other)
+        for first, second in diagnosed.exchanged:
+            observations = _try_exchanged_channels(observations, first, second)
         if diagnosed.trajectories is not None:
             time_s = self.all_readings.time_s[_positions_in_run(self.all_readings.observations, observations)]
             observations = diagnosed.trajectories.corrected(observations, time_s, diagnosed.fit.parameters.delay_s)
@@ -586,17 +590,17 @@ class FaultDiagnosis:
         """Return the fit with two heater channels exchanged, if this fits better than two dead heaters."""
         # If two heaters look dead although their sweeps showed clear effects, their channels are probably exchanged.
         suspects = [d.number for d in diagnosed.deaths if self.swept_sigma[d.number] > _SWEPT_WORKING_SIGMA]
-        for one, other in itertools.combinations(sorted(suspects), 2):
-            remaining_deaths = tuple(death for death in diagnosed.deaths if death.number not in (one, other))
+        for first, second in itertools.combinations(sorted(suspects), 2):
+            remaining_deaths = tuple(death for death in diagnosed.deaths if death.number not in (first, second))
             case = replace(
                 diagnosed,
-                dead=diagnosed.dead - {one, other},
-                exchanged=((one, other),),
+                dead=diagnosed.dead - {first, second},
+                exchanged=((first, second),),
                 deaths=remaining_deaths,
                 trajectories=None,
             )
-            given = replace(self._live_readings, observations=self._corrected_observations(case))
-            start, _ = exchange(self.model, diagnosed.fit.parameters, given, one, other, self.prior)
+            readings = replace(self._live_readings, observations=self._corrected_observations(case))
+            start, _ = exchange(self.model, diagnosed.fit.parameters, readings, first, second, self.prior)
             refitted = self._refit(
                 replace(case, fit=replace(diagnosed.fit, parameters=start), trajectories=diagnosed.trajectories)
             )
@@ -623,16 +627,16 @@ class FaultDiagnosis:
         # Among ten heaters some pair always fits a little better; the right pair lowers the cost by at least two
         # fifths.
         lowest_cost, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._live_readings), None
-        for one, other in itertools.combinations(live, 2):
-            if one // 2 == other // 2:  # exchanging both arms of one PUC does not change the light
+        for first, second in itertools.combinations(live, 2):
+            if first // 2 == second // 2:  # exchanging both arms of one PUC does not change the light
                 continue
-            given = replace(
+            readings = replace(
                 self._live_readings,
-                observations=_try_exchanged_channels(self._live_readings.observations, one, other),
+                observations=_try_exchanged_channels(self._live_readings.observations, first, second),
             )
-            exchanged_start, cost = exchange(self.model, start, given, one, other, self.prior)
+            exchanged_start, cost = exchange(self.model, start, readings, first, second, self.prior)
             if cost < lowest_cost:
-                lowest_cost, best = cost, (exchanged_start, ((one, other),))
+                lowest_cost, best = cost, (exchanged_start, ((first, second),))
         if best is None:
             return diagnosed
         _log.info("exchanging channels of heaters %s; field error so far %.3g", best[1][0], diagnosed.fit.discrepancy)
@@ -680,13 +684,13 @@ def _positions_in_run(all_readings: Observations, part: Observations) -> NDArray
 
 
 def _replace_end(all_readings: Observations, part: Observations) -> Observations:
-    places = _positions_in_run(all_readings, part)
+    positions = _positions_in_run(all_readings, part)
     currents, reading = all_readings.currents_ma.copy(), all_readings.reading_ma.copy()
-    currents[places], reading[places] = part.currents_ma, part.reading_ma
+    currents[positions], reading[positions] = part.currents_ma, part.reading_ma
     return replace(all_readings, currents_ma=currents, reading_ma=reading)
 
 
-def _try_exchanged_channels(observations: Observations, one: int, other: int) -> Observations:
+def _try_exchanged_channels(observations: Observations, first: int, second: int) -> Observations:
     currents = observations.currents_ma.copy()
-    currents[:, [one, other]] = currents[:, [other, one]]
+    currents[:, [first, second]] = currents[:, [second, first]]
     return replace(observations, currents_ma=currents)

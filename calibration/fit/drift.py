@@ -155,7 +155,7 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
     """
     space = model.space
     spread = posterior.covariance() + replace(drift, temperature_k=0.0).covariance(space, posterior.vector, 0.0)
-    compared = _compared(model, likelihood, posterior.parameters)
+    compared = _compare_readings(model, likelihood, posterior.parameters)
     if not len(compared.residual):
         raise CalibrationError(
             "no monitor receives enough light to check the record", hint="Check the light sources and the monitors."
@@ -163,13 +163,13 @@ def check_health(model: MeshModel, likelihood: Likelihood, posterior: Posterior,
     covariance = compared.covariance(spread) + np.diag(
         _second_order_errors(model, likelihood, compared, posterior) ** 2
     )
-    off = np.abs(compared.residual) / np.sqrt(np.diag(covariance))
-    worst = int(off.argmax())
+    deviation_sigma = np.abs(compared.residual) / np.sqrt(np.diag(covariance))
+    worst = int(deviation_sigma.argmax())
     setting, monitor = compared.places[worst]
     where = f"monitor at port {space.monitors[monitor]}, light at port {likelihood.observations.source[setting]}"
     chi2 = _chi2(compared.residual, covariance)
     warm = _chi2_at_best_temperature(model, likelihood, posterior.vector, spread, drift.warmed(space))
-    return Health(len(compared.residual), chi2, min(warm, chi2), float(off[worst]), where)
+    return Health(len(compared.residual), chi2, min(warm, chi2), float(deviation_sigma[worst]), where)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class _ComparedReadings:
         return covariance
 
 
-def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParameters) -> _ComparedReadings:
+def _compare_readings(model: MeshModel, likelihood: Likelihood, parameters: MeshParameters) -> _ComparedReadings:
     residuals, slopes, drifts, places = [], [], [], []
     for part in model.linearise(parameters, likelihood.observations):
         sigma = likelihood.sigma_ma(0.0, part.settings)
@@ -239,7 +239,7 @@ def _chi2_at_best_temperature(
 
     def at(rise: float) -> tuple[float, float]:
         """Return χ² per reading at a given temperature change, and the next Newton step of the temperature."""
-        compared = _compared(model, likelihood, model.space.unpack(vector + rise * warmed))
+        compared = _compare_readings(model, likelihood, model.space.unpack(vector + rise * warmed))
         by_temperature = compared.slope @ warmed
         turned = np.linalg.solve(compared.covariance(spread), np.column_stack([compared.residual, by_temperature]))
         chi2 = float(compared.residual @ turned[:, 0] + rise**2) / max(len(compared.residual), 1)
@@ -249,7 +249,7 @@ def _chi2_at_best_temperature(
         return chi2, min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
 
     tried = {float(rise): at(float(rise)) for rise in _TRIED}
-    rise = min(tried, key=lambda each: tried[each][0])
+    rise = min(tried, key=lambda trial: tried[trial][0])
     best, step = tried[rise]
     for _ in range(_STEPS):
         rise += step

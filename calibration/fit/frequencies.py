@@ -64,8 +64,8 @@ def nearest_branches(source_phase_rad: Real) -> Real:
     """Shift the phase per PUC of each source by half turns, so that these phases are close together."""
     # Twice the phase is independent of half turns, so its mean direction does not depend on the branches.
     middle = 0.5 * float(np.angle(np.exp(2j * source_phase_rad).sum()))
-    off: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
-    return middle + off
+    offset_rad: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
+    return middle + offset_rad
 
 
 def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
@@ -90,4 +90,4 @@ def equivalent_branches(parameters: MeshParameters, sigma_hz: float) -> list[tup
                 parameters, source_detuning_hz=other - middle_hz, joint_phase_rad=joints, passive_phase_rad=passive
             )
             detunings.append((moved, cost))
-    return sorted(detunings, key=lambda each: each[1])
+    return sorted(detunings, key=lambda branch: branch[1])

@@ -118,7 +118,7 @@ class FitResult:
     @property
     def path_length_sigma(self) -> float:
         """Rms distance from the start to the result of the fit, in standard errors."""
-        return sum(each.step_sigma for each in self.rounds)
+        return sum(fit_round.step_sigma for fit_round in self.rounds)
 
     @property
     def certified(self) -> bool:
@@ -233,7 +233,7 @@ class GlobalFit:
         # Coarse before fine: otherwise curvatures and crosstalk would compensate phases that are still wrong
         # (docs/decisions/0006).
         self._free_first(early=not near)
-        state = self._near(point, earlier_fit) if near else self._first(point)
+        state = self._state_near_solution(point, earlier_fit) if near else self._initial_state(point)
         damping, converged, early = _DAMPING_NEAR if near else _DAMPING_START, False, not near
         history: list[Round] = []
         coarse = 0  # rounds with coarse parameters only
@@ -245,7 +245,7 @@ class GlobalFit:
             if freed:
                 early, coarse = False, len(history)
                 self._free_first(early=False)
-            before, state, damping = state, self._after(step.state, step, recalculate=freed), step.damping
+            before, state, damping = state, self._next_state(step.state, step, recalculate=freed), step.damping
             history.append(Round(state.discrepancy, self._chi2(state.equations), step.size_sigma))
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
             self._on_round(history[-1])
@@ -266,12 +266,12 @@ class GlobalFit:
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
         return replace(fit, information=equations.information, information_distance_sigma=0.0)
 
-    def _first(self, point: Real) -> _FitState:
+    def _initial_state(self, point: Real) -> _FitState:
         reading_ma = self._reading_ma(point)
         discrepancy = self._likelihood.discrepancy(reading_ma, np.zeros((*reading_ma.shape, 2)))
-        return self._gathered(point, discrepancy)
+        return self._gather_state(point, discrepancy)
 
-    def _near(self, point: Real, earlier_fit: FitResult | None) -> _FitState:
+    def _state_near_solution(self, point: Real, earlier_fit: FitResult | None) -> _FitState:
         parameters, likelihood = self._model.space.unpack(point), self._likelihood
         reading_ma, settings = self._reading_ma(point), likelihood.observations
         drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
@@ -283,7 +283,7 @@ class GlobalFit:
             or not earlier_fit.certified
             or not np.array_equal(earlier_fit.free, self._free)
         ):
-            return self._gathered(point, discrepancy)
+            return self._gather_state(point, discrepancy)
         information = earlier_fit.information
         if len(settings) > earlier_fit.settings:
             # Only the information of the new settings is calculated, which takes four fifths of the time of a round.
@@ -295,7 +295,7 @@ class GlobalFit:
             information_distance_sigma=earlier_fit.information_distance_sigma,
         )
 
-    def _gathered(self, point: Real, discrepancy: float) -> _FitState:
+    def _gather_state(self, point: Real, discrepancy: float) -> _FitState:
         parameters = self._model.space.unpack(point)
         return self._state_at(
             point, normal_equations(self._model, parameters, self._likelihood, self._free, discrepancy), discrepancy
@@ -304,13 +304,13 @@ class GlobalFit:
     def _state_at(self, point: Real, equations: NormalEquations, discrepancy: float) -> _FitState:
         return _FitState(point, equations, discrepancy, equations.information + self._prior_information, point)
 
-    def _after(self, state: _FitState, step: _FitStep, *, recalculate: bool) -> _FitState:
+    def _next_state(self, state: _FitState, step: _FitStep, *, recalculate: bool) -> _FitState:
         # The discrepancy never rises (docs/decisions/0006); otherwise the fit could run in circles.
         discrepancy = min(state.discrepancy, self._likelihood.discrepancy(step.reading_ma, state.equations.drift_ma))
-        off = (step.point - state.gathered)[self._free]
+        distance = (step.point - state.gathered)[self._free]
         # Kept information is valid within a standard error or two; farther away the curvature differs.
-        if recalculate or discrepancy != state.discrepancy or _rms(off, state.curvature) > _MAX_REUSE_SIGMA:
-            return self._gathered(step.point, discrepancy)
+        if recalculate or discrepancy != state.discrepancy or _rms(distance, state.curvature) > _MAX_REUSE_SIGMA:
+            return self._gather_state(step.point, discrepancy)
         parameters = self._model.space.unpack(step.point)
         information = state.equations.information
         equations = equations_with(
@@ -325,8 +325,8 @@ class GlobalFit:
         return self._model.predict(self._model.space.unpack(point), self._likelihood.observations)
 
     def _slope(self, state: _FitState) -> Real:
-        away = (state.point - self._prior.mean)[self._free]
-        slope: Real = state.equations.gradient - self._prior_information @ away
+        deviation = (state.point - self._prior.mean)[self._free]
+        slope: Real = state.equations.gradient - self._prior_information @ deviation
         return slope
 
     def _step(self, state: _FitState, damping: float) -> _FitStep:
@@ -348,7 +348,7 @@ class GlobalFit:
             # The curvature of parameters that show only as their square, such as some coupler differences, may have
             # changed.
             if tried == _MAX_FAILED_STEPS and state.gathered is not state.point:
-                return self._step(self._gathered(state.point, state.discrepancy), _DAMPING_NEAR)
+                return self._step(self._gather_state(state.point, state.discrepancy), _DAMPING_NEAR)
         raise AssertionError("no step lowered the cost, although the damping was increased without limit")
 
     def _shortening(self, step: Real) -> float:
@@ -361,9 +361,9 @@ class GlobalFit:
         return min(1.0, _LARGEST_TURN_RAD / max(turn, 1e-300), _LARGEST_DB / max(level, 1e-300))
 
     def _cost(self, state: _FitState, point: Real, reading_ma: Real) -> float:
-        away = (point - self._prior.mean)[self._free]
+        deviation = (point - self._prior.mean)[self._free]
         cost = surrogate_cost(self._likelihood, state.equations, reading_ma, state.discrepancy)
-        return cost + 0.5 * float(away @ self._prior_information @ away)
+        return cost + 0.5 * float(deviation @ self._prior_information @ deviation)
 
     def _chi2(self, equations: NormalEquations) -> float:
         squares = self._squares(equations)
@@ -395,7 +395,7 @@ class GlobalFit:
 
 
 def _stalled(history: list[Round]) -> bool:
-    discrepancies = [one.discrepancy for one in history]
+    discrepancies = [fit_round.discrepancy for fit_round in history]
     if discrepancies[-1:] == [0.0]:
         return False
     is_unchanged = len(discrepancies) > _UNCHANGED_ROUNDS and discrepancies[-1] == discrepancies[-1 - _UNCHANGED_ROUNDS]

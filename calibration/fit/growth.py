@@ -77,13 +77,13 @@ def score_rows(
     """
     small, current_physics = [name for name in names if name != CROSSTALK_PAIRS], model.space.physics
     excluded = {*excluded, *(row.name for row in PHYSICS if not row.fitted)}
-    thinned = _thinned(likelihood, _MAX_READINGS, model, small)
+    thinned = _select_settings(likelihood, _MAX_READINGS, model, small)
     share = len(thinned.observations) / len(likelihood.observations)
-    away = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
+    prior_slope = prior.information(fit.free) @ (fit.vector - prior.mean)[fit.free] * share
     prior_information = fit.prior_information * share
     pass_ = Pass(model, fit, thinned, small)
     selection = Selection(
-        pass_.gram, prior_information, away, pass_.places, share, {LAW_DEVIATION: _by_law(model.space, fit)}
+        pass_.gram, prior_information, prior_slope, pass_.places, share, {LAW_DEVIATION: _by_law(model.space, fit)}
     )
     rows, chosen, tail = selection.rows(excluded), selection.chosen(excluded), None
     del selection  # half a gigabyte on a large mesh, and pairs need as much
@@ -122,9 +122,9 @@ def pair_directions(
     """
     physics = model.space.physics
     widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
-    held = {CROSSTALK_PAIRS: fit.parameters.extra_physics[CROSSTALK_PAIRS]}
-    other = model.with_physics(Physics(widths, held=held))
-    thinned, size = _thinned(likelihood, _MAX_READINGS_FOR_PAIRS, other), other.space.size
+    fixed_values = {CROSSTALK_PAIRS: fit.parameters.extra_physics[CROSSTALK_PAIRS]}
+    other = model.with_physics(Physics(widths, fixed_values=fixed_values))
+    thinned, size = _select_settings(likelihood, _MAX_READINGS_FOR_PAIRS, other), other.space.size
     small_fit = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
     share = len(thinned.observations) / len(likelihood.observations)
     pairs = Pairs(model, fit, Pass(other, small_fit, thinned, ()))
@@ -133,19 +133,21 @@ def pair_directions(
     return pairs.best(before, prior_information, physics.widths[CROSSTALK_PAIRS], share)
 
 
-def _thinned(likelihood: Likelihood, max_readings: int, model: MeshModel, small: Sequence[str] = ()) -> Likelihood:
+def _select_settings(
+    likelihood: Likelihood, max_readings: int, model: MeshModel, small: Sequence[str] = ()
+) -> Likelihood:
     settings, monitors = likelihood.target_ma.shape
     sizes = (size_of(ROWS[name], model.mesh, len(model.space.sources), monitors) for name in small)
-    each = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
-    max_settings = min(settings, max(min(max_readings, int(_MAX_NUMBERS / each)) // monitors, 1))
+    per_reading = model.space.size + sum(sizes) + 2 * model.mesh.n_pucs + len(model.mesh.joints)
+    max_settings = min(settings, max(min(max_readings, int(_MAX_NUMBERS / per_reading)) // monitors, 1))
     return likelihood[np.unique(np.linspace(0, settings - 1, max_settings).astype(np.int64))]
 
 
 def _by_law(space: ParameterSpace, fit: FitResult) -> Real:
     errors = np.zeros((space.size, 2 * space.mesh.n_pucs))
     for name in LAW_TERMS:
-        place = space.groups[name]
-        errors[place] = np.diag(LEFT_BY_LAW_TERMS * fit.vector[place])
+        group = space.groups[name]
+        errors[group] = np.diag(LEFT_BY_LAW_TERMS * fit.vector[group])
     return errors[fit.free]
 
 

@@ -19,7 +19,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import Single, information_of
 from calibration.model.physics import MAX_PAIRS, PairDirections
 from calibration.model.symmetric import solved
-from calibration.model.work import DIRECTIONS, SCORED, UNFITTED, pairs_work
+from calibration.model.work import CHOOSE_PAIRS_WORK, SCORE_PAIRS_WORK, UNFITTED_PAIRS_WORK, pairs_work
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
@@ -65,8 +65,8 @@ class Pairs:
 
     def _count_work(self, share: float) -> None:
         waveguides, heaters = self._curve.shape
-        each = pairs_work(heaters, waveguides, self._misfit.shape[1], self._n)
-        self._work.spent += share * each * self._misfit.size
+        pair_work = pairs_work(heaters, waveguides, self._misfit.shape[1], self._n)
+        self._work.spent += share * pair_work * self._misfit.size
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the change of all readings for c combinations of pair crosstalk, ``(readings, c)``."""
@@ -96,7 +96,7 @@ class Pairs:
         settings used. ``other_effects`` has parameter positions and prior widths.
         """
         extra_physics = np.concatenate(
-            [np.zeros(0, np.int64), *(parameter_numbers(place) for place, _ in other_effects)]
+            [np.zeros(0, np.int64), *(parameter_numbers(group) for group, _ in other_effects)]
         )
         halves, slopes = self._pass.gram.for_subset(extra_physics)
         derivatives = self._rows[:, np.concatenate([np.arange(self._n), self._n + extra_physics])]
@@ -104,8 +104,8 @@ class Pairs:
         prior = np.zeros((n, n))
         prior[: self._n, : self._n] = prior_information
         first = self._n
-        for place, width in other_effects:
-            size = place.stop - place.start
+        for group, width in other_effects:
+            size = group.stop - group.start
             prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
             first += size
         information = halves[0] + halves[1] + prior
@@ -116,7 +116,7 @@ class Pairs:
         ):
             return unasked
         basis, columns = self._directions(elimination)
-        self._count_work(SCORED)
+        self._count_work(SCORE_PAIRS_WORK)
 
         def scored(gram: HalvedEquations) -> RowScore:
             selection = Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: slice(0, columns.shape[1])}, share)
@@ -155,9 +155,9 @@ class Pairs:
         informations = [information_of(rows[in_half]) for in_half in self._halves()]
         slopes = [misfit[in_half] @ rows[in_half] for in_half in self._halves()]
         return _halved_equations(
-            [each[:n, :n] for each in informations],
-            [each[:n, n:] for each in informations],
-            [each[n:, n:] for each in informations],
+            [information[:n, :n] for information in informations],
+            [information[:n, n:] for information in informations],
+            [information[n:, n:] for information in informations],
             slopes,
         )
 
@@ -227,7 +227,7 @@ class Pairs:
         basis = self._random_directions(count)
         if begin is not None:
             basis[..., : begin.shape[2]] = begin
-        self._count_work(DIRECTIONS)
+        self._count_work(CHOOSE_PAIRS_WORK)
         basis = _orthonormal(self._transpose(_without(elimination, self._light(basis))))
         all_light = self._light(basis)
         light = _without(elimination, all_light).astype(np.float64)
@@ -242,7 +242,7 @@ class Pairs:
         The variances are estimated with random directions (Hutchinson 1989) to about 10 %.
         """
         directions = self._random_directions(_PROBES_UNFITTED)
-        self._count_work(UNFITTED)
+        self._count_work(UNFITTED_PAIRS_WORK)
         # The fitted directions are not part of the unfitted effect.
         overlap = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
         directions -= np.asarray(fitted.vectors @ overlap)
@@ -273,7 +273,7 @@ def _halved_equations(
     main: Sequence[Real], across: Sequence[Real], inner: Sequence[Real], slope: Sequence[Real]
 ) -> HalvedEquations:
     def for_subset(chosen: NDArray[np.int64]) -> tuple[Real, Real]:
-        first, second = (each[np.ix_(chosen, chosen)] for each in inner)
+        first, second = (information[np.ix_(chosen, chosen)] for information in inner)
         return first, second
 
     return HalvedEquations((main[0], main[1]), (across[0], across[1]), (slope[0], slope[1]), for_subset)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
-from calibration.model.work import SCANNED, searched_work
+from calibration.model.work import SCAN_WORK, searched_work
 
 Real = NDArray[np.float64]
 
@@ -284,7 +284,7 @@ class PhaseSearch:
             point = self._random_point(guess.passive_rad)
         else:
             point, levels = _to_point(before), before.levels
-        best = self._resolve_laser_valleys(self._from(point, levels, 1, on_step), on_step)
+        best = self._resolve_laser_valleys(self._search_from(point, levels, 1, on_step), on_step)
         starts, agreements = 1, 0
         is_guessed = guess.strength[self._model.mesh.interferes] >= _TRUSTED_STRENGTH
         min_redrawn = _MIN_REDRAWN_FRACTION if is_guessed.size and is_guessed.mean() >= _MIN_GUESSED else 1.0
@@ -295,7 +295,7 @@ class PhaseSearch:
                 break
             quantile = _REDRAWN_FRACTIONS[(starts - 1) % len(_REDRAWN_FRACTIONS)]
             starts += 1
-            other = self._from(self._redrawn(best, guess, quantile), best.levels, starts, on_step)
+            other = self._search_from(self._redrawn(best, guess, quantile), best.levels, starts, on_step)
             # Starts that redraw only a few phases prove nothing by returning to the same valley.
             if is_same_valley(best, other):
                 agreements += quantile >= min_redrawn
@@ -318,7 +318,7 @@ class PhaseSearch:
             source_phase_rad=np.zeros(self._n_sources),
             levels=replace(levels, source=source, monitor=corrected.levels.monitor),
         )
-        point = self._scanned(_to_point(search_result), (np.sqrt(source), np.sqrt(corrected.levels.monitor)))
+        point = self._scan_frequencies(_to_point(search_result), (np.sqrt(source), np.sqrt(corrected.levels.monitor)))
         turned = point[-self._n_sources :]
         return replace(search_result, source_phase_rad=turned - turned[0])
 
@@ -353,13 +353,13 @@ class PhaseSearch:
         ):
             return search_result
         for source in self._rng.permutation(self._n_sources)[:_MAX_LASERS_TRIED].tolist():
-            corrected = self._from(
+            corrected = self._search_from(
                 _to_point(search_result), search_result.levels, search_result.starts, on_step, only_source=source
             )
-            scanned = self._scanned(_to_point(corrected), self._scale(corrected.levels))
-            other = self._from(scanned, corrected.levels, search_result.starts, on_step, _VALLEY_STEPS)
+            scanned = self._scan_frequencies(_to_point(corrected), self._scale(corrected.levels))
+            other = self._search_from(scanned, corrected.levels, search_result.starts, on_step, _VALLEY_STEPS)
             if other.unexplained < _STALLED_RATIO * search_result.unexplained:
-                return self._from(_to_point(other), other.levels, search_result.starts, on_step)
+                return self._search_from(_to_point(other), other.levels, search_result.starts, on_step)
         return search_result
 
     def _with_lasers_moved(self, search_result: SearchResult, on_step: Callable[[int, float], None]) -> SearchResult:
@@ -375,14 +375,16 @@ class PhaseSearch:
                 for turn in (valley_rad, -valley_rad):
                     point = _to_point(search_result)
                     point[phases + source] += turn
-                    tried.append(self._from(point, search_result.levels, search_result.starts, on_step, _VALLEY_STEPS))
+                    tried.append(
+                        self._search_from(point, search_result.levels, search_result.starts, on_step, _VALLEY_STEPS)
+                    )
             best = min(tried, key=lambda result: result.unexplained)
             if best.unexplained > _STALLED_RATIO * search_result.unexplained:
                 break
-            search_result = self._from(_to_point(best), best.levels, search_result.starts, on_step)
+            search_result = self._search_from(_to_point(best), best.levels, search_result.starts, on_step)
         return search_result
 
-    def _from(
+    def _search_from(
         self,
         point: Real,
         levels: Levels,
@@ -406,9 +408,9 @@ class PhaseSearch:
             on_step(step, cost)
             # Valleys of a source's phase are π/3 apart, and no step leads from one to the next.
             if scan and step % _STEPS_PER_SCAN == 0 and cost > self._plan.unexplained:
-                point = self._scanned(point, scale)
+                point = self._scan_frequencies(point, scale)
             if self._has_stalled(costs):
-                rescanned = self._scanned(point, scale) if scan else point
+                rescanned = self._scan_frequencies(point, scale) if scan else point
                 if np.abs(rescanned - point).max() < _MIN_SCAN_MOVE_RAD:
                     break
                 point, costs = rescanned, []  # a source was in a wrong valley
@@ -478,7 +480,12 @@ class PhaseSearch:
                 np.add.at(sums[0], where, residual * root * by_root)
                 np.add.at(sums[1], where, by_root**2)
         misfit: Real = np.divide(off, sensitivity, out=np.zeros(size), where=sensitivity > 0.0)
-        return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0), misfit
+        return (
+            point + self._phase_step(matrix, slope),
+            self._update_levels(scale, gain),
+            total / max(count, 1.0),
+            misfit,
+        )
 
     def _random_monitors(self, n: int) -> NDArray[np.int64]:
         """Draw the k monitors that a step uses for each of n settings, shape ``(n, k)``."""
@@ -504,7 +511,7 @@ class PhaseSearch:
             derivative[np.arange(len(part)), :, n_pucs + n_joints + source] = common
         return amplitude, derivative, by_second
 
-    def _scanned(self, point: Real, scale: tuple[Real, ...]) -> Real:
+    def _scan_frequencies(self, point: Real, scale: tuple[Real, ...]) -> Real:
         phases = len(point) - self._n_sources
         spread = self._plan.source_phase_rad
         count = int(np.ceil(_SCAN_RANGE_SIGMA * spread / _SCAN_STEP_RAD))
@@ -516,7 +523,7 @@ class PhaseSearch:
         for source in range(self._n_sources):
             part = self._rng.permutation(np.flatnonzero(self._source == source))[:_SCAN_SETTINGS]
             costs = [self._unexplained(point, scale, part, source, float(shift)) for shift in shifts]
-            self._work += SCANNED * len(shifts) * len(part) * self._amplitude.shape[1]
+            self._work += SCAN_WORK * len(shifts) * len(part) * self._amplitude.shape[1]
             result[phases + source] = shifts[int(np.argmin(costs + prior))]
         return result
 
@@ -532,7 +539,7 @@ class PhaseSearch:
         residual = (self._amplitude[part] - scale[0][source] * scale[1] * amplitude) * self._weight[part]
         return float(np.minimum(residual**2, _HUBER_RESIDUAL**2).mean())
 
-    def _turn(self, matrix: Real, slope: Real) -> Real:
+    def _phase_step(self, matrix: Real, slope: Real) -> Real:
         """Return the damped step of all phases, each limited to half a radian."""
         diagonal = np.diag(matrix)
         phases = len(diagonal) - self._n_sources
@@ -543,7 +550,7 @@ class PhaseSearch:
         step = np.linalg.solve(matrix + np.diag(damping), slope)
         return np.clip(step, -_MAX_TURN_RAD, _MAX_TURN_RAD)
 
-    def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
+    def _update_levels(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)
@@ -557,16 +564,18 @@ def _to_point(search_result: SearchResult) -> Real:
     return np.concatenate([search_result.passive_rad, search_result.joint_rad, search_result.source_phase_rad])
 
 
-def is_same_valley(one: SearchResult, other: SearchResult, max_difference: float = _SAME_VALLEY_UNEXPLAINED) -> bool:
+def is_same_valley(first: SearchResult, second: SearchResult, max_difference: float = _SAME_VALLEY_UNEXPLAINED) -> bool:
     """Return whether two searches ended in the same minimum, with equal phases and equal unexplained light."""
-    off = np.abs((one.passive_rad - other.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
-    is_same_light = abs(one.unexplained - other.unexplained) <= max_difference * max(one.unexplained, other.unexplained)
-    return is_same_light and bool(np.quantile(off, _SAME_VALLEY_QUANTILE) < _SAME_VALLEY_RAD)
+    difference_rad = np.abs((first.passive_rad - second.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
+    is_same_light = abs(first.unexplained - second.unexplained) <= max_difference * max(
+        first.unexplained, second.unexplained
+    )
+    return is_same_light and bool(np.quantile(difference_rad, _SAME_VALLEY_QUANTILE) < _SAME_VALLEY_RAD)
 
 
-def is_same_valley_from_other_search(one: SearchResult, other: SearchResult) -> bool:
+def is_same_valley_from_other_search(first: SearchResult, second: SearchResult) -> bool:
     """Return whether two searches with different starts ended in the same minimum."""
-    return is_same_valley(one, other, _SAME_VALLEY_UNEXPLAINED_OTHER_SEARCH)
+    return is_same_valley(first, second, _SAME_VALLEY_UNEXPLAINED_OTHER_SEARCH)
 
 
 def _wrap_half_turns(source_rad: Real) -> Real:

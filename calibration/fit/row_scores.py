@@ -116,13 +116,13 @@ class Pass:
 
     def __init__(self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str]) -> None:
         widths = {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)}
-        wider = model.with_physics(Physics(widths, model.space.physics.pairs, model.space.physics.held))
+        wider = model.with_physics(Physics(widths, model.space.physics.pairs, model.space.physics.fixed_values))
         groups = (wider.space.groups[name] for name in model.space.groups)
-        main = np.concatenate([np.arange(place.start, place.stop) for place in groups])[fit.free]
+        main = np.concatenate([np.arange(group.start, group.stop) for group in groups])[fit.free]
         groups_of = {name: wider.space.group(name) for name in small}
-        wanted = np.concatenate([main, *(np.arange(place.start, place.stop) for place in groups_of.values())])
-        self.main, size = len(main), len(wanted)
-        ends = np.cumsum([0, *(place.stop - place.start for place in groups_of.values())])
+        columns = np.concatenate([main, *(np.arange(group.start, group.stop) for group in groups_of.values())])
+        self.main, size = len(main), len(columns)
+        ends = np.cumsum([0, *(group.stop - group.start for group in groups_of.values())])
         self.places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(groups_of)}
         self.by_monitor = np.zeros((len(model.space.monitors), self.main))
         self.misfit: Real = np.zeros(likelihood.target_ma.shape)
@@ -133,7 +133,7 @@ class Pass:
         self.heat_mw: Single = np.empty((len(self.misfit), 2 * model.mesh.n_pucs), np.float32)
         stretches = _segment_numbers(likelihood.observations.source)
         self.by_segment = np.zeros((int(stretches.max()) + 1, self.main))
-        for part in white_rows(wider, fit.parameters, likelihood, wanted):
+        for part in white_rows(wider, fit.parameters, likelihood, columns):
             settings = part.settings
             self.misfit[settings], self.rows[settings] = part.misfit, part.rows
             self.by_phase[settings], self.heat_mw[settings] = part.by_phase, part.heat_mw
@@ -180,7 +180,7 @@ class Selection:
     Args:
         gram: Normal equations of the fitted and all effect parameters.
         prior_information: Shape ``(P, P)``; prior information about the fitted parameters.
-        away: Shape ``(P,)``; derivative of the cost of the prior by the fitted parameters.
+        prior_slope: Shape ``(P,)``; derivative of the cost of the prior by the fitted parameters.
         places: Position of the parameters, by effect.
         share: Fraction of the settings that are used.
         errors: ``excluded_effect`` (:class:`RowScore`) of effects that are never fitted, for a width of one.
@@ -190,15 +190,15 @@ class Selection:
         self,
         gram: HalvedEquations,
         prior_information: Real,
-        away: Real,
+        prior_slope: Real,
         places: Mapping[str, slice],
         share: float,
         errors: Mapping[str, Real] = MappingProxyType({}),
     ) -> None:
-        self._gram, self._prior_information, self._away, self._share, self._places = (
+        self._gram, self._prior_information, self._prior_slope, self._share, self._places = (
             gram,
             prior_information,
-            away,
+            prior_slope,
             share,
             places,
         )
@@ -206,12 +206,12 @@ class Selection:
         n, slope = len(prior_information), gram.slope[0] + gram.slope[1]
         self._across = gram.across[0] + gram.across[1]
         following = solved(
-            gram.main[0] + gram.main[1] + prior_information, np.column_stack([self._across, slope[:n] - away])
+            gram.main[0] + gram.main[1] + prior_information, np.column_stack([self._across, slope[:n] - prior_slope])
         )
         self._by_row = np.asarray(following[:, :-1], np.float64)
         self._outer: Real = slope[n:] - self._across.T @ following[:, -1]
         self._information_by_name = {
-            name: self._subset_information(parameter_numbers(place)) for name, place in places.items()
+            name: self._subset_information(parameter_numbers(group)) for name, group in places.items()
         }
         self._scores = [self._score(name, *information) for name, information in self._information_by_name.items()]
         candidates = [score.name for score in self._scores if score.gain >= MIN_GAIN]
@@ -236,11 +236,11 @@ class Selection:
         """Return the effects to add, chosen one by one by gain and computing time."""
         (inner, outer), chosen = self._subset_information(self._candidate_parameters), list[RowScore]()
         order = [row.name for row in PHYSICS]
-        places = {name: place for name, place in self._candidate_places.items() if name not in excluded}
+        places = {name: group for name, group in self._candidate_places.items() if name not in excluded}
         while True:
-            left = [name for name in places if name not in {row.name for row in chosen}]
+            candidates = [name for name in places if name not in {row.name for row in chosen}]
             scores = sorted(
-                (self._score(name, inner[places[name], places[name]], outer[places[name]]) for name in left),
+                (self._score(name, inner[places[name], places[name]], outer[places[name]]) for name in candidates),
                 key=lambda row: -row.gain,
             )
             able: list[RowScore] = []
@@ -248,17 +248,17 @@ class Selection:
                 # Rows with less gain than the best supported row need no further check.
                 if score.gain < MIN_GAIN or (able and score.gain < _NEAR_BEST_GAIN_FRACTION * able[0].gain):
                     break
-                if (held := self._held_out(score, chosen)).is_supported_by_data:
-                    able.append(held)
+                if (held_out := self._held_out(score, chosen)).is_supported_by_data:
+                    able.append(held_out)
             if not able:
                 return chosen
             row = min(able, key=lambda score: order.index(score.name))
-            place = places[row.name]
-            chosen.append(self._with_excluded_effect(row, inner[place, place], outer[place]))
+            group = places[row.name]
+            chosen.append(self._with_excluded_effect(row, inner[group, group], outer[group]))
             # Eliminate the parameters of this row from the remaining rows.
-            own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
-            turned = solved(own, np.column_stack([inner[place], outer[place]]))
-            by_own = inner[:, place].copy()
+            own = inner[group, group] + np.eye(group.stop - group.start) * row.width**-2.0
+            turned = solved(own, np.column_stack([inner[group], outer[group]]))
+            by_own = inner[:, group].copy()
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
     def _score(self, name: str, information: Real, slope: Real) -> RowScore:
@@ -269,9 +269,9 @@ class Selection:
         )
 
     def _with_excluded_effect(self, score: RowScore, information: Real, slope: Real) -> RowScore:
-        place, largest = self._places[score.name], ROWS[score.name].largest
+        group, largest = self._places[score.name], ROWS[score.name].largest
         mean_square = _mean_square_width(*evidence_by_width(information, slope, largest), largest)
-        excluded = _excluded_effect(self._by_row[:, place], information, slope, mean_square, self._share)
+        excluded = _excluded_effect(self._by_row[:, group], information, slope, mean_square, self._share)
         if (by_one := self._errors.get(score.name)) is not None:
             # The given errors replace those of the same parameters; others follow from the readings.
             excluded[by_one.any(axis=1)] = 0.0
@@ -281,7 +281,7 @@ class Selection:
     def _held_out(self, score: RowScore, added: Sequence[RowScore]) -> RowScore:
         if score.gain < MIN_GAIN:
             return score
-        other_places = [(self._candidate_places[one.name], one.width) for one in added]
+        other_places = [(self._candidate_places[score.name], score.width) for score in added]
         own_place = (self._candidate_places[score.name], score.width)
         gain = sum(
             validation.gain([*other_places, own_place]) - validation.gain(other_places)
@@ -293,13 +293,14 @@ class Selection:
     def _cross_validations(self) -> tuple[_CrossValidation, ...]:
         informations, slopes = self._gram.for_subset(self._candidate_parameters)
         return tuple(
-            _CrossValidation.of(informations, slopes, half, self._prior_information, self._away) for half in (0, 1)
+            _CrossValidation.of(informations, slopes, half, self._prior_information, self._prior_slope)
+            for half in (0, 1)
         )
 
 
-def parameter_numbers(place: slice) -> NDArray[np.int64]:
+def parameter_numbers(group: slice) -> NDArray[np.int64]:
     """Return the parameter numbers in a slice."""
-    return np.arange(place.start, place.stop)
+    return np.arange(group.start, group.stop)
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
@@ -346,8 +347,8 @@ def fitted_prior_width(space: ParameterSpace, fit: FitResult, name: str, width: 
     ``width`` is the prior width that the fit used.
     """
     free = np.flatnonzero(fit.free)
-    place = space.groups[name]
-    chosen = (free >= place.start) & (free < place.stop)
+    group = space.groups[name]
+    chosen = (free >= group.start) & (free < group.stop)
     information = np.linalg.inv(fit.inverse[np.ix_(chosen, chosen)])
     row = ROWS[name]
     slope = information @ fit.vector[free[chosen]]
@@ -373,11 +374,16 @@ class _CrossValidation:
 
     @classmethod
     def of(
-        cls, informations: tuple[Real, Real], slopes: tuple[Real, Real], half: int, prior_information: Real, away: Real
+        cls,
+        informations: tuple[Real, Real],
+        slopes: tuple[Real, Real],
+        half: int,
+        prior_information: Real,
+        prior_slope: Real,
     ) -> _CrossValidation:
         n, information, test_information = len(prior_information), informations[half], informations[1 - half]
         slope, test_slope = slopes[half], slopes[1 - half]
-        right = np.column_stack([information[:n, n:], slope[:n] - 0.5 * away])
+        right = np.column_stack([information[:n, n:], slope[:n] - 0.5 * prior_slope])
         following = solved(information[:n, :n] + 0.5 * prior_information, right)
         by_row, slope_step = following[:, :-1], following[:, -1]
         test_response = test_information[:n, :n] @ following - np.column_stack([test_information[:n, n:], np.zeros(n)])
@@ -390,9 +396,9 @@ class _CrossValidation:
         )
 
     def gain(self, rows: Placed) -> float:
-        chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
+        chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(group.start, group.stop) for group, _ in rows)])
         inner = self.information[np.ix_(chosen, chosen)].copy()
-        spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])
+        spread = np.concatenate([np.zeros(0), *(np.full(group.stop - group.start, width) for group, width in rows)])
         inner[np.diag_indices_from(inner)] += spread**-2.0
         step = solved(inner, self.slope[chosen]) if len(chosen) else np.zeros(0)
         test_information = self.test_information[np.ix_(chosen, chosen)]

@@ -54,7 +54,7 @@ def needed_rows(
 def _error_growth(space: ParameterSpace, fit: FitResult, row: RowScore) -> float:
     plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
     growth = 1.0 + (row.excluded_effect**2).sum(axis=1) / np.maximum(plain, 1e-300)
-    groups = [members for name in _CHECKED_GROUPS if (members := _of(space, name, numbers)).any()]
+    groups = [members for name in _CHECKED_GROUPS if (members := _members_of(space, name, numbers)).any()]
     return max(float(np.sqrt(np.mean(growth[members]))) for members in groups)
 
 
@@ -75,7 +75,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     growth_by_rows = np.diag(total) / np.maximum(np.diag(plain), 1e-300)
     for name, value in factors.items():
         # Rows that are left out explain part of the scatter; this part is not counted twice.
-        members = _of(space, name, numbers)
+        members = _members_of(space, name, numbers)
         unexplained[name] = float(value / np.sqrt(np.mean(growth_by_rows[members])))
         factor[members] = max(unexplained[name], 1.0)
     total = total * np.outer(factor, factor)
@@ -83,7 +83,7 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     widened = {
         name: float(np.sqrt(np.mean(growth[members] ** 2)))
         for name in _CHECKED_GROUPS
-        if (members := _of(space, name, numbers)).any()
+        if (members := _members_of(space, name, numbers)).any()
     }
     return StatedErrors(replace(fit, stated=total), widened, find_objections(space, fit, scores, unexplained))
 
@@ -105,7 +105,7 @@ def sandwich_factors(
         squares = ((slopes - slopes.mean(axis=0)) @ inverse) ** 2
         ratio = squares.sum(axis=0) * len(slopes) / max(len(slopes) - 1, 1) / np.maximum(expected, 1e-300)
         for group in space.groups:
-            if (members := _of(space, group, numbers) & (expected > 0.0)).any():
+            if (members := _members_of(space, group, numbers) & (expected > 0.0)).any():
                 factors[group] = max(factors.get(group, 0.0), float(np.sqrt(np.mean(ratio[members]))))
     return factors
 
@@ -147,12 +147,12 @@ def find_objections(
         )
         objections.append(
             f"residuals are correlated and increase the errors to {worst:.1f} times those from noise; {best}; "
-            f"{_where(space, fit, scores)}"
+            f"{_worst_elements(space, fit, scores)}"
         )
     return tuple(objections)
 
 
-def _where(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
+def _worst_elements(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
     worst = []
     for kind, ports, square in (
         ("monitors of ports", space.monitors, scores.by_reading.mean(axis=0)),
@@ -162,17 +162,17 @@ def _where(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
         named = (f"{ports[int(index)]} (χ² {square[int(index)]:.2f})" for index in order)
         worst.append(f"{kind} {', '.join(named)}")
     pucs = np.flatnonzero(fit.free)
-    place = space.groups["passive_phase_rad"]
-    free_phases = np.flatnonzero((pucs >= place.start) & (pucs < place.stop))
+    group = space.groups["passive_phase_rad"]
+    free_phases = np.flatnonzero((pucs >= group.start) & (pucs < group.stop))
     if len(free_phases) and len(scores.by_segment):
         information = np.diag(scores.information)[free_phases]
         square = (scores.by_segment[:, free_phases] ** 2).sum(axis=0) / np.maximum(information, 1e-300)
         order = np.argsort(-square)[:_MAX_NAMED]
-        worst.append("PUCs " + ", ".join(str(int(pucs[free_phases[index]]) - place.start) for index in order))
+        worst.append("PUCs " + ", ".join(str(int(pucs[free_phases[index]]) - group.start) for index in order))
     return "worst at " + ", at ".join(worst)
 
 
-def _of(space: ParameterSpace, name: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-    place = space.groups[name]
-    inside: NDArray[np.bool_] = (numbers >= place.start) & (numbers < place.stop)
+def _members_of(space: ParameterSpace, name: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    group = space.groups[name]
+    inside: NDArray[np.bool_] = (numbers >= group.start) & (numbers < group.stop)
     return inside

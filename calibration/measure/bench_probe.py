@@ -408,7 +408,7 @@ class BenchProbe:
             self._bench.mesh.program(currents_ma)
             return self._used(self._bench.mesh.monitors_ma())
 
-        return self._temperature.held(read)
+        return self._temperature.read_while_locked(read)
 
     def _used(self, readings_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         return readings_ma if self._columns is None else readings_ma[..., self._columns]
@@ -416,7 +416,7 @@ class BenchProbe:
     def measure_batch(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure settings one after the other, as one sweep if the controller can."""
         self.measure_heater_time_constant()
-        return self._temperature.held(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
+        return self._temperature.read_while_locked(lambda: self._used(self._bench.mesh.sweep(currents_ma)))
 
     def keep_temperature_lock_losses(self, before: Sequence[str], keep: Callable[[str], object]) -> None:
         """Continue the list of temperature lock losses from earlier sessions; ``keep`` is called with every new one."""
@@ -434,16 +434,18 @@ class BenchProbe:
             for reading in meter.read_all()
         }
         powers: dict[int, float] = {}
-        for out in self._wiring.outputs:
-            reading = readings.get((out.meter, out.meter_channel)) if out.meter and out.meter_channel else None
-            if reading is None or (out.by_hand and out.port != self._plugged.get("meter")):
+        for output in self._wiring.outputs:
+            reading = (
+                readings.get((output.meter, output.meter_channel)) if output.meter and output.meter_channel else None
+            )
+            if reading is None or (output.by_hand and output.port != self._plugged.get("meter")):
                 continue
             try:
                 level_dbm = reading.power_dbm
             except DeviceError:
                 continue
             # The meter measures the tapped share; the returned power is that before the tap.
-            powers[out.port] = level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
+            powers[output.port] = level_dbm - 10.0 * math.log10(output.tap_fraction) + output.loss_db
         return powers
 
     @property

@@ -151,7 +151,7 @@ class Designer:
         mask = free if isinstance(free, np.ndarray) else model.space.free(free)
         self._free = np.flatnonzero(mask)
         self._times = times or HardwareTimes()
-        self._groups = [self._inside(name, wanted) for name in PHASE_GROUPS]
+        self._groups = [self._free_in_group(name, wanted) for name in PHASE_GROUPS]
         self._wanted = np.concatenate(self._groups)
         # With several lasers only frequency differences are observable. The mean is fixed; otherwise every setting
         # would seem to measure a phase that no setting can.
@@ -159,7 +159,7 @@ class Designer:
         # Single precision is enough to compare candidates and halves the memory traffic.
         self._root = _root(prior_information, model.space.mask(PHASE_GROUPS)[self._free]).astype(np.float32)
 
-    def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    def _free_in_group(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         place = self._model.space.group(name)
         inside = (self._free >= place.start) & (self._free < place.stop)
         return np.flatnonzero(inside if wanted is None else inside & wanted[self._free])
@@ -290,8 +290,8 @@ class Designer:
         projected = rows @ self._root
         # The root is updated and never recalculated: a covariance that shrinks over many decades would lose digits.
         squares, u = np.linalg.eigh(projected.astype(np.float64) @ projected.T)
-        one = np.sqrt(1.0 + np.maximum(squares, 0.0))
-        shrunk = ((u / (one * (1.0 + one))) @ u.T).astype(np.float32)  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
+        root = np.sqrt(1.0 + np.maximum(squares, 0.0))
+        shrunk = ((u / (root * (1.0 + root))) @ u.T).astype(np.float32)  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
         self._root -= (self._root @ projected.T) @ (shrunk @ projected)
 
 

@@ -84,12 +84,14 @@ def losses_from_levels_db(
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}
     for column, port in enumerate(ports):
-        off = [leaving_dbm[i, column] - read for i, read in levels_by_port[port] if leaving_dbm[i, column] > _MIN_DBM]
-        if off:
+        differences_db = [
+            leaving_dbm[i, column] - read for i, read in levels_by_port[port] if leaving_dbm[i, column] > _MIN_DBM
+        ]
+        if differences_db:
             # The median ignores settings in which the port is nearly dark: there a small model error is several
             # decibels.
-            scatter = float(np.std(off)) / np.sqrt(len(off))
-            losses[port] = float(np.median(off)), max(scatter, _MIN_SIGMA_DB)
+            scatter = float(np.std(differences_db)) / np.sqrt(len(differences_db))
+            losses[port] = float(np.median(differences_db)), max(scatter, _MIN_SIGMA_DB)
     return losses
 
 

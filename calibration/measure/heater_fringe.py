@@ -195,11 +195,11 @@ def _fit_model(
 ) -> tuple[list[_Point], float]:
     """Fit a heater law with one form of numerators; return minima, lowest first, and χ² per degree of freedom."""
     starts = _initial_guesses(traces, rho2_range, form)
-    fits = sorted(_refine_fits(starts, traces, form), key=lambda one: one.cost)
-    fits = [one for one in fits if not _is_half_rate_alias(one, traces, form)] or fits
+    fits = sorted(_refine_fits(starts, traces, form), key=lambda fit: fit.cost)
+    fits = [fit for fit in fits if not _is_half_rate_alias(fit, traces, form)] or fits
     # A step may leave the expected range, towards a law of half the rate with a strong second harmonic.
     low, high = (1.0 - _OUTSIDE) * rho2_range[0], (1.0 + _OUTSIDE) * rho2_range[1]
-    fits = [one for one in fits if low <= one.point[0] <= high] or fits
+    fits = [fit for fit in fits if low <= fit.point[0] <= high] or fits
     columns = 1 + 2 * len(form.orders) + form.drift
     freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2 - 2 * len(traces)
     return fits, fits[0].cost / max(freedom, 1)
@@ -211,8 +211,8 @@ def _is_half_rate_alias(point: _Point, traces: Sequence[_SweepTrace], form: _Num
         return False
     # At half the true rate the second harmonic replaces the first. Such a law fits as well without its first harmonic.
     first, second = (_cost(point.point, traces, replace(form, orders=(order,))) for order in (2, 1))
-    both = _cost(point.point, traces, form)
-    return first - both < _HALF_RATE_SHARE * (second - both)
+    cost = _cost(point.point, traces, form)
+    return first - cost < _HALF_RATE_SHARE * (second - cost)
 
 
 def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
@@ -232,8 +232,8 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel, per_ma2: float) -> _SweepTrac
     modulation = float(np.sqrt((scaled**2).mean(axis=0).max(initial=0.0)))
     # The numerators are free for each detector, so only the column space counts: 28 detectors are compressed without
     # loss to as many columns as there are levels.
-    left, size, _ = np.linalg.svd(scaled, full_matrices=False)
-    return _SweepTrace(sweep.squares_ma2 * per_ma2, left * size, scaled.shape[1], modulation)
+    basis, size, _ = np.linalg.svd(scaled, full_matrices=False)
+    return _SweepTrace(sweep.squares_ma2 * per_ma2, basis * size, scaled.shape[1], modulation)
 
 
 def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
@@ -291,7 +291,7 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
     mean = np.zeros(size)
     mean[1] = _BENDING
 
-    def off(points: Real) -> Real:
+    def residuals(points: Real) -> Real:
         parts = [
             _residual(points[:, 0], points[:, 1], points[:, 2 + 2 * i : 4 + 2 * i], trace, form).reshape(
                 len(points), -1
@@ -301,14 +301,16 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
         return np.concatenate([*parts, (points - mean) / sigma], axis=1)
 
     point = np.array(starts)
-    residual, damping = off(point), np.full(len(point), 1e-2)
+    residual, damping = residuals(point), np.full(len(point), 1e-2)
     matrix, slope = np.zeros((len(point), size, size)), np.zeros((len(point), size))
     rounds, on_the_way = np.zeros(len(point), dtype=np.int64), np.arange(len(point))
     unchecked = on_the_way
     while len(on_the_way):
         if len(unchecked):
             # Derivatives change only for accepted steps.
-            turned = off((point[unchecked, None] + np.diag(steps)).reshape(-1, size)).reshape(len(unchecked), size, -1)
+            turned = residuals((point[unchecked, None] + np.diag(steps)).reshape(-1, size)).reshape(
+                len(unchecked), size, -1
+            )
             jacobian = (turned - residual[unchecked, None]) / steps[:, None]
             matrix[unchecked] = jacobian @ np.swapaxes(jacobian, 1, 2)
             slope[unchecked] = (jacobian @ residual[unchecked, :, None])[..., 0]
@@ -316,18 +318,18 @@ def _refine_fits(starts: Sequence[Real], traces: Sequence[_SweepTrace], form: _N
         matrices = matrix[on_the_way]
         damped = matrices + damping[on_the_way, None, None] * (matrices * np.eye(size))
         trial = point[on_the_way] - np.linalg.solve(damped, slope[on_the_way, :, None])[..., 0]
-        trial_residual = off(trial)
+        trial_residual = residuals(trial)
         before = (residual[on_the_way] ** 2).sum(axis=1)
         gain = before - (trial_residual**2).sum(axis=1)
         # A denominator near zero would fit any data.
-        good = (np.hypot(trial[:, 2::2], trial[:, 3::2]) < _STRONGEST_LOOP).all(axis=1) & (gain > 0.0)
-        unchecked, refused = on_the_way[good], on_the_way[~good]
-        point[unchecked], residual[unchecked] = trial[good], trial_residual[good]
+        is_valid = (np.hypot(trial[:, 2::2], trial[:, 3::2]) < _STRONGEST_LOOP).all(axis=1) & (gain > 0.0)
+        unchecked, refused = on_the_way[is_valid], on_the_way[~is_valid]
+        point[unchecked], residual[unchecked] = trial[is_valid], trial_residual[is_valid]
         damping[unchecked], damping[refused] = np.maximum(damping[unchecked] / 5.0, 1e-6), damping[refused] * 5.0
-        enough = gain[good] < 1e-5 * (1.0 + before[good] - gain[good])
+        enough = gain[is_valid] < 1e-5 * (1.0 + before[is_valid] - gain[is_valid])
         unchecked = unchecked[~enough & (rounds[unchecked] < _ROUNDS)]
         on_the_way = np.sort(np.concatenate([unchecked, refused[damping[refused] < 1e4]]))
-    return [_Point(point[each], float(residual[each] @ residual[each]), matrix[each]) for each in range(len(point))]
+    return [_Point(point[i], float(residual[i] @ residual[i]), matrix[i]) for i in range(len(point))]
 
 
 def _turn_sigma(point: _Point) -> float:

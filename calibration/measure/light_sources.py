@@ -101,8 +101,8 @@ class ModuleSource:
         if self._laser is None:
             raise ConfigError("this module cannot be tuned", device=self._name)
         wanted_thz, grids = frequency_hz * 1e-12, self._laser.capabilities().tuning
-        inside = [grid for grid in grids if grid.min_thz <= wanted_thz <= grid.max_thz]
-        channels = [_nearest_thz(grid, wanted_thz) for grid in inside]
+        usable_grids = [grid for grid in grids if grid.min_thz <= wanted_thz <= grid.max_thz]
+        channels = [_nearest_thz(grid, wanted_thz) for grid in usable_grids]
         # A module in low-power mode rejects tuning.
         self._laser.power_up()
         # A frequency outside all grids is passed on unchanged; the driver rejects it with its range.

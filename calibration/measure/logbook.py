@@ -247,7 +247,7 @@ class Logbook:
         self._before, self.keep = tuple(before), keep
         # The bench time continues where the interrupted run stopped, because drift is fitted over it.
         self._before_s = (self._before[-1].at_s if self._before else 0.0) - probe.elapsed_s()
-        self._wanted: int | None = None
+        self._selected_port: int | None = None
         self._active_port: int | None = None
         self._is_active_port_known = False
         self._is_setting_applied = False
@@ -419,7 +419,7 @@ class Logbook:
 
     def light_only_port(self, port: int | None) -> None:
         """Select the source that will be on from the next reading on; ``None`` for no light."""
-        self._wanted = port
+        self._selected_port = port
 
     def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return heater currents of any shape, rounded to the steps and range of the controller."""
@@ -505,11 +505,11 @@ class Logbook:
         return entry.answer
 
     def _source(self) -> int:
-        return DARK if self._wanted is None else self._wanted
+        return DARK if self._selected_port is None else self._selected_port
 
     def _light_up(self) -> None:
-        if not self._is_active_port_known or self._active_port != self._wanted:
-            self._light(self._wanted)
+        if not self._is_active_port_known or self._active_port != self._selected_port:
+            self._light(self._selected_port)
 
     def _light(self, port: int | None) -> None:
         self._is_active_port_known = False
@@ -522,10 +522,10 @@ class Logbook:
 
     def _count(self, currents_ma: NDArray[np.float64]) -> None:
         # Reading the same setting again costs only the time of a read.
-        moved = self._applied is None or self._applied[0] != self._wanted
+        moved = self._applied is None or self._applied[0] != self._selected_port
         old = np.zeros_like(currents_ma) if self._applied is None else self._applied[1]
         changed = int((old != currents_ma).sum())
-        self._applied = (self._wanted, currents_ma.copy())
+        self._applied = (self._selected_port, currents_ma.copy())
         self._effort += MeasurementEffort(
             settings=int(moved or changed > 0),
             readings=1,

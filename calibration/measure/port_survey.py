@@ -296,8 +296,10 @@ def reference_changes(
             reference_change(source, reference, np.delete(reading, ignored_columns), noise) for reading in later
         ]
         if source_changes and source in sources:
-            power = max(source_changes, key=lambda each: abs(each.power_db))
-            changes.append(ReferenceChange(source, power.power_db, max(each.shape_sigma for each in source_changes)))
+            power = max(source_changes, key=lambda change: abs(change.power_db))
+            changes.append(
+                ReferenceChange(source, power.power_db, max(change.shape_sigma for change in source_changes))
+            )
     return changes
 
 

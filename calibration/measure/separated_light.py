@@ -65,11 +65,11 @@ class SeparatedLight:
         del ports  # one scan measures all sources
         for _ in range(_SCANS):
             pattern_ma = self._scan() - self._dark_ma
-            good = np.isfinite(pattern_ma) & np.isfinite(self._columns).all(axis=1)
-            columns, wanted_ma = self._columns[good], pattern_ma[good]
+            is_usable = np.isfinite(pattern_ma) & np.isfinite(self._columns).all(axis=1)
+            columns, wanted_ma = self._columns[is_usable], pattern_ma[is_usable]
             sizes, _, rank, _ = np.linalg.lstsq(columns, wanted_ma, rcond=0.1 / _LARGEST_CONDITION)
             if rank < len(self._ports):
-                raise DeviceError(f"the {int(good.sum())} unsaturated monitors cannot separate the sources")
+                raise DeviceError(f"the {int(is_usable.sum())} unsaturated monitors cannot separate the sources")
             left_ma = float(np.linalg.norm(wanted_ma - columns @ sizes))
             if left_ma <= _UNEXPLAINED * float(np.linalg.norm(wanted_ma)):
                 total_ma = np.nansum(self._columns, axis=0) * np.maximum(sizes, 0.0)

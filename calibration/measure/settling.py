@@ -89,11 +89,11 @@ def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
 
 def _settling_wait_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
     steady_ma = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.repeat_read(0.0) for _ in range(_READINGS - 1))])
-    good = np.isfinite(steady_ma).all(axis=0)
-    noise_ma = _MIN_STEP_SIGMA * float(np.sqrt(steady_ma[:, good].var(axis=0, ddof=1).sum()))
+    is_usable = np.isfinite(steady_ma).all(axis=0)
+    noise_ma = _MIN_STEP_SIGMA * float(np.sqrt(steady_ma[:, is_usable].var(axis=0, ddof=1).sum()))
 
-    def apart_ma(one: Real, other: Real) -> float:
-        return float(np.linalg.norm((one - other)[good & np.isfinite(one - other)]))
+    def apart_ma(first_ma: Real, second_ma: Real) -> float:
+        return float(np.linalg.norm((first_ma - second_ma)[is_usable & np.isfinite(first_ma - second_ma)]))
 
     wait_s, before = _FIRST_S, mesh.read(step_ma, _FIRST_S)
     while wait_s <= _LONGEST_S:
@@ -127,10 +127,10 @@ def _fit_time_constant_s(waits_s: Real, readings_ma: Real) -> float | None:
     one_term, two_term = (_best_fit(waits_s, scaled, grid, n_terms) for n_terms in _TERMS)
     # If light follows heat linearly, the second power contains only noise, and exp(-t/2τ) explains the readings as
     # well.
-    left, log_tau = one_term if one_term[0] <= _AS_GOOD * two_term[0] else two_term
+    misfit, log_tau = one_term if one_term[0] <= _AS_GOOD * two_term[0] else two_term
     mean_square = float(((scaled - scaled.mean(axis=0)) ** 2).sum()) / ((len(waits_s) - 1) * scaled.shape[1])
     # The minimum is at the short end of the grid: the heaters are faster than the shortest wait.
-    if log_tau <= grid[0] or left > _EXPLAINED * mean_square:
+    if log_tau <= grid[0] or misfit > _EXPLAINED * mean_square:
         return None
     return math.exp(log_tau)
 
@@ -139,16 +139,18 @@ def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[
     """Fit a power series with ``n_terms`` terms; return the mean squared residual and log(tau)."""
     from scipy.optimize import minimize_scalar
 
-    def left(log_tau: float) -> float:
+    def mean_square_residual(log_tau: float) -> float:
         # Phases follow exp(-t/τ), and powers are nonlinear functions of phases: a power series whose term 0 is the
         # final level.
         series = np.exp(-waits_s / math.exp(log_tau))[:, None] ** np.arange(n_terms)
         residual = readings - series @ np.linalg.lstsq(series, readings, rcond=None)[0]
         return float((residual**2).sum() / ((len(waits_s) - n_terms) * readings.shape[1]))
 
-    values = [left(each) for each in grid]
+    values = [mean_square_residual(point) for point in grid]
     best = int(np.argmin(values))
     if best == 0:
         return values[0], float(grid[0])
-    optimum = minimize_scalar(left, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded")
+    optimum = minimize_scalar(
+        mean_square_residual, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded"
+    )
     return float(optimum.fun), float(optimum.x)

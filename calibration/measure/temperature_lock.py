@@ -63,7 +63,7 @@ class TemperatureLock:
             waited_s=round(self._clock.now() - began_s, 1),
         )
 
-    def held(self, read: Callable[[], Read]) -> Read:
+    def read_while_locked(self, read: Callable[[], Read]) -> Read:
         """Call a function that reads while the temperature is stable; repeat the call if the lock was lost meanwhile.
 
         Raises:

@@ -184,7 +184,7 @@ class Responses:
         def score(source: int, meter: int | None) -> float:
             own_columns = columns if meter is None else [self.monitors.index(meter)]
             mean, variance = (
-                each[:, self.sources.index(source)][:, own_columns] for each in (self._mean, self._variance)
+                moments[:, self.sources.index(source)][:, own_columns] for moments in (self._mean, self._variance)
             )
             return float(((logs - mean) ** 2 / variance + np.log(variance)).sum())
 
@@ -208,14 +208,14 @@ def responses(readings_ma: Real, count: int) -> Real:
 
 def is_same_pattern(one_ma: Real, other_ma: Real) -> bool:
     """Return whether two readings of the same settings, shape ``(n, M)``, are proportional within a few per cent."""
-    both = np.isfinite(one_ma).all(axis=0), np.isfinite(other_ma).all(axis=0)
+    is_read = np.isfinite(one_ma).all(axis=0), np.isfinite(other_ma).all(axis=0)
     # A moved meter has its readings in the column of its requested port.
-    one, other = one_ma[:, both[0]], other_ma[:, both[1]]
-    if one.shape != other.shape or not one.size or one.sum() <= 0.0 or other.sum() <= 0.0:
+    first, second = one_ma[:, is_read[0]], other_ma[:, is_read[1]]
+    if first.shape != second.shape or not first.size or first.sum() <= 0.0 or second.sum() <= 0.0:
         return False
-    one, other = one / one.mean(), other / other.mean()
-    swing = float(np.sqrt(np.mean((one - one.mean(axis=0)) ** 2)))
-    return float(np.sqrt(np.mean((one - other) ** 2))) < _SAME_PATTERN * swing
+    first, second = first / first.mean(), second / second.mean()
+    swing = float(np.sqrt(np.mean((first - first.mean(axis=0)) ** 2)))
+    return float(np.sqrt(np.mean((first - second) ** 2))) < _SAME_PATTERN * swing
 
 
 def plan_visits(responses: Responses, sources_by_hand: Sequence[int], monitors_by_hand: Sequence[int]) -> VisitPlan:
@@ -234,7 +234,9 @@ def plan_visits(responses: Responses, sources_by_hand: Sequence[int], monitors_b
     }
     if not monitors_by_hand:
         first = max(sources, key=lambda source: (visible[source, fixed[0]].sum(), -source))
-        return _with_moves([(source, None) for source in _from(first, sources)], sources_by_hand, monitors_by_hand)
+        return _with_moves(
+            [(source, None) for source in _starting_with(first, sources)], sources_by_hand, monitors_by_hand
+        )
     if not sources_by_hand:
         source_orders = [sources[:: (-1) ** number] for number in range(len(monitors_by_hand))]
         order = [
@@ -250,13 +252,13 @@ def plan_visits(responses: Responses, sources_by_hand: Sequence[int], monitors_b
     source, last = max(visible, key=visible_counts)
     other_meters = [meter for meter in monitors_by_hand if meter != last]
     first_meter = max(other_meters, key=lambda meter: int(visible[source, meter].sum()), default=None)
-    meters = [*_from(first_meter, other_meters), last] if first_meter is not None else [last]
+    meters = [*_starting_with(first_meter, other_meters), last] if first_meter is not None else [last]
     order = [(source, meter) for meter in meters]
-    order += [(other, last) for other in _from(source, sources)[1:]]
+    order += [(other, last) for other in _starting_with(source, sources)[1:]]
     return _with_moves(order, sources_by_hand, monitors_by_hand)
 
 
-def _from(first: int, ports: Sequence[int]) -> list[int]:
+def _starting_with(first: int, ports: Sequence[int]) -> list[int]:
     return [first, *(port for port in sorted(ports) if port != first)]
 
 
@@ -266,11 +268,11 @@ def _with_moves(
     at: dict[Fibre, int] = {}
     visits = []
     for source, meter in order:
-        wanted: Mapping[Fibre, int | None] = {
+        ports: Mapping[Fibre, int | None] = {
             "laser": source if source in sources_by_hand else None,
             "meter": meter if meter in monitors_by_hand else None,
         }
-        moves = tuple((fibre, port) for fibre, port in wanted.items() if port is not None and at.get(fibre) != port)
+        moves = tuple((fibre, port) for fibre, port in ports.items() if port is not None and at.get(fibre) != port)
         at.update(moves)
         visits.append(Visit(source, meter, moves))
     return VisitPlan(tuple(visits))

@@ -105,7 +105,7 @@ def has_visible_phase(
         monitors: Ports with a monitor; by default all.
     """
     ports = range(mesh.n_ports)
-    inputs, outputs = (tuple(ports if given is None else given) for given in (sources, monitors))
+    inputs, outputs = (tuple(ports if selected is None else selected) for selected in (sources, monitors))
     visible = np.repeat(mesh.interferes & illuminated_part(mesh, inputs, outputs).pucs, 2)
     if visible.all():
         return visible

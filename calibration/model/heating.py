@@ -124,7 +124,7 @@ class Heating:
         for power, name in zip(heated.powers, LAW_TERMS, strict=True):
             # The bend is the law divided by ρ2, so a larger ρ2 at the same ρ4 bends less.
             heat = per_rho * (-heated.bend_ma2 if name == LAW_TERMS[0] else power)
-            own, other_power = (np.where(live, each, 0.0)[:, None].astype(arm.dtype) for each in (power, heat))
+            own, other_power = (np.where(live, values, 0.0)[:, None].astype(arm.dtype) for values in (power, heat))
             result[name] = by_own * own + by_heat * other_power
         warmed = np.where(live, heated.powers[0], 0.0) + heated.bend_ma2
         result["heat_factor"] = by_heat * (self._mw_per_ma2 * warmed)[:, None].astype(arm.dtype)

@@ -47,14 +47,14 @@ class MeanLight:
         factors = np.ones((len(mesh.joints), 1), dtype=np.complex128)
         waves = solver.entering(elements, factors, mesh.port_puc_port, np.arange(4 * mesh.n_pucs))
         power = solver.leaving(elements, waves[:, solver.port_feeds])[0].real
-        met = waves[0].real.reshape(mesh.n_pucs, 2, 2, mesh.n_ports)
+        entering = waves[0].real.reshape(mesh.n_pucs, 2, 2, mesh.n_ports)
         # A larger bar share moves power from the other rail to this one. The mesh is reciprocal, so the light out of a
         # port follows from the light into it.
-        tilt = met[:, :, 0] - met[:, :, 1]
+        tilt = entering[:, :, 0] - entering[:, :, 1]
         change = (gain * mesh.interferes)[:, None, None] * (
             tilt[:, 1, :, None] * tilt[:, 0, None, :] + tilt[:, 0, :, None] * tilt[:, 1, None, :]
         )
-        return cls(met.sum(axis=(1, 2)), power, change)
+        return cls(entering.sum(axis=(1, 2)), power, change)
 
     def dual_input_ports(self, seconds: Mapping[int, int]) -> MeanLight:
         """Return the mean power with both columns added for sources that feed two ports."""
@@ -127,8 +127,8 @@ class AmplitudeModel:
         if second is None:
             return amplitude[..., 0]
         # Light with independent data does not interfere in the average of a monitor, so powers add.
-        both: Real = np.hypot(amplitude[..., 0], second[source] * amplitude[..., 1])
-        return both
+        total: Real = np.hypot(amplitude[..., 0], second[source] * amplitude[..., 1])
+        return total
 
     def linearise(
         self,
@@ -167,7 +167,7 @@ class AmplitudeModel:
         )
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[self._ports[entries]], every)
         row = np.arange(len(source))
-        lights = [waves[row, :, each] for each in source_places]
+        lights = [waves[row, :, i] for i in source_places]
         fields = [self._solver.leaving(elements, light[:, self._solver.port_feeds, None]) for light in lights]
         fields = [field[row[:, None], self._out[monitor], 0] for field in fields]
         back = waves.astype(np.complex64)[row[:, None], :, monitor_places.reshape(monitor.shape)]

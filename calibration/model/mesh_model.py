@@ -21,7 +21,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import LEFT_BY_LAW_TERMS, Physics
 from calibration.model.response import DETECTOR_ROWS, Response
 from calibration.model.space import ParameterSpace
-from calibration.model.work import REWEIGHTED, SLOPES, FitWork, derivatives_work, pairs_work
+from calibration.model.work import REWEIGHT_WORK, SLOPE_WORK, FitWork, derivatives_work, pairs_work
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.layout.topology import MeshTopology
 from lumion_hw.mesh.record.calibration_record import CROSSTALK_PAIRS
@@ -203,7 +203,7 @@ class MeshModel:
             return None
         variance = np.empty((len(observations), len(self._monitors)))
         heaters, waveguides = 2 * self.mesh.n_pucs, 2 * self.mesh.n_pucs + len(self.mesh.joints)
-        self.work.spent += REWEIGHTED * pairs_work(heaters, waveguides, len(self._monitors), 0) * variance.size
+        self.work.spent += REWEIGHT_WORK * pairs_work(heaters, waveguides, len(self._monitors), 0) * variance.size
         heated = self.heating.phases(parameters, observations.currents_ma)
         # The part common to all settings is absorbed by the passive phases.
         heat_mw = heated.heat_mw - heated.heat_mw.mean(axis=0)
@@ -345,7 +345,7 @@ class MeshModel:
         number = self._sources_of(observations)
         total, pairs = np.zeros(self.space.size), self.space.physics.pairs
         by_pair = np.zeros((2 * self.mesh.n_pucs + len(self.mesh.joints), 2 * self.mesh.n_pucs))
-        self.work.spent += SLOPES * weight.size * (2 if pairs else 1)
+        self.work.spent += SLOPE_WORK * weight.size * (2 if pairs else 1)
         for first in range(0, len(observations), BATCH):
             part = slice(first, first + BATCH)
             lights = self._lights(parameters, observations[part], number[part])
@@ -441,7 +441,7 @@ class MeshModel:
         by_pair: NDArray[np.float32] | None,
     ) -> Linearised:
         monitors = np.arange(len(self._monitors))
-        each: list[Slopes] = []
+        parts: list[Slopes] = []
         lights = self._lights(parameters, part, number)
         self.work.spent += derivatives_work(self.space.size) * len(part) * len(monitors)
         for nth, light in enumerate(lights):
@@ -456,8 +456,8 @@ class MeshModel:
                 jacobian[rows, :, levels] = per_db[rows]
             for name, sent in self._by_reflection(light, adjoint):
                 jacobian[..., self.space.groups[name]] = sent
-            each.append(jacobian)
-        jacobian, response = functools.reduce(np.add, each), self._response(parameters, lights)
+            parts.append(jacobian)
+        jacobian, response = functools.reduce(np.add, parts), self._response(parameters, lights)
         before = response.light_ma / response.ripple
         jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = _LN10_PER_10 * before
         if "background_share" in parameters.extra_physics:
@@ -507,13 +507,13 @@ class MeshModel:
 
     def _into_joints(self, light: _SettingLight, waves: Waves) -> tuple[Waves, Waves]:
         joints = light.joints.astype(waves.dtype)
-        one, other = (waves[..., ends] / joints for ends in self.mesh.joints.T)
+        first_end, other = (waves[..., ends] / joints for ends in self.mesh.joints.T)
         if (sent := light.cells.joint_reflection) is None:
-            return other, one
+            return other, first_end
         # The wave out of one end is the wave into the other end plus the reflection at this end.
         first, second = np.split(sent.astype(waves.dtype), 2)
         both = 1.0 - first * second
-        return (other - second * one) / both, (one - first * other) / both
+        return (other - second * first_end) / both, (first_end - first * other) / both
 
     def _by_reflection(self, light: _SettingLight, adjoint: Waves) -> Iterator[tuple[str, Slopes]]:
         """Yield derivatives, ``(settings, K, size)``, by real and imaginary parts of reflections."""
@@ -521,7 +521,9 @@ class MeshModel:
         if "facet_reflection" in names:
             incoming, outgoing = (
                 np.moveaxis(self._solver.leaving(light.elements, np.moveaxis(waves, 1, 2)), 2, 1)
-                for waves in (each[..., self._solver.port_feeds].astype(np.complex128) for each in (entering, adjoint))
+                for waves in (
+                    light[..., self._solver.port_feeds].astype(np.complex128) for light in (entering, adjoint)
+                )
             )
             yield "facet_reflection", _parts(incoming * outgoing)
         if "joint_reflection" in names:

@@ -141,10 +141,12 @@ def white_rows(
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighted_slopes(part.reading_ma, likelihood, 0.0, part.settings)
         drift = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
-        each = scale[..., None].astype(np.float32)
-        rows = without_drift(part.jacobian[..., wanted] * each, drift)
+        factor = scale[..., None].astype(np.float32)
+        rows = without_drift(part.jacobian[..., wanted] * factor, drift)
         by_phase, heat = model.by_waveguides(parameters, likelihood.observations[part.settings])
-        yield WhiteRows(part.settings, rows, without_drift(misfit, drift), without_drift(by_phase * each, drift), heat)
+        yield WhiteRows(
+            part.settings, rows, without_drift(misfit, drift), without_drift(by_phase * factor, drift), heat
+        )
 
 
 def information_of(block: Real) -> Real:

@@ -150,7 +150,7 @@ class PairDirections:
         deviation: Real = self.curve_rad_per_mw * (self.vectors @ coefficients.astype(np.float32)).T
         return deviation
 
-    def along(self, deviation_rad_per_mw: Real) -> Real:
+    def coefficients(self, deviation_rad_per_mw: Real) -> Real:
         """Return the amounts of the K combinations in a crosstalk deviation, shape ``(K,)``."""
         curve = self.curve_rad_per_mw
         relative = np.divide(deviation_rad_per_mw, curve, out=np.zeros_like(curve), where=curve > 0.0)
@@ -193,7 +193,7 @@ class Physics:
     Attributes:
         widths: Prior widths of the parameters, by effect.
         pairs: Combinations of pair crosstalk, if included.
-        held: Fixed parameter values, by effect.
+        fixed_values: Fixed parameter values, by effect.
         field_error: Relative error of predicted fields that no included effect explains; readings have a larger
             variance because of it (:mod:`calibration.model.likelihood`).
         law_deviation: Relative deviation of heater phases from their laws, rms; also counted as noise of readings.
@@ -201,7 +201,7 @@ class Physics:
 
     widths: Mapping[str, float] = field(default_factory=dict)
     pairs: PairDirections | None = None
-    held: Mapping[str, Real] = field(default_factory=dict)
+    fixed_values: Mapping[str, Real] = field(default_factory=dict)
     field_error: float = 0.0
     law_deviation: float = 0.0
 
@@ -213,7 +213,9 @@ class Physics:
     def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:
         """Return a copy with one more effect, or with another prior width."""
         widths = {row.name: self.widths.get(row.name, width) for row in PHYSICS if row.name in (*self.widths, name)}
-        return Physics(widths | {name: width}, pairs or self.pairs, self.held, self.field_error, self.law_deviation)
+        return Physics(
+            widths | {name: width}, pairs or self.pairs, self.fixed_values, self.field_error, self.law_deviation
+        )
 
     def size(self, name: str, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
         """Return the number of parameters of an included effect."""

@@ -83,9 +83,9 @@ class ParameterSpace:
         is_affected = np.ones(self.size, dtype=np.bool_)
         for name in self.physics.names:
             if ROWS[name].per == "source and monitor":
-                place, each = self.groups[name], len(self.monitors)
-                is_affected[place] = False
-                is_affected[place.start + number * each : place.start + (number + 1) * each] = True
+                group, n_monitors = self.groups[name], len(self.monitors)
+                is_affected[group] = False
+                is_affected[group.start + number * n_monitors : group.start + (number + 1) * n_monitors] = True
         return is_affected
 
     def pack(self, parameters: MeshParameters) -> Real:
@@ -104,7 +104,7 @@ class ParameterSpace:
         for name in self.physics.names:
             value = parameters.extra_physics.get(name)
             if value is not None and name == "crosstalk_pairs" and self.physics.pairs:
-                value = self.physics.pairs.along(value)
+                value = self.physics.pairs.coefficients(value)
             vector[self.groups[name]] = 0.0 if value is None else value
         return vector
 
@@ -128,17 +128,17 @@ class ParameterSpace:
             second_db=part("second_db"),
             source_detuning_hz=part("source_detuning_hz"),
             **{name: float(part(name)[0]) for name in _NUMBERS},
-            extra_physics=self._further(vector),
+            extra_physics=self._extra_physics(vector),
         )
 
-    def _further(self, vector: Real) -> dict[str, Real]:
-        held = dict(self.physics.held)
+    def _extra_physics(self, vector: Real) -> dict[str, Real]:
+        fixed_values = dict(self.physics.fixed_values)
         for name in self.physics.names:
             value = vector[self.groups[name]].copy()
             if name == "crosstalk_pairs" and self.physics.pairs:
                 value = self.physics.pairs.deviation_rad_per_mw(value)
-            held[name] = value
-        return held
+            fixed_values[name] = value
+        return fixed_values
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
         """Return a vector with a given value for each listed group, and ``otherwise`` for the others.
@@ -236,7 +236,7 @@ def space_from_record(record: CalibrationRecord) -> ParameterSpace:
 def physics_of(record: CalibrationRecord) -> Physics:
     """Return the additional effects in a record, with pair crosstalk fixed."""
     widths = {entry.name: entry.width for entry in record.physics if entry.name in ROWS}
-    held = record.extra_physics
+    fixed_values = record.extra_physics
     if widths.pop(CROSSTALK_PAIRS, None) is None:
         return Physics(widths)
-    return Physics(widths, held={CROSSTALK_PAIRS: held[CROSSTALK_PAIRS]})
+    return Physics(widths, fixed_values={CROSSTALK_PAIRS: fixed_values[CROSSTALK_PAIRS]})

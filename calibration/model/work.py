@@ -5,30 +5,30 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-SLOPES = 8
+SLOPE_WORK = 8
 """Work per reading for the slope of the likelihood by all parameters."""
-SCANNED = 1
+SCAN_WORK = 1
 """Work per reading and frequency of a frequency scan."""
-DIRECTIONS, SCORED, UNFITTED, REWEIGHTED = 0.08, 0.13, 0.017, 0.013
+CHOOSE_PAIRS_WORK, SCORE_PAIRS_WORK, UNFITTED_PAIRS_WORK, REWEIGHT_WORK = 0.08, 0.13, 0.017, 0.013
 """Factors of :func:`pairs_work`: choose pair combinations, score them, add the others to the errors, add them to the
 weights.
 """
-DRIFTED = 8
+DRIFT_WORK = 8
 """Work per reading to determine the drift of every setting."""
 
-USUAL = 1800
+RUN_WORK_72_PUCS = 1800
 """Work of a usual run on 72 PUCs, per random reading."""
-USUAL_ANYWAY, USUAL_DERIVATIVES = 1350.0, 9.0
+RUN_WORK_CONSTANT, RUN_WORK_PER_DERIVATIVE = 1350.0, 9.0
 """Work of a usual run on larger meshes: a constant, plus a multiple of the work for derivatives."""
-OTHERWISE = 300
+WORK_OUTSIDE_FITS = 300
 """Work of a run outside its fits, per reading."""
 MAX_SEARCH_WORK = 1.25
 """Limit for phase searches before the first fit, as a multiple of a usual run."""
 MAX_RUN_WORK = 4
 """Work limit of a run, as a multiple of a usual run."""
-EXPLANATIONS = 0.6
+FIRST_FITS_SHARE = 0.6
 """Fraction of the work limit for the first fits."""
-ENDING = 0.15
+FINAL_SHARE = 0.15
 """Fraction of the work limit reserved for the end of a run."""
 ADD_EFFECT_WORK, SCORE_EFFECTS_WORK = 7.0, 7.5
 """Work in units of one calculation of all derivatives.
@@ -65,7 +65,9 @@ def solution_work(parameters: int) -> float:
 
 def usual_work(readings: int, parameters: int) -> float:
     """Return the work of a usual run."""
-    return max(USUAL, USUAL_ANYWAY + USUAL_DERIVATIVES * derivatives_work(parameters)) * float(readings)
+    return max(RUN_WORK_72_PUCS, RUN_WORK_CONSTANT + RUN_WORK_PER_DERIVATIVE * derivatives_work(parameters)) * float(
+        readings
+    )
 
 
 @dataclass
@@ -85,18 +87,18 @@ class FitWork:
     @classmethod
     def allowed_for(cls, readings: int, parameters: int) -> float:
         """Return the work limit of a run."""
-        return MAX_RUN_WORK * usual_work(readings, parameters) - OTHERWISE * float(readings)
+        return MAX_RUN_WORK * usual_work(readings, parameters) - WORK_OUTSIDE_FITS * float(readings)
 
     def reaches(self, work: float) -> bool:
         """Return whether the limit allows the given work, with enough left for the end of the run."""
-        return work <= self.left
+        return work <= self.remaining
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Work that may be done now, including the reserve for the end of the run."""
         return self.share * self.allowed - self.spent
 
     @property
     def is_used_up(self) -> bool:
         """Whether only the reserve for the end of the run is left."""
-        return self.spent >= self.share * (1.0 - ENDING) * self.allowed
+        return self.spent >= self.share * (1.0 - FINAL_SHARE) * self.allowed

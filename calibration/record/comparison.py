@@ -118,12 +118,12 @@ def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
         notes.append("both files contain the same record")
     elif first.content_sha256 == second.parent_sha256:
         notes.append("the second record was derived from the first, so their errors are not independent")
-    for which, one in (("first", first), ("second", second)):
-        if not one.complete:
+    for which, record in (("first", first), ("second", second)):
+        if not record.complete:
             notes.append(f"the {which} record is incomplete")
-        if one.joints is None:
+        if record.joints is None:
             notes.append(f"the {which} record has no joint phases")
-        if COVARIANCE_FACTOR not in one.arrays:
+        if COVARIANCE_FACTOR not in record.arrays:
             notes.append(f"the {which} record has no covariance, so differences cannot be compared with errors")
     only = [
         puc
@@ -154,8 +154,8 @@ def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> Ca
 
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
-    one, other = parameters_from_record(first), parameters_from_record(second)
-    difference = space.pack(other) - space.pack(one)
+    first_parameters, second_parameters = parameters_from_record(first), parameters_from_record(second)
+    difference = space.pack(second_parameters) - space.pack(first_parameters)
     passive = space.groups["passive_phase_rad"]
     compared = [
         a.passive_phase_rad is not None and b.passive_phase_rad is not None
@@ -163,14 +163,16 @@ def _difference(space: ParameterSpace, first: CalibrationRecord, second: Calibra
     ]
     # Whole turns do not count as a difference.
     difference[passive] = np.where(compared, wrapped(difference[passive]), np.nan)
-    loops = space.directions.T @ gauge_fixed_difference(space.mesh, other.joint_phase_rad - one.joint_phase_rad)
-    both = first.joints is not None and second.joints is not None
-    difference[space.groups["loops"]] = loops if both else np.nan
+    loops = space.directions.T @ gauge_fixed_difference(
+        space.mesh, second_parameters.joint_phase_rad - first_parameters.joint_phase_rad
+    )
+    have_joints = first.joints is not None and second.joints is not None
+    difference[space.groups["loops"]] = loops if have_joints else np.nan
     return difference
 
 
 def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | None:
-    if any(COVARIANCE_FACTOR not in one.arrays for one in (first, second)):
+    if any(COVARIANCE_FACTOR not in record.arrays for record in (first, second)):
         return None
     # The records are assumed to be independent; the notes say so if one was derived from the other.
     total: Real = covariance_from_record(first) + covariance_from_record(second)
@@ -180,23 +182,23 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
 def _group(
     space: ParameterSpace, name: str, unit: str, difference: Real, variance: Real | None
 ) -> GroupDifference | None:
-    place = space.group(name)
-    part = difference[place]
+    group = space.group(name)
+    part = difference[group]
     positions = np.flatnonzero(np.isfinite(part))
     if not len(positions):
         return None
     worst = int(positions[np.argmax(np.abs(part[positions]))])
     in_sigma = np.zeros(0)
     if variance is not None:
-        uncertain = positions[variance[place][positions] > 0.0]
-        in_sigma = part[uncertain] / np.sqrt(variance[place][uncertain])
+        uncertain = positions[variance[group][positions] > 0.0]
+        in_sigma = part[uncertain] / np.sqrt(variance[group][uncertain])
     return GroupDifference(
         name,
         unit,
         len(positions),
         float(np.sqrt(np.mean(part[positions] ** 2))),
         float(part[worst]),
-        space.describe(place.start + worst),
+        space.describe(group.start + worst),
         float(np.sqrt(np.mean(in_sigma**2))) if len(in_sigma) else None,
         float(np.abs(in_sigma).max()) if len(in_sigma) else None,
     )
@@ -209,6 +211,6 @@ def _chi2(difference: Real, variance: Real) -> float | None:
     sigma = np.sqrt(np.diag(variance)[free])
     values, vectors = np.linalg.eigh(variance[np.ix_(free, free)] / np.outer(sigma, sigma))
     # Combinations unknown to both records would divide rounding errors by zero.
-    kept = values > _MIN_EIGENVALUE_FRACTION * values.max()
-    projections = vectors[:, kept].T @ (difference[free] / sigma)
-    return float(np.mean(projections**2 / values[kept]))
+    is_significant = values > _MIN_EIGENVALUE_FRACTION * values.max()
+    projections = vectors[:, is_significant].T @ (difference[free] / sigma)
+    return float(np.mean(projections**2 / values[is_significant]))

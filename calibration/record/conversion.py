@@ -117,8 +117,8 @@ def build_record(
     ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
     writer = _Writer(space, parameters, origin, sigma)
     if covariance is not None:
-        kept = _n_recorded(space)
-        covariance = covariance[:kept, :kept]
+        n_recorded = _n_recorded(space)
+        covariance = covariance[:n_recorded, :n_recorded]
     return CalibrationRecord(
         device_serial=origin.serial,
         device_model=origin.model,
@@ -212,16 +212,18 @@ def covariance_from_record(record: CalibrationRecord) -> Real:
     factor = record.arrays.get(COVARIANCE_FACTOR)
     if factor is None:
         raise CalibrationError("this calibration record has no covariance", hint="Calibrate again.")
-    wide = np.asarray(factor, dtype=np.float64)
-    covariance: Real = wide @ wide.T
+    factor_64 = np.asarray(factor, dtype=np.float64)
+    covariance: Real = factor_64 @ factor_64.T
     return covariance
 
 
 def origin_from_record(record: CalibrationRecord) -> Origin:
     """Return the contents of a record besides parameters and date, for a derived record."""
     heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
-    residuals = {number: one.residual_sigma for number, one in enumerate(heaters) if one.residual_sigma is not None}
-    reach = {number: one.law.max_ma for number, one in enumerate(heaters) if one.law is not None}
+    residuals = {
+        number: entry.residual_sigma for number, entry in enumerate(heaters) if entry.residual_sigma is not None
+    }
+    max_ma = {number: entry.law.max_ma for number, entry in enumerate(heaters) if entry.law is not None}
     return Origin(
         serial=record.device_serial,
         model=record.device_model,
@@ -229,20 +231,20 @@ def origin_from_record(record: CalibrationRecord) -> Origin:
         vendor=record.device_vendor,
         heater_channels=record.heater_channels,
         wavelength_nm=record.wavelength_nm,
-        heater_max_ma=max(reach.values(), default=0.0),
+        heater_max_ma=max(max_ma.values(), default=0.0),
         heater_ohm=record.heater_ohm,
         complete=record.complete,
-        unknown_pucs={puc: one.note for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None},
-        heater_reach_ma=reach,
+        unknown_pucs={puc: entry.note for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None},
+        heater_reach_ma=max_ma,
         launched_dbm={
-            one.port: one.source_dbm + one.input_loss_db
-            for one in record.ports
-            if one.source_dbm is not None and one.input_loss_db is not None
+            port.port: port.source_dbm + port.input_loss_db
+            for port in record.ports
+            if port.source_dbm is not None and port.input_loss_db is not None
         },
         output_loss_db={
-            one.port: (one.output_loss_db, one.output_loss_sigma_db or 0.0)
-            for one in record.ports
-            if one.output_loss_db is not None
+            port.port: (port.output_loss_db, port.output_loss_sigma_db or 0.0)
+            for port in record.ports
+            if port.output_loss_db is not None
         },
         heater_residual_sigma=residuals,
         heater_resistances=record.arrays.get(HEATER_RESISTANCES),
@@ -307,7 +309,7 @@ class _Writer:
     def port(self, port: int) -> PortEntry:
         space, parameters, origin = self._space, self._parameters, self._origin
         source = space.sources.index(port) if port in space.sources else None
-        first = next((one for one, second in space.seconds.items() if second == port), None)
+        first = next((source for source, second in space.seconds.items() if second == port), None)
         monitor = space.monitors.index(port) if port in space.monitors else None
         source_dbm = None if source is None else float(parameters.source_db[source])
         if first is not None:

@@ -66,12 +66,12 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
     }
     if COVARIANCE_FACTOR in record.arrays:
         sigma = np.sqrt(np.diag(covariance_from_record(record)))
-        document["standard_errors"] = {name: sigma[place].tolist() for name, place in space.groups.items()}
+        document["standard_errors"] = {name: sigma[group].tolist() for name, group in space.groups.items()}
     return document
 
 
 def _named(parameters: MeshParameters) -> dict[str, Any]:
-    values = {each.name: getattr(parameters, each.name) for each in fields(MeshParameters)}
+    values = {field.name: getattr(parameters, field.name) for field in fields(MeshParameters)}
     del values["extra_physics"]
     return values | dict(parameters.extra_physics)
 
@@ -80,7 +80,7 @@ def _plain(value: object) -> object:
     array = np.asarray(value, dtype=np.float64)
     if array.ndim == 0:
         return float(array) if np.isfinite(array) else None
-    return [_plain(each) for each in array]
+    return [_plain(part) for part in array]
 
 
 def tables(record: CalibrationRecord) -> dict[str, tuple[tuple[str, ...], Rows]]:

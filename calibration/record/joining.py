@@ -55,7 +55,7 @@ def join_records(base: CalibrationRecord, part: CalibrationRecord, pucs: Collect
     ports |= {port: _joined_port(old_ports.get(port), new_ports[port]) for port in used}
     monitors = {*base.monitor_ports, *part.monitor_ports}
     order = sorted(monitors, key=lambda port: _position(port, base.monitor_ports, part.monitor_ports))
-    named = {defect.evidence for defect in base.defects if _concerns(defect.element, defect.number, pucs)}
+    named = {defect.evidence for defect in base.defects if _is_in_part(defect.element, defect.number, pucs)}
     joined = replace(
         part,
         monitor_ports=tuple(order),
@@ -65,7 +65,9 @@ def join_records(base: CalibrationRecord, part: CalibrationRecord, pucs: Collect
         dispersion=base.dispersion,
         complete=base.complete and part.complete,
         faults=tuple(dict.fromkeys((*(fault for fault in base.faults if fault not in named), *part.faults))),
-        defects=tuple(dict.fromkeys((*(each for each in base.defects if each.evidence not in named), *part.defects))),
+        defects=tuple(
+            dict.fromkeys((*(defect for defect in base.defects if defect.evidence not in named), *part.defects))
+        ),
         joints=_joined_phases(part, base.joints, part.joints),
         parent_sha256=base.content_sha256,
         provenance=part.provenance | {JOINED_TO: base.record_id},
@@ -83,7 +85,7 @@ def _position(port: int, *orders: Sequence[int]) -> tuple[int, int]:
     return (longest.index(port), port)
 
 
-def _concerns(element: str, number: int, pucs: Collection[int]) -> bool:
+def _is_in_part(element: str, number: int, pucs: Collection[int]) -> bool:
     puc = {"puc": number, "heater": number // 2}.get(element)
     return puc is not None and puc in pucs
 
@@ -91,7 +93,7 @@ def _concerns(element: str, number: int, pucs: Collection[int]) -> bool:
 def _joined_port(old: PortEntry | None, new: PortEntry) -> PortEntry:
     if old is None:
         return new
-    measured = {each.name: getattr(new, each.name) for each in fields(new) if getattr(new, each.name) is not None}
+    measured = {field.name: getattr(new, field.name) for field in fields(new) if getattr(new, field.name) is not None}
     return replace(old, **measured)
 
 
@@ -122,9 +124,11 @@ def _joined_physics(
         values = np.zeros(space.physics.size(name, space.mesh, len(space.sources), len(space.monitors)))
         for record, own, is_base in ((old, spaces[0], True), (new, spaces[1], False)):
             if name in record:
-                places = [(key, value) for key, value in zip(_elements(own, row.per), record[name].values, strict=True)]
-                where = {key: place for place, key in enumerate(_elements(space, row.per))}
-                for key, value in places:
+                elements = [
+                    (key, value) for key, value in zip(_elements(own, row.per), record[name].values, strict=True)
+                ]
+                where = {key: i for i, key in enumerate(_elements(space, row.per))}
+                for key, value in elements:
                     if is_base or row.per != "puc" or key in pucs:
                         values[where[key]] = value
         entries.append(replace(entry, parameters=values.size, values=tuple(values.tolist())))
@@ -150,28 +154,28 @@ def _with_arrays(
     space = space_from_record(joined)
     covariance = np.zeros((space.size, space.size))
     for record, is_part in ((base, False), (part, True)):
-        into = _into(space, record, part, pucs, is_part=is_part)
-        covariance += into @ covariance_from_record(record) @ into.T
-    groups = tuple((name, place.stop - place.start) for name, place in space.groups.items())
+        matrix = _error_matrix(space, record, part, pucs, is_part=is_part)
+        covariance += matrix @ covariance_from_record(record) @ matrix.T
+    groups = tuple((name, group.stop - group.start) for name, group in space.groups.items())
     free = int((np.diag(covariance) > 0.0).sum())
     arrays |= {COVARIANCE_FACTOR: root_of(covariance).astype(np.float32), LOOP_DIRECTIONS: space.directions}
     return replace(joined, arrays=arrays, covariance=CovarianceEntry(groups, free, free))
 
 
-def _into(
+def _error_matrix(
     space: ParameterSpace, record: CalibrationRecord, part: CalibrationRecord, pucs: Collection[int], *, is_part: bool
 ) -> Real:
     """Return the matrix from the errors of one record to those of the joined record."""
     own, of_part = space_from_record(record), space_from_record(part)
-    into = np.zeros((space.size, own.size))
+    matrix = np.zeros((space.size, own.size))
     used = {*of_part.entries, *of_part.monitors}
     for name in own.groups:
         if name == "loops" or name not in space.groups:
             continue
         own_names, other_names = _names(own, name), _names(space, name)
-        places = {key: place for place, key in enumerate(other_names)}
-        for place, key in enumerate(own_names):
-            if key not in places:
+        other_rows = {key: i for i, key in enumerate(other_names)}
+        for i, key in enumerate(own_names):
+            if key not in other_rows:
                 continue
             if name in _OF_PUCS:
                 belongs = key in pucs
@@ -182,13 +186,15 @@ def _into(
             else:
                 belongs = False
             if belongs == is_part:
-                into[space.groups[name].start + places[key], own.groups[name].start + place] = 1.0
+                matrix[space.groups[name].start + other_rows[key], own.groups[name].start + i] = 1.0
     illuminated = of_part.directions[:, : of_part.n_illuminated_loops]
     directions = record.arrays.get(LOOP_DIRECTIONS)
     by_joint = np.asarray(own.directions if directions is None else directions, dtype=np.float64)
-    inside = illuminated @ (illuminated.T @ by_joint)
-    into[space.groups["loops"], own.groups["loops"]] = space.directions.T @ (inside if is_part else by_joint - inside)
-    return into
+    projection = illuminated @ (illuminated.T @ by_joint)
+    matrix[space.groups["loops"], own.groups["loops"]] = space.directions.T @ (
+        projection if is_part else by_joint - projection
+    )
+    return matrix
 
 
 def _names(space: ParameterSpace, group: str) -> list[Any]:
@@ -198,10 +204,10 @@ def _names(space: ParameterSpace, group: str) -> list[Any]:
         "second_db": tuple(space.seconds.values()),
         "monitor_db": space.monitors,
     }
-    place = space.groups[group]
+    group_slice = space.groups[group]
     if group in ports:
         return list(ports[group])
     row = ROWS.get(group)
     if row is not None and row.per in ("monitor", "source and monitor"):
         return _elements(space, row.per)
-    return list(range(place.stop - place.start))
+    return list(range(group_slice.stop - group_slice.start))

@@ -133,8 +133,8 @@ def _extinction(coupler: CouplerEntry) -> Extinction:
 
 def _largest(angle_rad: float, sigma_rad: float) -> tuple[float, bool]:
     """Return the magnitude of an angle, or an upper bound if it is not significant."""
-    reach = _BOUND_SIGMA * sigma_rad
-    return (abs(angle_rad) + reach, True) if abs(angle_rad) < reach else (abs(angle_rad), False)
+    bound_rad = _BOUND_SIGMA * sigma_rad
+    return (abs(angle_rad) + bound_rad, True) if abs(angle_rad) < bound_rad else (abs(angle_rad), False)
 
 
 def _ratio_db(strong: float, weak: float) -> float:
@@ -189,14 +189,14 @@ _COMMON_PHASE_THRESHOLD = 1.1
 
 
 def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
-    measured = [each for each in extinctions(record) if each is not None]
+    measured = [extinction for extinction in extinctions(record) if extinction is not None]
     sigma = passive_sigma_mrad(record)
     # dk/dφ is ½ at k = ½ and smaller elsewhere.
     worst_k = 0.5e-3 * max(sigma.values()) if sigma else None
     expected = {state: programmed_extinction_db(record, state) for state in _STATES}
     return [
-        _min_extinction("bar", [(each.through_db, each.through_is_bound) for each in measured]),
-        _min_extinction("cross", [(each.cross_db, each.cross_is_bound) for each in measured]),
+        _min_extinction("bar", [(extinction.through_db, extinction.through_is_bound) for extinction in measured]),
+        _min_extinction("cross", [(extinction.cross_db, extinction.cross_is_bound) for extinction in measured]),
         *(
             Metric(f"smallest expected extinction, programmed {state}", _minimum(expected[state]), "dB")
             for state in _STATES
@@ -243,12 +243,12 @@ def programmed_extinction_db(record: CalibrationRecord, state: State) -> dict[in
     from lumion_hw.mesh.programming.inverse import heater_currents_ma
     from lumion_hw.mesh.programming.prediction import predict_pucs
 
-    wanted = {puc: state for puc in range(len(record.pucs)) if len(record.usable_states(puc)) == len(_STATES)}
+    states = {puc: state for puc in range(len(record.pucs)) if len(record.usable_states(puc)) == len(_STATES)}
     try:
-        expected = predict_pucs(CalibratedMesh.from_record(record), heater_currents_ma(record, wanted)).extinction_db
+        expected = predict_pucs(CalibratedMesh.from_record(record), heater_currents_ma(record, states)).extinction_db
     except (CalibrationError, LimitError):
         return {}
-    return {puc: float(expected[puc]) for puc in wanted if np.isfinite(expected[puc])}
+    return {puc: float(expected[puc]) for puc in states if np.isfinite(expected[puc])}
 
 
 def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:

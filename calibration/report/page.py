@@ -145,7 +145,7 @@ _NO = ' class="no"'
 
 def _html_table(table: ReportTable) -> Iterator[str]:
     numeric = [_is_numeric([row[column] for row in table.rows]) for column in range(len(table.headers))]
-    styles = [' class="number"' if each else "" for each in numeric]
+    styles = [' class="number"' if is_number else "" for is_number in numeric]
     yield '<div class="wide"><table>'
     if table.caption:
         yield f"<caption>{xml_text(table.caption)}</caption>"

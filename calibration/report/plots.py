@@ -111,10 +111,10 @@ def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) 
         lower.set_ylim(-limit, limit)
         lower.set_ylabel("off, σ")
         lower.set_xlabel("current², mA²")
-        reach = law_reach_ma[fringe.heater] ** 2
+        max_square_ma2 = law_reach_ma[fringe.heater] ** 2
         for axes in (upper, lower):
-            if reach < fringe.dense_ma[-1] ** 2:
-                axes.axvspan(reach, fringe.dense_ma[-1] ** 2, color="#f1f4f7", zorder=0)
+            if max_square_ma2 < fringe.dense_ma[-1] ** 2:
+                axes.axvspan(max_square_ma2, fringe.dense_ma[-1] ** 2, color="#f1f4f7", zorder=0)
     return figure
 
 
@@ -148,12 +148,12 @@ def residuals(readings: Readings) -> Figure:
     left.set(xlabel="reading minus prediction, σ", ylabel="share per σ (dashed: normal)")
     left.legend(fontsize=7.5, loc="lower center")
     width = 0.8 / max(len(classes), 1)
-    places = np.arange(len(readings.observations.monitors))
+    positions = np.arange(len(readings.observations.monitors))
     for number, (label, colour, swept) in enumerate(classes):
         offset = (number - 0.5 * (len(classes) - 1)) * width
-        right.bar(places + offset, readings.rms_by_monitor(swept=swept), width, color=colour, label=label)
+        right.bar(positions + offset, readings.rms_by_monitor(swept=swept), width, color=colour, label=label)
     right.axhline(1.0, color="#000000", linewidth=0.9, linestyle="--")
-    right.set_xticks(places, [str(port) for port in readings.observations.monitors], fontsize=7.5, rotation=90)
+    right.set_xticks(positions, [str(port) for port in readings.observations.monitors], fontsize=7.5, rotation=90)
     right.grid(axis="x", visible=False)
     right.set(xlabel="monitor at port", ylabel="residual, rms, σ")
     axes = figure.add_subplot(grid[1, :])
@@ -181,9 +181,9 @@ def _log_scale(axes: Axes, low: float, high: float) -> None:
 
 def _one_two_five(low: float, high: float) -> list[float]:
     decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
-    ticks = [each for decade in decades for each in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    return inside if len(inside) > 1 else [low, high]
+    ticks = [value for decade in decades for value in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
+    visible_ticks = [tick for tick in ticks if low <= tick <= high]
+    return visible_ticks if len(visible_ticks) > 1 else [low, high]
 
 
 @_styled
@@ -192,8 +192,8 @@ def extinction(extinctions: Sequence[Extinction | None]) -> Figure:
     figure = _figure(2.9)
     axes = figure.subplots()
     series = (
-        ("bar output", _BLUE, "o", [(one.through_db, one.through_is_bound) if one else None for one in extinctions]),
-        ("cross output", _ORANGE, "s", [(one.cross_db, one.cross_is_bound) if one else None for one in extinctions]),
+        ("bar output", _BLUE, "o", [(puc.through_db, puc.through_is_bound) if puc else None for puc in extinctions]),
+        ("cross output", _ORANGE, "s", [(puc.cross_db, puc.cross_is_bound) if puc else None for puc in extinctions]),
     )
     for series_label, colour, marker, values in series:
         for bound in (False, True):
@@ -256,8 +256,8 @@ def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | Non
     ).minorticks_off()
     left.grid(visible=False)
     left.set(xlabel="heater (heater number, 2·PUC + arm)", ylabel="arm (heater number, 2·PUC + arm)")
-    kept = mrad > 0.0
-    right.plot(distance_mm[kept], mrad[kept], ".", color=_BLUE, markersize=2.5, rasterized=True)
+    is_positive = mrad > 0.0
+    right.plot(distance_mm[is_positive], mrad[is_positive], ".", color=_BLUE, markersize=2.5, rasterized=True)
     _log_scale(right, low, high)
     right.set(xlabel="distance from heater to arm, mm", ylabel="phase per π, mrad")
     if kernel is not None:

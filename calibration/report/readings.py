@@ -137,8 +137,8 @@ class Readings:
             for sign, (puc, phase_rad) in zip(signs, stuck_rad.items(), strict=True):
                 phases[puc] = sign * phase_rad
             tried = replace(parameters, passive_phase_rad=phases)
-            off = np.abs(Likelihood(part, self.noise).residual(self._model.predict(tried, part), 0.0))
-            cost = float(np.minimum(off, _OUTLIER_SIGMA).sum())
+            deviation_sigma = np.abs(Likelihood(part, self.noise).residual(self._model.predict(tried, part), 0.0))
+            cost = float(np.minimum(deviation_sigma, _OUTLIER_SIGMA).sum())
             if cost < lowest_cost:
                 best, lowest_cost = tried, cost
         return best
@@ -166,14 +166,14 @@ class Readings:
         """
         predicted = self._model.predict(self._parameters, self.observations)
         likelihood = Likelihood(self.observations, self.noise, drift=SETTING_DRIFT)
-        off, sigma_ma = likelihood.residual(predicted, 0.0), likelihood.sigma_ma(0.0)
+        raw_sigma, sigma_ma = likelihood.residual(predicted, 0.0), likelihood.sigma_ma(0.0)
         by_power_ma = _LN10_PER_10 * SETTING_DRIFT.power_db * predicted
         # A phase common to all PUCs is equivalent to a frequency shift of the light.
         shift_hz = SETTING_DRIFT.common_phase_rad / (2.0 * np.pi * self._parameters.delay_s)
         moved = replace(self.observations, detuning_hz=self.observations.detunings_hz + shift_hz)
         by_phase_ma = self._model.predict(self._parameters, moved) - predicted
         drift = np.stack([by_power_ma, by_phase_ma], axis=-1) / sigma_ma[..., None]
-        free = without_drift(off, np.where(likelihood.used[..., None], drift, 0.0))
+        free = without_drift(raw_sigma, np.where(likelihood.used[..., None], drift, 0.0))
         residual: Real = np.where(likelihood.used, free, np.nan)
         return residual
 
@@ -211,7 +211,7 @@ class Readings:
         currents[:, sweep.heater] = dense
         no_readings = np.zeros((_DENSE, len(part.monitors)))
         source, detuning_hz = np.repeat(part.source[:1], _DENSE), float(part.detunings_hz[0])
-        wanted = Observations(currents, source, part.monitors, no_readings, no_readings > 0.0, detuning_hz)
+        curve = Observations(currents, source, part.monitors, no_readings, no_readings > 0.0, detuning_hz)
         residual = self.residual_sigma[np.array(sweep.settings)]
         order = np.argsort(current)
         return Fringe(
@@ -223,7 +223,7 @@ class Readings:
             residual_sigma=residual[order, column],
             rms_sigma=float(np.sqrt(np.nanmean(residual**2))),
             dense_ma=dense,
-            predicted_ma=self._model.predict(self._parameters, wanted)[:, column],
+            predicted_ma=self._model.predict(self._parameters, curve)[:, column],
         )
 
     def ranked_sweeps(self) -> list[tuple[str, Sweep]]:
@@ -233,7 +233,7 @@ class Readings:
         chosen = {round(share * last): name for name, share in _RANKS} if ranked else {}
         if last > len(_RANKS):
             chosen[1] = "second worst"
-        return [(chosen[place], ranked[place]) for place in sorted(chosen)]
+        return [(chosen[rank], ranked[rank]) for rank in sorted(chosen)]
 
     def _rms_of(self, sweep: Sweep) -> float:
         return float(_rms(self.residual_sigma[list(sweep.settings)].ravel(), axis=0))
@@ -246,7 +246,7 @@ def _stuck_phases_rad(record: CalibrationRecord) -> dict[int, float]:
         CalibrationError: A coupling is missing, or there are too many stuck PUCs to try all signs.
     """
     unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
-    stuck = {each.number: each.coupling for each in record.defects if each.element == "puc"}
+    stuck = {defect.number: defect.coupling for defect in record.defects if defect.element == "puc"}
     results = {}
     for puc in unknown:
         coupling = stuck.get(puc)

@@ -120,7 +120,10 @@ def _device(material: Material) -> Iterator[Block]:
         ["mesh hash", record.mesh_sha256],
         ["calibrated", record.created_utc],
         ["complete", record.complete],
-        ["wavelength, nm", ", ".join(f"{each:g}" for each in conditions.wavelengths_nm or (record.wavelength_nm,))],
+        [
+            "wavelength, nm",
+            ", ".join(f"{wavelength:g}" for wavelength in conditions.wavelengths_nm or (record.wavelength_nm,)),
+        ],
         ["reference frequency, THz", f"{record.reference_hz * 1e-12:.6f}"],
         ["chip temperature, setpoint, °C", conditions.temperature_set_c],
         ["chip temperature, measured, °C", _interval(conditions.temperature_range_c)],
@@ -167,7 +170,7 @@ def _result(material: Material) -> Iterator[Block]:
 
 
 def _metric_table(metrics: Sequence[numbers.Metric], caption: str = "") -> ReportTable:
-    rows = [[each.name, each.value, each.unit, _goal(each), each.ok, each.note] for each in metrics]
+    rows = [[metric.name, metric.value, metric.unit, _goal(metric), metric.ok, metric.note] for metric in metrics]
     return ReportTable(("figure", "value", "unit", "goal", "met", "remark"), rows, caption)
 
 
@@ -186,8 +189,14 @@ def _faults(material: Material) -> Iterator[Block]:
     other_faults = [fault for fault in record.faults if fault not in described]
     if record.defects:
         rows = [
-            [each.kind, _element(record, each), each.evidence, _states(each), _ADVICE.get(each.kind, _OTHER_ADVICE)]
-            for each in record.defects
+            [
+                defect.kind,
+                _element(record, defect),
+                defect.evidence,
+                _states(defect),
+                _ADVICE.get(defect.kind, _OTHER_ADVICE),
+            ]
+            for defect in record.defects
         ]
         yield ReportTable(("fault", "where", "observation", "usable states", "what to do"), rows)
     if other_faults:
@@ -198,7 +207,8 @@ def _faults(material: Material) -> Iterator[Block]:
 
 def _physics(material: Material) -> Iterator[Block]:
     rows: list[list[object]] = [
-        [each.description, each.name, each.parameters, each.width, each.gain] for each in material.record.physics
+        [effect.description, effect.name, effect.parameters, effect.width, effect.gain]
+        for effect in material.record.physics
     ]
     if not rows:
         yield "The basic model explains the readings; no additional effects were needed."
@@ -220,13 +230,16 @@ def _states(defect: Defect) -> str | None:
 
 def _validity(material: Material) -> Iterator[Block]:
     record, conditions = material.record, material.record.conditions
-    reach = [law.max_phase_rad for entry in record.pucs for law in (entry.upper.law, entry.lower.law) if law]
+    max_phases_rad = [law.max_phase_rad for entry in record.pucs for law in (entry.upper.law, entry.lower.law) if law]
     valid_s = conditions.valid_for_s
     rows: list[list[object]] = [
         ["wavelength, nm", _interval(conditions.wavelength_range_nm) or f"{record.wavelength_nm:g} only"],
         ["chip temperature, °C", _interval(conditions.temperature_valid_c) or "not stated"],
         ["check again after, h", "not stated" if valid_s is None else f"{valid_s / 3600:g}"],
-        ["heater phase, rad", f"0 … {min(reach):.2f} for the weakest heater" if reach else "no heater"],
+        [
+            "heater phase, rad",
+            f"0 … {min(max_phases_rad):.2f} for the weakest heater" if max_phases_rad else "no heater",
+        ],
         ["serves", "switching, rings and interferometers" if record.joints else "switching only: no loop phases"],
     ]
     yield ReportTable(("holds for", ""), rows)
@@ -240,8 +253,8 @@ def _phase_map(material: Material) -> Iterator[Block]:
         return
     values = PictureValues("standard error", "mrad", sigma, cells)
     unlit = _unlit(record)
-    wanted = np.flatnonzero(record.mesh.interferes).tolist()
-    failed = [puc for puc in wanted if record.pucs[puc].passive_phase_rad is None and puc not in unlit]
+    pucs = np.flatnonzero(record.mesh.interferes).tolist()
+    failed = [puc for puc in pucs if record.pucs[puc].passive_phase_rad is None and puc not in unlit]
     channels = record.heater_channels
     svg = mesh_svg(
         record.mesh, values=values, failed=failed, unlit=unlit, heater_channels=channels, title="Phase uncertainty"
@@ -278,11 +291,13 @@ def _losses(material: Material) -> Iterator[Block]:
 def _heaters(material: Material) -> Iterator[Block]:
     record, readings = material.record, material.readings
     calibrated = CalibratedMesh.from_record(record)
-    power = {heater: float(np.pi * each) for heater, each in enumerate(calibrated.heat_mw_per_rad) if each}
+    power = {
+        heater: float(np.pi * mw_per_rad) for heater, mw_per_rad in enumerate(calibrated.heat_mw_per_rad) if mw_per_rad
+    }
     if not power:
         yield "No heater has an effect."
         return
-    low, middle, high = (float(each) for each in np.percentile(list(power.values()), (0, 50, 100)))
+    low, middle, high = (float(value) for value in np.percentile(list(power.values()), (0, 50, 100)))
     yield f"Power for π: {low:.2f} … {high:.2f} mW, median {middle:.2f} mW over {len(power)} heaters."
     yield material.plot("power for π", "Power for π of every heater.", lambda plots: plots.heater_power(power))
     if readings is None:
@@ -310,8 +325,14 @@ def _residuals(material: Material) -> Iterator[Block]:
         yield f"Not shown: {material.no_readings}."
         return
     rows = [
-        [label, each["readings"], each["rms_sigma"], each["typical_sigma"], each["beyond_3_sigma"]]
-        for label, each in readings.statistics().items()
+        [
+            label,
+            statistics["readings"],
+            statistics["rms_sigma"],
+            statistics["typical_sigma"],
+            statistics["beyond_3_sigma"],
+        ]
+        for label, statistics in readings.statistics().items()
     ]
     yield ReportTable(("readings of", "number", "rms, σ", "typical, σ", "beyond 3 σ (normal: 0.0027)"), rows)
     yield (
@@ -370,7 +391,7 @@ def _covariance(material: Material) -> Iterator[Block]:
     if entry.unidentifiable:
         yield ReportTable(
             ("parameters that can change together without any effect on the readings",),
-            [[each] for each in entry.unidentifiable],
+            [[combination] for combination in entry.unidentifiable],
         )
     caption = "Largest correlation between a parameter of one group and a parameter of the other."
     yield material.plot("correlations", caption, lambda plots: plots.correlation(*correlations))

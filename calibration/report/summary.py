@@ -131,8 +131,8 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
     elif not report_plots.available():
         no_plots = f"plots need matplotlib: {report_plots.HOW_TO_GET}"
     summary = [headline(record).verdict]
-    missing = tuple(each for each in (no_plots, no_readings) if each)
-    summary += [f"Missing in this report: {each}." for each in missing]
+    missing = tuple(reason for reason in (no_plots, no_readings) if reason)
+    summary += [f"Missing in this report: {reason}." for reason in missing]
     material = Material(record, readings, no_readings, no_plots, truth)
     title = f"Calibration of {record.device_serial}, {record.created_utc}"
     return Page(title, summary, sections(material), lead(material)), missing
@@ -156,13 +156,15 @@ def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
     readings, _ = load_readings(record, path)
     correlations = uncertainty.correlation_by_group(record)
     return {
-        "metrics": [{**dataclasses.asdict(each), "ok": each.ok} for each in numbers.metrics(record)],
+        "metrics": [{**dataclasses.asdict(metric), "ok": metric.ok} for metric in numbers.metrics(record)],
         "elements": {
             name: [dict(zip(headers, row, strict=True)) for row in rows]
             for name, (headers, rows) in tables(record).items()
         },
         "cell_loop_sigma_mrad": list(uncertainty.cell_sigma_mrad(record).values()),
-        "extinction": [None if each is None else dataclasses.asdict(each) for each in numbers.extinctions(record)],
+        "extinction": [
+            None if extinction is None else dataclasses.asdict(extinction) for extinction in numbers.extinctions(record)
+        ],
         "residuals": None if readings is None else readings.statistics(),
         "dispersion": [
             dict(zip(("figure", "value", "standard_error", "unit"), row, strict=True))

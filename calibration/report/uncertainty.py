@@ -41,7 +41,7 @@ def cell_loops(mesh: MeshTopology) -> Real:
 
     Their sum is observable at the ports (docs/calibration.md, 1.2).
     """
-    number = {(int(one) // 4, int(other) // 4): joint for joint, (one, other) in enumerate(mesh.joints)}
+    number = {(int(first) // 4, int(second) // 4): joint for joint, (first, second) in enumerate(mesh.joints)}
     number |= {(second, first): joint for (first, second), joint in number.items()}
     loops = np.zeros((len(mesh.faces), len(mesh.joints)))
     for cell, pucs in enumerate(mesh.faces):
@@ -56,11 +56,11 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
     ``None`` without a covariance.
     """
     factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
-    place = None if record.covariance is None else record.covariance.rows_of("loops")
-    if factor is None or directions is None or place is None:
+    rows = None if record.covariance is None else record.covariance.rows_of("loops")
+    if factor is None or directions is None or rows is None:
         return None
     basis = np.asarray(directions, dtype=np.float64)
-    loops = np.asarray(factor[place], dtype=np.float64)
+    loops = np.asarray(factor[rows], dtype=np.float64)
     # The same phase on every joint, in coordinates of the loops with light.
     common = np.where(loops.any(axis=1), basis.sum(axis=0), 0.0)
     length = float(common @ common)
@@ -89,10 +89,10 @@ def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 def illuminated_loops(record: CalibrationRecord) -> NDArray[np.bool_]:
     """Return which loop parameters of a record have a standard error; the others have no light."""
     factor = record.arrays.get(COVARIANCE_FACTOR)
-    place = None if record.covariance is None else record.covariance.rows_of("loops")
-    if factor is None or place is None:
+    rows = None if record.covariance is None else record.covariance.rows_of("loops")
+    if factor is None or rows is None:
         return np.zeros(0, dtype=np.bool_)
-    is_measured: NDArray[np.bool_] = np.linalg.norm(np.asarray(factor[place], dtype=np.float64), axis=1) > 0.0
+    is_measured: NDArray[np.bool_] = np.linalg.norm(np.asarray(factor[rows], dtype=np.float64), axis=1) > 0.0
     return is_measured
 
 
@@ -107,16 +107,16 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
     ``None`` without a covariance.
     """
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
-    place = None if entry is None else entry.rows_of("crosstalk")
+    rows = None if entry is None else entry.rows_of("crosstalk")
     kernel = record.crosstalk.kernel if record.crosstalk else None
-    if kernel is None or place is None or factor is None:
+    if kernel is None or rows is None or factor is None:
         return None
     heat_mw = np.pi * CalibratedMesh.from_record(record).heat_mw_per_rad
     by_kernel = np.stack(
         [_arm_slope(record.mesh, kernel, name, heat_mw) for name in _KERNEL_TERMS],
         axis=1,
     )
-    sigma = np.linalg.norm(by_kernel @ np.asarray(factor[place], dtype=np.float64), axis=1)
+    sigma = np.linalg.norm(by_kernel @ np.asarray(factor[rows], dtype=np.float64), axis=1)
     return 1e3 * float(np.sqrt(np.mean(sigma**2)))
 
 
@@ -124,7 +124,9 @@ def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: 
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)
     changed: dict[str, Any] = {name: value + step}
-    upper, nominal = (kernel_crosstalk(mesh, each).arm_rad_per_mw for each in (replace(kernel, **changed), kernel))
+    upper, nominal = (
+        kernel_crosstalk(mesh, variant).arm_rad_per_mw for variant in (replace(kernel, **changed), kernel)
+    )
     slope: Real = (upper - nominal) @ heat_mw / step
     return slope
 
@@ -150,13 +152,13 @@ def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Re
     entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
     if entry is None or factor is None:
         return None
-    wide = np.asarray(factor, dtype=np.float64)
-    length = np.linalg.norm(wide, axis=1, keepdims=True)
-    unit = np.divide(wide, length, out=np.zeros_like(wide), where=length > 0.0)
+    factor_64 = np.asarray(factor, dtype=np.float64)
+    length = np.linalg.norm(factor_64, axis=1, keepdims=True)
+    unit = np.divide(factor_64, length, out=np.zeros_like(factor_64), where=length > 0.0)
     size = np.abs(unit @ unit.T)
     np.fill_diagonal(size, 0.0)
-    named = [(name, place) for name, _ in entry.groups if (place := entry.rows_of(name)) is not None]
-    free = [(name, place) for name, place in named if length[place].any()]
+    named = [(name, rows) for name, _ in entry.groups if (rows := entry.rows_of(name)) is not None]
+    free = [(name, rows) for name, rows in named if length[rows].any()]
     largest = np.array([[size[first, second].max() for _, second in free] for _, first in free])
     return tuple(name for name, _ in free), largest
 
@@ -177,7 +179,7 @@ def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
         return ()
     variance = (np.asarray(factor, dtype=np.float64) ** 2).sum(axis=1)
     for name, sigma in PRIOR_SIGMA.items():
-        place = entry.rows_of(name)
-        if place is not None and np.isfinite(sigma):
-            named += (place.start + np.flatnonzero(variance[place] > _SET_BY_PRIOR * sigma**2)).tolist()
+        rows = entry.rows_of(name)
+        if rows is not None and np.isfinite(sigma):
+            named += (rows.start + np.flatnonzero(variance[rows] > _SET_BY_PRIOR * sigma**2)).tolist()
     return tuple(space.describe(index) for index in sorted(named))

@@ -115,7 +115,7 @@ def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> 
         claims: list[tuple[tuple[str, ...], str]] = [(("bench", _file_name(model.name)), f"the name {model.name!r}")]
         for name, device in model.devices.items():
             if device.address is not None:
-                claims.append((("address", _place(device.address)), f"device {name} at {device.address}"))
+                claims.append((("address", _canonical_address(device.address)), f"device {name} at {device.address}"))
             serial = getattr(device, "serial", None)
             if serial is not None:
                 kind: str = getattr(device, "kind")  # noqa: B009 - every member of the device union has one
@@ -158,7 +158,7 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, print_line: PrintLine) -> B
                 find_faults=lambda calibrated: out_of_tolerance(calibrated, job.tolerance_db),
             )
     except BaseException as error:  # noqa: BLE001 - the other benches continue after any error
-        return _ended(job, error, time.monotonic() - began_s, before)
+        return _failed_outcome(job, error, time.monotonic() - began_s, before)
     wall_s = time.monotonic() - began_s
     print_line(f"{job.name}: done in {wall_s:.0f} s")
     state: State = "out of tolerance" if calibrated.faults else "calibrated"
@@ -183,11 +183,11 @@ class _Steps:
             self._print_line(f"{self._name}: {stage}")
 
 
-def _ended(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
+def _failed_outcome(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
     path = Path(job.record)
-    kept = path.with_suffix(".incomplete.json")
-    left = kept if kept.exists() else path if _changed_at(path) != before else None
-    record = None if left is None else str(left)
+    incomplete = path.with_suffix(".incomplete.json")
+    written = incomplete if incomplete.exists() else path if _changed_at(path) != before else None
+    record = None if written is None else str(written)
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return BenchOutcome(job.name, "interrupted", record, INTERRUPTED, "stopped; heaters and light are off", wall_s)
     return BenchOutcome(job.name, "failed", record, exit_code(error), f"{type(error).__name__}: {error}", wall_s)
@@ -201,7 +201,7 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)
 
 
-def _place(address: str) -> str:
+def _canonical_address(address: str) -> str:
     where, _, _ = address.partition("?")
     scheme, slashes, path = where.partition("://")
     if scheme == "serial":

@@ -163,8 +163,8 @@ class Bootstrap:
     ) -> None:
         self._logbook, self._mesh = logbook, logbook.probe.mesh
         self._expected, self._nominal = expected, monitor_ma_per_mw
-        given = plan or BootstrapPlan()
-        self._plan, self._progress = replace(given, search=given.search.on(self._mesh.n_pucs)), progress
+        chosen_plan = plan or BootstrapPlan()
+        self._plan, self._progress = replace(chosen_plan, search=chosen_plan.search.on(self._mesh.n_pucs)), progress
         # Every stage has its own random stream, so that a stage does not influence the next and a resumed run makes the
         # same choices.
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
@@ -218,8 +218,10 @@ class Bootstrap:
                 nominal, before = self.nominal(survey.sources, survey.monitors), None
             breakdowns |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
-                left = self._max_search_work(survey) - work
-                guess, result = self._search(survey, random, nominal, self._search_plan(portion), before, max_work=left)
+                remaining_work = self._max_search_work(survey) - work
+                guess, result = self._search(
+                    survey, random, nominal, self._search_plan(portion), before, max_work=remaining_work
+                )
                 if result.unexplained >= self._plan.search.plausible and portion == 0:
                     guess, result = self._try_stronger_crosstalk(survey, random, guess, result)
                     nominal = self.nominal(survey.sources, survey.monitors)
@@ -286,7 +288,7 @@ class Bootstrap:
             if result.work > max_work:
                 break
             other = self._search_in_stages(survey, random, nominal, plan, shares)
-            result = replace(min((result, other), key=lambda one: one.unexplained), work=result.work + other.work)
+            result = replace(min((result, other), key=lambda search: search.unexplained), work=result.work + other.work)
             if result.unexplained < plan.plausible:
                 break
         return guess, result
@@ -318,8 +320,8 @@ class Bootstrap:
             if before is not None:
                 levels = mean_levels(some, (source,), self._light)
                 # Monitors of earlier stages keep their levels.
-                kept = np.isin(ports, levelled)
-                levels.monitor[kept] = before.levels.monitor * before.levels.source[0] / levels.source[0]
+                is_levelled = np.isin(ports, levelled)
+                levels.monitor[is_levelled] = before.levels.monitor * before.levels.source[0] / levels.source[0]
                 before = replace(before, levels=levels)
             part = replace(survey, sources=(source,), monitors=ports)
             _, before = self._search(part, some, nominal, plan, before=before)
@@ -348,8 +350,8 @@ class Bootstrap:
         first = len(self._logbook)
         with self._logbook.stage("random settings"):
             self._measure_random(start.survey, start.heaters, len(start.random))
-        more = _without_reference(self._logbook.observations(first))
-        return replace(start, random=start.random + select_monitors(more, start.survey.monitors, start.survey.dark_ma))
+        added = _without_reference(self._logbook.observations(first))
+        return replace(start, random=start.random + select_monitors(added, start.survey.monitors, start.survey.dark_ma))
 
     def search_again(self, start: Start) -> Start:
         """Search again from other random loop phases, with the same readings."""
@@ -531,8 +533,8 @@ def _without_reference(observations: Observations) -> Observations:
 def first_settings(mesh: MeshTopology, monitors: int, *, one_laser_first: bool = False) -> int:
     """Return the number of random settings to measure before the first phase search."""
     phases = mesh.n_pucs + len(mesh.joints)
-    each = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
-    return max(-(-each * phases // monitors), _MIN_SETTINGS)
+    per_phase = _READINGS_PER_PHASE + one_laser_first * _OF_ONE_LASER
+    return max(-(-per_phase * phases // monitors), _MIN_SETTINGS)
 
 
 def settings_by_hand(mesh: MeshTopology, driven: NDArray[np.bool_], monitors: int) -> int:
@@ -554,8 +556,8 @@ def _without_failed_monitors(observations: Observations, survey: Survey) -> tupl
     deaths = find_dead_monitors(selected, survey.noise)
     early_failures = {death.number for death in deaths if death.first < _MIN_WORKING_FRACTION * len(observations)}
     # The level of a monitor cannot be determined from too few settings.
-    kept = tuple(port for port in survey.monitors if port not in early_failures)
-    return select_monitors(without_dead_monitors(selected, deaths), kept, {}), deaths
+    working = tuple(port for port in survey.monitors if port not in early_failures)
+    return select_monitors(without_dead_monitors(selected, deaths), working, {}), deaths
 
 
 def _reach_ma(law: HeaterLaw | None) -> float:

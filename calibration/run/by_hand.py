@@ -42,7 +42,7 @@ BY_HAND_FIELD_ERROR = 4e-4
 MIN_READINGS = 2400
 """Smallest number of readings, for a standard error below 1 mrad on a small mesh."""
 _REACH_RAD = 2.2 * np.pi
-COMPARED = 16
+COMPARED_SETTINGS = 16
 """Number of settings that are repeated to compare the light; a single one may be dark at a single meter."""
 _OFF_SHARE = 0.5
 _REPEATED_READINGS = 16
@@ -163,25 +163,25 @@ class HandMeasurements:
 
     def _change(self, visit: Visit, noise: NoiseModel) -> ReferenceChange:
         """Return how much the light has changed since the beginning of a visit."""
-        after = self._logbook.measure_batch(self.responses.currents_ma[:COMPARED])
-        before = self._patterns[visit.source, visit.meter][:COMPARED]
+        after = self._logbook.measure_batch(self.responses.currents_ma[:COMPARED_SETTINGS])
+        before = self._patterns[visit.source, visit.meter][:COMPARED_SETTINGS]
         return reference_change(visit.source, before.ravel(), after.ravel(), noise)
 
     def _survey(self, visit: Visit) -> Survey:
         logbook, probe = self._logbook, self._logbook.probe
         columns = self.responses.columns(visit, self._by_hand["meter"])
-        off = np.zeros(len(self._driven))
+        off_ma = np.zeros(len(self._driven))
         logbook.light_only_port(None)
-        dark = np.array([logbook.measure(off) for _ in range(_REPEATED_READINGS)])[:, columns]
+        dark = np.array([logbook.measure(off_ma) for _ in range(_REPEATED_READINGS)])[:, columns]
         floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
         level_ma = float(np.median(dark_level_ma(dark, floor_ma)))
         for attempt in range(_MAX_ATTEMPTS):
             logbook.light_only_port(visit.source)
-            if np.nanmax(logbook.measure(off)[columns]) - level_ma > _DARK_SIGMA * floor_ma:
+            if np.nanmax(logbook.measure(off_ma)[columns]) - level_ma > _DARK_SIGMA * floor_ma:
                 break
             self._is_dark(visit, attempt)
         relative: list[float] = []
-        squares = self._nominal_ma**2 * self._rng.random((1 + _NOISE_BACKGROUNDS, len(off)))
+        squares = self._nominal_ma**2 * self._rng.random((1 + _NOISE_BACKGROUNDS, len(off_ma)))
         squares[0] = 0.0
         for currents in np.sqrt(squares):
             relative += scatter(
@@ -209,11 +209,11 @@ class HandMeasurements:
             if np.nanmax(readings[:, columns]) <= _DARK_SIGMA * floor_ma:
                 self._is_dark(visit, attempt)
                 continue
-            wrong = self._wrong_port(visit, readings, floor_ma)
-            if wrong is None:
+            wrong_port = self._wrong_port(visit, readings, floor_ma)
+            if wrong_port is None:
                 self._patterns[visit.source, visit.meter] = readings
                 return numbers
-            fibre, port = wrong
+            fibre, port = wrong_port
             requested = visit.source if fibre == "laser" else visit.meter
             reason = f"The {fibre} seems to be in port {port}, not {requested}."
             if attempt == _MAX_ATTEMPTS - 1:

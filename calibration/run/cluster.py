@@ -45,13 +45,13 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
         client.subscribe_topic(run, lambda event: print_line(str(event[1])))
         max_running = workers or max(sum(client.nthreads().values()), 1)
         with client.as_current():
-            return _all(distributed, client, jobs, run, max_running, print_line)
+            return _run_jobs(distributed, client, jobs, run, max_running, print_line)
     finally:
         client.unsubscribe_topic(run)
         client.close()
 
 
-def _all(
+def _run_jobs(
     distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, max_running: int, print_line: PrintLine
 ) -> Ended:
     stop = distributed.Event(run, client=client)
@@ -63,11 +63,11 @@ def _all(
         try:
             threads = client.nthreads()
             alive_s = time.monotonic() if threads or running else alive_s
-            for worker in _free(threads, running)[: max_running - len(running)] if waiting else ():
+            for worker in _free_workers(threads, running)[: max_running - len(running)] if waiting else ():
                 if waiting:
                     number, job = waiting.pop(0)
                     future = client.submit(
-                        _on_worker, job, run, key=f"{run}-{number}", pure=False, workers=[worker], retries=0
+                        _calibrate_on_worker, job, run, key=f"{run}-{number}", pure=False, workers=[worker], retries=0
                     )
                     running[future] = number, worker
             for future in [future for future, (_, worker) in running.items() if worker not in threads]:
@@ -97,10 +97,15 @@ def _all(
     return Ended(tuple(outcomes[number] for number in range(len(jobs))), interruption)
 
 
-def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) -> list[str]:
-    left = Counter(threads)
-    left.subtract(Counter(worker for _, worker in running.values()))
-    return [worker for turn in range(max(left.values(), default=0), 0, -1) for worker in left if left[worker] >= turn]
+def _free_workers(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) -> list[str]:
+    free_threads = Counter(threads)
+    free_threads.subtract(Counter(worker for _, worker in running.values()))
+    return [
+        worker
+        for turn in range(max(free_threads.values(), default=0), 0, -1)
+        for worker in free_threads
+        if free_threads[worker] >= turn
+    ]
 
 
 def _finished_futures(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
@@ -128,7 +133,7 @@ def _failed(job: BenchJob, text: str) -> BenchOutcome:
     return BenchOutcome(job.name, "failed", exit_code=1, error=text)
 
 
-def _on_worker(job: BenchJob, run: str) -> BenchOutcome:
+def _calibrate_on_worker(job: BenchJob, run: str) -> BenchOutcome:
     distributed = require_distributed()
     worker, event = distributed.get_worker(), distributed.Event(run)
     polled_s, answer = -_POLL_INTERVAL_S, False

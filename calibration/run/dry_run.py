@@ -205,7 +205,7 @@ class _Nominal:
         seconds = dual_input_ports(wiring.inputs)
         first_of = {second: first for first, second in seconds.items()}
         inputs = [path for path in wiring.inputs if first_of.get(path.port, path.port) not in without_sources]
-        monitor_ports = model.monitors() or tuple(out.port for out in wiring.outputs if out.meter)
+        monitor_ports = model.monitors() or tuple(output.port for output in wiring.outputs if output.meter)
         monitors = tuple(port for port in monitor_ports if port not in without_monitors)
         if not inputs or not monitors:
             raise ConfigError(
@@ -244,7 +244,11 @@ class _Nominal:
             has_visible_phase(mesh, (*ports, *seconds.values()), monitors)
             & (np.array(model.mesh_section.channels()) != NO_CHANNEL),
             tuple(path.port for path in inputs if path.by_hand),
-            tuple(out.port for out in wiring.outputs if out.by_hand and out.port in monitors and not model.monitors()),
+            tuple(
+                output.port
+                for output in wiring.outputs
+                if output.by_hand and output.port in monitors and not model.monitors()
+            ),
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
@@ -317,9 +321,9 @@ class _RunPlanner:
         limit_mw = device.total_power_mw
         _check_heat((*before, *after), limit_mw)  # before the step that takes minutes on a large mesh
         fit = self._fit(random, "first fit")
-        left_s = self._goal.hardware_s - sum(stage.hardware_s for stage in (*before, *after))
-        left = self._goal.settings - sum(stage.settings for stage in (*before, *after))
-        chosen, reason = self._chosen(fit, left_s, left)
+        remaining_s = self._goal.hardware_s - sum(stage.hardware_s for stage in (*before, *after))
+        remaining_settings = self._goal.settings - sum(stage.settings for stage in (*before, *after))
+        chosen, reason = self._choose_settings(fit, remaining_s, remaining_settings)
         last_fit = self._fit(random + chosen, "last fit")
         return self._result((*before, self._stage("chosen settings", chosen), *after), last_fit, reason)
 
@@ -396,22 +400,22 @@ class _RunPlanner:
         floor_ma = _NOISE.floor_ma * self._nominal.responsivity
         return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
-    def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
+    def _choose_settings(self, fit: FitResult, remaining_s: float, remaining_settings: int) -> tuple[Observations, str]:
         walk = self._walk(IncrementalSettings.off_share)
         knowledge = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
         likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
         designer = designer_after(self._model, fit, likelihood, self._times, knowledge.wanted)
-        max_settings = max(left, 0)
+        max_settings = max(remaining_settings, 0)
 
         def report(chosen: int) -> None:
             self._progress("chosen settings", chosen, max_settings)
 
         design = designer.choose(
-            walk, left_s, self._goal.sigma_rad, self._rng, max_settings=max_settings, progress=report
+            walk, remaining_s, self._goal.sigma_rad, self._rng, max_settings=max_settings, progress=report
         )
         if design.reached:
             return design.plan, ""
-        settings = len(design.plan) >= left
+        settings = len(design.plan) >= remaining_settings
         limit = f"{self._goal.settings} settings" if settings else f"{self._goal.hardware_s:g} s of hardware time"
         return design.plan, f"{limit} will be used up"
 

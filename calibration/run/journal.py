@@ -71,7 +71,7 @@ class JournalHeader:
 
     def document(self) -> dict[str, Any]:
         """Return the header as a JSON document."""
-        by_port = {name: {str(port): each for port, each in getattr(self, name).items()} for name in _BY_PORT}
+        by_port = {name: {str(port): value for port, value in getattr(self, name).items()} for name in _BY_PORT}
         return {"kind": "header", "format": FORMAT, "version": VERSION, **asdict(self), **by_port}
 
     @classmethod
@@ -87,7 +87,7 @@ class JournalHeader:
 
         complete = {"heater_tau_s": None, "emulated_chip": None, **document}  # older journals do not contain it
         try:
-            return TypeAdapter(cls).validate_python({each.name: complete[each.name] for each in fields(cls)})
+            return TypeAdapter(cls).validate_python({field.name: complete[field.name] for field in fields(cls)})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
@@ -228,9 +228,9 @@ class RunJournal:
                 os.ftruncate(self._handle, self._size)
             os.lseek(self._handle, self._size, os.SEEK_SET)
             self._has_torn_line = True
-            left = line
-            while left:
-                left = left[os.write(self._handle, left) :]
+            remaining = line
+            while remaining:
+                remaining = remaining[os.write(self._handle, remaining) :]
             self._size, self._lines, self._has_torn_line = self._size + len(line), self._lines + 1, False
             # Every line goes to the operating system, but to the disk only once a second, because fsync per line would
             # slow the bench down.
@@ -246,10 +246,10 @@ class RunJournal:
         """Return the SHA-256 of the journal so far."""
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
-            left = self._size
-            while left and (chunk := file.read(min(left, 1 << 20))):
+            remaining_bytes = self._size
+            while remaining_bytes and (chunk := file.read(min(remaining_bytes, 1 << 20))):
                 digest.update(chunk)
-                left -= len(chunk)
+                remaining_bytes -= len(chunk)
         return digest.hexdigest()
 
     def close(self) -> None:
@@ -300,11 +300,11 @@ def read_journal(path: Path) -> JournalContents:
 def _contents(path: Path, documents: Sequence[dict[str, Any]], size: int) -> JournalContents:
     try:
         header = JournalHeader.of(documents[0])
-        entries = tuple(LogbookEntry.of(each) for each in documents[1:] if each.get("kind") in _ENTRY_KINDS)
+        entries = tuple(LogbookEntry.of(document) for document in documents[1:] if document.get("kind") in _ENTRY_KINDS)
     except CalibrationError as error:
         raise CalibrationError(f"{path}: {error.message}", hint="Start a new run without --resume.") from error
-    notes = tuple(each for each in documents[1:] if each.get("kind") not in _ENTRY_KINDS)
-    finished = any(each.get("kind") == "finished" for each in notes)
+    notes = tuple(document for document in documents[1:] if document.get("kind") not in _ENTRY_KINDS)
+    finished = any(note.get("kind") == "finished" for note in notes)
     return JournalContents(header, entries, notes, finished, size, len(documents))
 
 

@@ -27,7 +27,7 @@ from calibration.record.conditions import ConditionsWatch
 from calibration.record.joining import join_records
 from calibration.record.raw_data import save_raw
 from calibration.run.bootstrap import Progress
-from calibration.run.by_hand import COMPARED
+from calibration.run.by_hand import COMPARED_SETTINGS
 from calibration.run.journal import JournalHeader, RunJournal, utc_time
 from calibration.run.parts import MeshPart
 from calibration.run.planning import Goal
@@ -195,13 +195,13 @@ def _check_light_by_hand(probe: Probe, entries: Sequence[LogbookEntry], noise: N
         if entry.kind in ("laser", "meter"):
             probe.assume_plugged(entry.kind, entry.source)
             visit.clear()
-        elif entry.kind == "settings" and entry.source != DARK and len(entry.currents_ma) >= COMPARED:
+        elif entry.kind == "settings" and entry.source != DARK and len(entry.currents_ma) >= COMPARED_SETTINGS:
             visit.append(entry)
     if not visit:
         return LightConditions()
-    source, before = visit[0].source, visit[0].answer[:COMPARED]
+    source, before = visit[0].source, visit[0].answer[:COMPARED_SETTINGS]
     probe.light_only_port(source)
-    after = probe.measure_batch(visit[0].currents_ma[:COMPARED])
+    after = probe.measure_batch(visit[0].currents_ma[:COMPARED_SETTINGS])
     # A single meter sees no distribution over ports, but that over settings.
     change = reference_change(source, before.ravel(), after.ravel(), noise)
     _refuse_changes([change])
@@ -209,7 +209,7 @@ def _check_light_by_hand(probe: Probe, entries: Sequence[LogbookEntry], noise: N
 
 
 def _refuse_changes(changes: Sequence[ReferenceChange]) -> None:
-    messages = dict.fromkeys(text for each in changes for text in each.descriptions(_MAX_POWER_DB))
+    messages = dict.fromkeys(text for change in changes for text in change.descriptions(_MAX_POWER_DB))
     if messages:
         raise CalibrationError(
             f"the bench has changed since the interrupted run: {'; '.join(messages)}",
@@ -437,7 +437,7 @@ def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: J
         check_same(book.header, header)
         # After a fibre was moved, there is no earlier light to compare with.
         light = LightConditions() if _pending_request(book) else check_light(run.logbook.probe, book.entries)
-        changed_db = {str(each.source): round(each.power_db, 4) for each in light.changes}
+        changed_db = {str(change.source): round(change.power_db, 4) for change in light.changes}
         corrected_db = {str(port): round(power_db, 4) for port, power_db in light.power_db.items()}
         book.note("resumed", changed_db=changed_db, corrected_db=corrected_db)
         bench.events.add("calibration resumed", entries=len(book.entries), corrected_db=corrected_db)
@@ -457,10 +457,10 @@ def _save_incomplete_record(
     with contextlib.suppress(LumionError):
         book.note("cut short", reason=f"{type(error).__name__}: {error}")
     # A complete record is more valuable than an incomplete new one.
-    kept = path.with_suffix(".incomplete.json") if _is_complete_record(path) else path
+    target = path.with_suffix(".incomplete.json") if _is_complete_record(path) else path
     with contextlib.suppress(LumionError):
-        save_record(replace(run.record(), complete=False), kept, over if kept == path else "own")
-        bench.events.add("calibration cut short", record=str(kept))
+        save_record(replace(run.record(), complete=False), target, over if target == path else "own")
+        bench.events.add("calibration cut short", record=str(target))
 
 
 def _is_complete_record(path: Path) -> bool:

@@ -67,12 +67,12 @@ class LightPaths:
         if source not in self.sources:
             raise ConfigError(
                 f"no light can enter at port {source}, so its circuit cannot be calibrated",
-                hint=f"Ports with a source: {_listed(self.sources)}.",
+                hint=f"Ports with a source: {_format_numbers(self.sources)}.",
             )
         if monitor not in self.monitors:
             raise ConfigError(
                 f"no monitor reads the light at port {monitor}, so its circuit cannot be calibrated",
-                hint=f"Ports with a monitor: {_listed(self.monitors)}.",
+                hint=f"Ports with a monitor: {_format_numbers(self.monitors)}.",
             )
         pucs = self.illuminated_pucs([source], [monitor])
         if not pucs:
@@ -85,10 +85,10 @@ class LightPaths:
         Raises:
             ConfigError: A PUC does not exist or cannot be calibrated within this part; the message says why.
         """
-        wanted = frozenset(pucs)
-        if unknown := sorted(puc for puc in wanted if not 0 <= puc < self.mesh.n_pucs):
+        part_pucs = frozenset(pucs)
+        if unknown := sorted(puc for puc in part_pucs if not 0 <= puc < self.mesh.n_pucs):
             raise ConfigError(
-                f"PUCs {_listed(unknown)} do not exist", hint=f"This mesh has PUCs 0 to {self.mesh.n_pucs - 1}."
+                f"PUCs {_format_numbers(unknown)} do not exist", hint=f"This mesh has PUCs 0 to {self.mesh.n_pucs - 1}."
             )
         sources: tuple[int, ...] = ()
         monitors: tuple[int, ...] = ()
@@ -96,23 +96,27 @@ class LightPaths:
             # All chosen sources are read with all chosen monitors, so ports are added while the light stays inside.
             options = [((*sources, port), monitors or (other,)) for port in self.sources for other in self.monitors]
             options += [(sources, (*monitors, port)) for port in self.monitors if sources]
-            inside = [
+            part_ports = [
                 (len(reached), -len(option[0]), option)
                 for option in options
                 if len(set(option[0])) == len(option[0]) and len(set(option[1])) == len(option[1])
-                if (reached := self.illuminated_pucs(*option)) and reached <= wanted and option != (sources, monitors)
+                if (reached := self.illuminated_pucs(*option))
+                and reached <= part_pucs
+                and option != (sources, monitors)
             ]
-            if not inside:
+            if not part_ports:
                 break
-            _, _, (sources, monitors) = max(inside)
+            _, _, (sources, monitors) = max(part_ports)
         reached = self.illuminated_pucs(sources, monitors) if sources else frozenset()
-        if missing := sorted(wanted - reached):
-            raise self._impossible(missing[0], wanted)
-        return MeshPart(tuple(sorted(wanted)), tuple(sorted(sources)), tuple(sorted(monitors, key=self.monitors.index)))
+        if missing := sorted(part_pucs - reached):
+            raise self._unreachable_error(missing[0], part_pucs)
+        return MeshPart(
+            tuple(sorted(part_pucs)), tuple(sorted(sources)), tuple(sorted(monitors, key=self.monitors.index))
+        )
 
-    def _impossible(self, puc: int, wanted: frozenset[int]) -> ConfigError:
+    def _unreachable_error(self, puc: int, part_pucs: frozenset[int]) -> ConfigError:
         options = [self.illuminated_pucs([source], [monitor]) for source in self.sources for monitor in self.monitors]
-        outside = sorted((sorted(reached - wanted) for reached in options if puc in reached), key=len)
+        outside = sorted((sorted(reached - part_pucs) for reached in options if puc in reached), key=len)
         if not outside:
             return ConfigError(
                 f"PUC {puc} cannot be calibrated: no light passes it on the way to a monitor",
@@ -132,11 +136,11 @@ class LightPaths:
                 hint="Calibrate the whole mesh: in a mesh where light circulates, all its PUCs change all light.",
             )
         return ConfigError(
-            f"this part cannot be calibrated alone: all light of PUC {puc} also passes PUCs {_listed(nearest)}, whose "
-            "heaters change it",
-            hint=f"Add PUCs {_listed(nearest)} to the part.",
+            f"this part cannot be calibrated alone: all light of PUC {puc} also passes PUCs "
+            f"{_format_numbers(nearest)}, whose heaters change it",
+            hint=f"Add PUCs {_format_numbers(nearest)} to the part.",
         )
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _format_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))

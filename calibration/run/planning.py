@@ -178,7 +178,7 @@ class AdaptiveMeasurement:
         return fit, observations, PlanningOutcome(knowledge.rms_rad(self.model.space), added, missed_goal)
 
     def _affordable_settings(self, observations: Observations) -> int:
-        readings = self.model.work.left / (SCORE_EFFECTS_WORK * derivatives_work(self.model.space.size))
+        readings = self.model.work.remaining / (SCORE_EFFECTS_WORK * derivatives_work(self.model.space.size))
         return int(min(max(readings / len(observations.monitors) - len(observations), 0.0), BATCH))
 
     def _next_batch(
@@ -187,17 +187,17 @@ class AdaptiveMeasurement:
         # The first setting of a batch writes all channels and changes the source; a batch must at least allow that.
         begin_s = float(self.times.setting_s(np.array(len(self.max_ma)))) + self.times.input_change_s
         left_s = self.goal.hardware_s - self.logbook.effort.hardware_s - self.reserve_s - begin_s
-        left = self.goal.settings - self.logbook.effort.settings - self.reserve_settings
+        remaining_settings = self.goal.settings - self.logbook.effort.settings - self.reserve_settings
         designer = designer_after(self.model, fit, self.likelihood, self.times, knowledge.wanted)
         before = designer.sigma_rad()
         space = self.model.space
         walk = IncrementalSettings(self.max_ma, space.sources, space.monitors, settings_per_source=STRETCH)
-        max_settings = min(max_settings, max(left, 0))
+        max_settings = min(max_settings, max(remaining_settings, 0))
         design = designer.choose(walk, left_s, aim_rad, self.rng, max_settings=max_settings)
         promised = float(design.sigma_rad[-1]) if len(design.sigma_rad) else before
         if design.reached:
             return design.plan, promised, ""
-        if len(design.plan) >= left:
+        if len(design.plan) >= remaining_settings:
             return design.plan, promised, f"{self.goal.settings} settings are used up"
         if len(design.plan) < max_settings:
             return design.plan, promised, f"{self.goal.hardware_s:g} s of hardware time are used up"
@@ -270,12 +270,12 @@ def designer_after(
     if model.space.physics.names:
         # Extra physics would slow the choice down several times, and settings are chosen for phases only.
         plain = ~model.space.mask(model.space.physics.names)
-        kept = np.flatnonzero(plain[free])
-        inner, eliminated = total[np.ix_(kept, kept)], np.flatnonzero(~plain[free])
-        across = total[np.ix_(kept, eliminated)]
+        plain_rows = np.flatnonzero(plain[free])
+        inner, eliminated = total[np.ix_(plain_rows, plain_rows)], np.flatnonzero(~plain[free])
+        across = total[np.ix_(plain_rows, eliminated)]
         total = inner - across @ np.linalg.solve(total[np.ix_(eliminated, eliminated)], across.T)
         parameters = replace(fit.parameters, extra_physics=without_reflections(fit.parameters.extra_physics))
-        model = model.with_physics(Physics(held=parameters.extra_physics))
+        model = model.with_physics(Physics(fixed_values=parameters.extra_physics))
         free, vector = free[: model.space.size], vector[: model.space.size]
         wanted = None if wanted is None else wanted[: model.space.size]
     precision = np.zeros((model.space.size, model.space.size))
@@ -306,8 +306,8 @@ def _phase_name(space: ParameterSpace, index: int) -> str:
     if not loops.start <= index < loops.stop:
         return f"PUC {index - space.group('passive_phase_rad').start}"
     joint = int(np.abs(space.directions[:, index - loops.start]).argmax())
-    one, other = (int(port) // 4 for port in space.mesh.joints[joint])
-    return f"the loops through the joint of PUCs {one} and {other}"
+    first, second = (int(port) // 4 for port in space.mesh.joints[joint])
+    return f"the loops through the joint of PUCs {first} and {second}"
 
 
 def _unseen_text(space: ParameterSpace, knowledge: Knowledge, unseen: NDArray[np.bool_], dead: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ from calibration.model.observations import Observations, select_monitors
 from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
-from calibration.model.work import EXPLANATIONS, FitWork
+from calibration.model.work import FIRST_FITS_SHARE, FitWork
 from calibration.record.conversion import Origin, build_record
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
@@ -422,12 +422,12 @@ class Calibration:
 
     def _report_changes(self, changes: Sequence[ReferenceChange]) -> None:
         """Report changes of the light in settings that were measured again."""
-        self.quality["reference_power_db"] = max((abs(each.power_db) for each in changes), default=0.0)
-        self.quality["reference_shape_sigma"] = max((each.shape_sigma for each in changes), default=0.0)
+        self.quality["reference_power_db"] = max((abs(change.power_db) for change in changes), default=0.0)
+        self.quality["reference_shape_sigma"] = max((change.shape_sigma for change in changes), default=0.0)
         # Slow heat depends on earlier settings, so with it two readings at rest always differ.
         late = self._diagnosed is not None and "slow_heat_share" in self._diagnosed.physics.widths
         if not late and (self._diagnosed is None or self._diagnosed.trajectories is None):
-            self.faults += [f"reference setting, {text}" for each in changes for text in each.descriptions()]
+            self.faults += [f"reference setting, {text}" for change in changes for text in change.descriptions()]
 
     def _store_effort(self, bench_s: float, cpu_s: float) -> None:
         total = self.logbook.effort
@@ -500,7 +500,7 @@ class Calibration:
         defects = start.defects
         if diagnosed is not None:
             defects = collect_defects(start, diagnosed, self._model(start).space, channels, max_ma)
-        defects = tuple(each for each in defects if each.element != "puc" or each.number not in self.left_out)
+        defects = tuple(defect for defect in defects if defect.element != "puc" or defect.number not in self.left_out)
         if start.survey.is_dim:
             defects = relabel_in_low_light(defects, start.survey.contrast, MIN_CONTRAST, channels)
         return defects
@@ -527,7 +527,7 @@ def first_fit(
     """
     work = work or FitWork()
     work.spent += start.search.work
-    work.share, confirmations = EXPLANATIONS, 0
+    work.share, confirmations = FIRST_FITS_SHARE, 0
     best = start, diagnosis(start).begin(start.parameters)
     on_fit(*best)
     # Another search comes before the diagnosis: a search takes seconds, but every cause needs fits. From a wrong valley

@@ -79,14 +79,16 @@ class RecordPosterior:
             )
         left_out = (UNSEEN, LEFT_OUT)
         unknown = [
-            puc for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None and one.note not in left_out
+            puc
+            for puc, entry in enumerate(record.pucs)
+            if entry.passive_phase_rad is None and entry.note not in left_out
         ]
         if unknown:
             raise CalibrationError(
                 f"this calibration record cannot be renewed, because it has no passive phases of PUCs {unknown}",
                 hint="Calibrate again.",
             )
-        if entry.groups != tuple((name, place.stop - place.start) for name, place in space.groups.items()):
+        if entry.groups != tuple((name, group.stop - group.start) for name, group in space.groups.items()):
             raise CalibrationError(
                 "this calibration record has a different number of parameters than this software expects",
                 hint="Calibrate again.",
@@ -267,15 +269,15 @@ class DriftRun:
         return change
 
     def _random_settings(self) -> Observations:
-        left = self.max_settings - len(self.logbook)
-        count = max(1, min(_SETTINGS_PER_VISIT, left // len(self._sources)))
+        remaining_settings = self.max_settings - len(self.logbook)
+        count = max(1, min(_SETTINGS_PER_VISIT, remaining_settings // len(self._sources)))
         walk = IncrementalSettings(
             self._max_ma, self._sources, self._model.space.monitors, settings_per_source=count, off_share=_OFF_SHARE
         )
         prior = prior_after_time(self._model.space, self.last, self.drift, self.days)
         free = self._model.space.mask(_DESIGNED) & self.last.free
         designer = Designer(self._model, self.last.parameters, self._noise(), prior, free)
-        return designer.choose(walk, self.hardware_s, 0.0, self._rng, _TRIES, max_settings=left).plan
+        return designer.choose(walk, self.hardware_s, 0.0, self._rng, _TRIES, max_settings=remaining_settings).plan
 
     def check_renewal(self, renewal: RenewedFit) -> Health:
         """Compare the bar and cross settings, which the renewal did not use, with the renewed calibration."""

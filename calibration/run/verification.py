@@ -326,9 +326,9 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
         light_hz = record.reference_hz + detuning_hz if detuning_hz else None
         cells = calibrated.cells(np.stack([plan[index].currents_ma for index in chosen]), light_hz)
         own_hz = entry.source_detuning_hz or 0.0
-        entries = [entry, *(one for one in record.ports if one.lit_with == source and one.source_dbm is not None)]
-        field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [one.port for one in entries])
-        share = 10.0 ** (np.array([(one.source_dbm or 0.0) - (entry.source_dbm or 0.0) for one in entries]) / 10.0)
+        entries = [entry, *(port for port in record.ports if port.lit_with == source and port.source_dbm is not None)]
+        field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [port.port for port in entries])
+        share = 10.0 ** (np.array([(port.source_dbm or 0.0) - (entry.source_dbm or 0.0) for port in entries]) / 10.0)
         through = (np.abs(field) ** 2 * share).sum(axis=-1)
         power[chosen] = (entry.source_dbm or 0.0) + 10.0 * np.log10(np.maximum(through, 1e-30))
     return power
@@ -422,8 +422,8 @@ def _compare(
         )
         for index, column in np.argwhere(is_compared)
     ]  # fmt: skip
-    off = np.where(is_compared, error_db / noise_db, 0.0)
-    suspects = () if slopes is None else _suspects(record, off, slopes / noise_db[..., None])
+    deviation_sigma = np.where(is_compared, error_db / noise_db, 0.0)
+    suspects = () if slopes is None else _suspects(record, deviation_sigma, slopes / noise_db[..., None])
     return Verification(tuple(results), suspects)
 
 
@@ -463,14 +463,16 @@ def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | floa
     return variance
 
 
-def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, ...]:
-    if (off**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(off):  # noise
+def _suspects(record: CalibrationRecord, deviation_sigma: Real, slopes: Real) -> tuple[int, ...]:
+    if (deviation_sigma**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(deviation_sigma):  # noise
         return ()
-    place = space_from_record(record).group("passive_phase_rad")
-    by_phase = slopes[..., place] * (off != 0.0)[..., None]
+    phases = space_from_record(record).group("passive_phase_rad")
+    by_phase = slopes[..., phases] * (deviation_sigma != 0.0)[..., None]
     sensitivity = (by_phase**2).sum(axis=(0, 1))
     # For each phase alone: the decrease of χ² at its best value.
-    explained = np.einsum("nmp,nm->p", by_phase, off) ** 2 / np.where(sensitivity > 0.0, sensitivity, np.inf)
+    explained = np.einsum("nmp,nm->p", by_phase, deviation_sigma) ** 2 / np.where(
+        sensitivity > 0.0, sensitivity, np.inf
+    )
     order = np.argsort(-explained, kind="stable")[:_SUSPECTS]
     return tuple(order[explained[order] > 0.0].tolist())
 

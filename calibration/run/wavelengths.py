@@ -95,9 +95,9 @@ class Extended:
     def within(self, covariance: Real, space: ParameterSpace) -> Real:
         """Return the covariance of all parameters, ``(size, size)``, with delay and slopes added."""
         result = covariance.copy()
-        places = [space.group(name).start for name in SLOPES]
-        result[places, :] = result[:, places] = 0.0
-        result[np.ix_(places, places)] = self.covariance
+        columns = [space.group(name).start for name in SLOPES]
+        result[columns, :] = result[:, columns] = 0.0
+        result[np.ix_(columns, columns)] = self.covariance
         return result
 
     @property
@@ -116,10 +116,10 @@ class Extended:
 
     def quality(self) -> dict[str, float]:
         """Return figures for ``quality`` of the record."""
-        levels = [abs(level) for each in self.results for level in each.level_db.values()]
+        levels = [abs(level) for result in self.results for level in result.level_db.values()]
         return {
             "wavelengths": float(len(self.wavelengths_nm)),
-            "wavelengths_chi2_per_dof": max((each.chi2_per_dof for each in self.results), default=0.0),
+            "wavelengths_chi2_per_dof": max((result.chi2_per_dof for result in self.results), default=0.0),
             "wavelengths_level_change_db": max(levels, default=0.0),
             "delay_sigma_fs": 1e15 * float(np.sqrt(self.covariance[0, 0])),
         }
@@ -127,10 +127,10 @@ class Extended:
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence for each wavelength at which the fit does not explain the readings."""
         return tuple(
-            f"at {each.wavelength_nm:.3f} nm the readings deviate from the calibration at the reference wavelength "
-            f"(χ² per degree of freedom {each.chi2_per_dof:.2f})"
-            for each in self.results
-            if not each.converged or each.chi2_per_dof > _UNEXPLAINED
+            f"at {result.wavelength_nm:.3f} nm the readings deviate from the calibration at the reference wavelength "
+            f"(χ² per degree of freedom {result.chi2_per_dof:.2f})"
+            for result in self.results
+            if not result.converged or result.chi2_per_dof > _UNEXPLAINED
         )
 
 
@@ -211,7 +211,7 @@ class WavelengthExtension:
             raise CalibrationError("no tunable source feeds the mesh", hint="Check the faults in the record.")
         offsets = {hz for nm in wavelengths_nm if abs(hz := self._offset_hz(nm)) > TUNING_ERROR_HZ}
         self._total = self._plan.settings * len(offsets)
-        self._step_out(sorted(offsets, key=abs))
+        self._extend_in_steps(sorted(offsets, key=abs))
         tune_sources(self._logbook, self._reference_hz, self._reported_hz)
         return Extended(
             self._current_parameters(), self._slopes.covariance, tuple(self._results), tuple(sorted(self._used_nm))
@@ -224,14 +224,14 @@ class WavelengthExtension:
     def _offset_hz(self, wavelength_nm: float) -> float:
         return frequency_hz_from_wavelength_m(wavelength_nm * 1e-9) - self._reference_hz
 
-    def _step_out(self, offsets_hz: list[float]) -> None:
+    def _extend_in_steps(self, offsets_hz: list[float]) -> None:
         stepped = False
         last_hz = 0.0
         while offsets_hz:
             # The step is limited by the error of the delay, so that every loop stays on its branch.
             reach_hz = _REACH_RAD / (2.0 * np.pi * self._slopes.delay_sigma_s)
             if abs(offsets_hz[0]) <= reach_hz:
-                self._used_nm.add(self._at(offsets_hz.pop(0), self._plan.settings))
+                self._used_nm.add(self._extend_to(offsets_hz.pop(0), self._plan.settings))
                 stepped = False
                 continue
             # Steps must grow, or the light would never reach the wavelength.
@@ -242,21 +242,21 @@ class WavelengthExtension:
                     hint="Choose wavelengths that are closer together, or use sources with better frequency accuracy.",
                 )
             self._total += self._plan.step_settings
-            self._at(float(np.sign(offsets_hz[0])) * reach_hz, self._plan.step_settings)
+            self._extend_to(float(np.sign(offsets_hz[0])) * reach_hz, self._plan.step_settings)
             stepped, last_hz = True, reach_hz
 
-    def _at(self, requested_hz: float, settings: int) -> float:
-        observations = self._measured(requested_hz, settings)
+    def _extend_to(self, requested_hz: float, settings: int) -> float:
+        observations = self._measure_at(requested_hz, settings)
         offset_hz = float(observations.detunings_hz.mean())
         wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)
         likelihood = replace(self._likelihood, observations=observations)
-        start = self._scanned(likelihood, offset_hz)
-        space, free = self._model.space, self._free()
+        start = self._scan_frequencies(likelihood, offset_hz)
+        space, free = self._model.space, self._free_parameters()
         fit = GlobalFit(self._model, likelihood, self._prior(), free).run(start)
-        places = [space.group(name).start for name in SLOPES]
+        columns = [space.group(name).start for name in SLOPES]
         # The fixed parameters are known to a milliradian only, so a misfit increases the errors of this result.
         spread = max(fit.chi2_per_dof, 1.0)
-        self._slopes = _Slopes(fit.vector[places], fit.covariance()[np.ix_(places, places)] * spread)
+        self._slopes = _Slopes(fit.vector[columns], fit.covariance()[np.ix_(columns, columns)] * spread)
         parameters = self._current_parameters()
         numbers = {port: space.sources.index(port) for port in self._reported_hz}
         off_hz = np.asarray(fit.parameters.source_detuning_hz) - np.asarray(parameters.source_detuning_hz)
@@ -272,7 +272,7 @@ class WavelengthExtension:
         )
         return wavelength_nm
 
-    def _measured(self, offset_hz: float, settings: int) -> Observations:
+    def _measure_at(self, offset_hz: float, settings: int) -> Observations:
         reached_hz = tune_sources(self._logbook, self._reference_hz + offset_hz, self._reported_hz)
         first = len(self._logbook)
         settings = max(settings, _MIN_PER_SOURCE * len(self._reported_hz))
@@ -293,7 +293,7 @@ class WavelengthExtension:
         own_hz = np.broadcast_to(np.asarray(self._reference.source_detuning_hz), len(self._model.space.sources))
         return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
 
-    def _scanned(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
+    def _scan_frequencies(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
         parameters = self._current_parameters()
         spread_rad = (
             2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, parameters.delay_s * TUNING_ERROR_HZ)
@@ -308,7 +308,7 @@ class WavelengthExtension:
         own_hz[source_indices] -= common_hz
         return replace(fitted, source_detuning_hz=own_hz, delay_s=parameters.delay_s * (1.0 + common_hz / offset_hz))
 
-    def _free(self) -> NDArray[np.bool_]:
+    def _free_parameters(self) -> NDArray[np.bool_]:
         space = self._model.space
         free = space.mask(SLOPES)
         for port in self._reported_hz:
@@ -322,6 +322,6 @@ class WavelengthExtension:
         spreads = {"source_detuning_hz": TUNING_ERROR_HZ, "source_db": _LEVEL_SPREAD_DB}
         sigma = space.vector(spreads, otherwise=np.inf)
         precision = np.diag(sigma**-2.0)
-        places = [space.group(name).start for name in SLOPES]
-        precision[np.ix_(places, places)] = self._slopes.precision()
+        columns = [space.group(name).start for name in SLOPES]
+        precision[np.ix_(columns, columns)] = self._slopes.precision()
         return Prior(mean, sigma, precision)

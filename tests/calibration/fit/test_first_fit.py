@@ -11,7 +11,7 @@ import pytest
 
 from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis
 from calibration.fit.phase_search import Levels, SearchResult
-from calibration.model.work import EXPLANATIONS, FitWork
+from calibration.model.work import FIRST_FITS_SHARE, FitWork
 from calibration.run.bootstrap import Bootstrap, Start
 from calibration.run.procedure import first_fit
 
@@ -148,7 +148,7 @@ def test_a_valley_that_two_more_searches_end_in_is_believed_whatever_it_leaves()
 
 
 def test_every_search_counts_also_one_that_is_not_taken_and_the_last_cause_has_work_left() -> None:
-    bench = Bench([0, 0], {0: LOST}, work=FitWork(allowed=2 * _SEARCH_WORK / EXPLANATIONS))
+    bench = Bench([0, 0], {0: LOST}, work=FitWork(allowed=2 * _SEARCH_WORK / FIRST_FITS_SHARE))
     bench.run()
     assert bench.did == ["fit 0", "search", "settle 0", "exchange 0"]
     assert bench.work.spent == 2 * _SEARCH_WORK

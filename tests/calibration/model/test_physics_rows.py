@@ -163,7 +163,7 @@ def test_physics_that_is_known_is_held_and_has_no_parameters(small: SimulatedMes
     model = MeshModel(SMALL, small.ports, small.ports).with_physics(_physics("compression_per_ma"))
     settings, vector = _settings(small, small.ports), _drawn(model, small.parameters())
     parameters = model.space.unpack(vector)
-    held = model.with_physics(Physics(held=parameters.extra_physics))
+    held = model.with_physics(Physics(fixed_values=parameters.extra_physics))
     assert held.space.size == MeshModel(SMALL, small.ports, small.ports).space.size
     again = held.space.unpack(vector[: held.space.size])
     np.testing.assert_allclose(held.predict(again, settings), model.predict(parameters, settings), rtol=1e-12)
