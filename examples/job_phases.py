@@ -61,7 +61,7 @@ def main():
         busy_s = sum(phase.end_s - phase.start_s for phase in phases)
         print(f"heaters: {energy_mj / busy_s:.1f} mW on average over {given.iterations} iterations")
         if given.plot:
-            plot_iteration(plan, measured, given.plot, over="any")
+            plot_iteration(plan, measured, given.plot, overwrite="any")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def make(directory: Path) -> Path:
         record = load_record(path)
         # Without the name of its chip the record also serves on other emulated chips, as if it had aged.
         provenance = {key: value for key, value in record.provenance.items() if key != EMULATED_CHIP}
-        save_record(dataclasses.replace(record, provenance=provenance), path, over="any")
+        save_record(dataclasses.replace(record, provenance=provenance), path, overwrite="any")
     return path
 
 

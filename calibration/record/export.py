@@ -16,7 +16,7 @@ from calibration.model.space import space_from_record
 from calibration.record.conversion import covariance_from_record, parameters_from_record
 from lumion_hw.files import AnyPath
 from lumion_hw.files.escaping import csv_cell
-from lumion_hw.files.writing import Over, write_file
+from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.mesh.programming.calibrated_mesh import CalibratedMesh
 from lumion_hw.mesh.programming.prediction import COVARIANCE_FACTOR
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord, CouplerEntry
@@ -131,13 +131,13 @@ def _joints(record: CalibrationRecord) -> Rows:
     return [[number, *ends[number], phase] for number, phase in enumerate(record.joints.phase_rad)]
 
 
-def write_tables(record: CalibrationRecord, directory: AnyPath, over: Over = "own") -> tuple[Path, ...]:
+def write_tables(record: CalibrationRecord, directory: AnyPath, overwrite: Overwrite = "own") -> tuple[Path, ...]:
     """Write each table of a record as ``NAME.csv`` into a folder, except empty ones; return the files."""
     written = []
     for name, (headers, rows) in tables(record).items():
         if rows:
             path = Path(directory) / f"{name}.csv"
-            write_file(path, "the table", _csv(headers, rows), over)
+            write_file(path, "the table", _csv(headers, rows), overwrite)
             written.append(path)
     return tuple(written)
 
@@ -150,7 +150,7 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
+def write_npz(record: CalibrationRecord, path: AnyPath, overwrite: Overwrite = "own") -> None:
     """Write parameters, ports and covariance of a record to an ``.npz`` file."""
     parameters, space = parameters_from_record(record), space_from_record(record)
     arrays = {name: np.atleast_1d(value) for name, value in _named(parameters).items()}
@@ -158,4 +158,4 @@ def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> N
     arrays |= {"monitor_ports": np.array(space.monitors, dtype=np.int64)}
     if COVARIANCE_FACTOR in record.arrays:
         arrays["covariance"] = covariance_from_record(record)
-    write_arrays(Path(path), arrays, "the export", over)
+    write_arrays(Path(path), arrays, "the export", overwrite)

@@ -15,7 +15,7 @@ import numpy as np
 from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.files.writing import Overwrite, check_target, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.storage import load_record
 
@@ -71,7 +71,7 @@ class WrittenReport:
     missing: tuple[str, ...] = ()
 
 
-def check_report_path(path: Path, over: Over = "own") -> None:
+def check_report_path(path: Path, overwrite: Overwrite = "own") -> None:
     """Raise an error if a report cannot be written to a path; call this before long work.
 
     Raises:
@@ -81,12 +81,17 @@ def check_report_path(path: Path, over: Over = "own") -> None:
         raise ConfigError(
             f"{path}: the name of a report must end in .html or .md", hint="Change the suffix to .html or .md."
         )
-    check_target(path, "the report", over)
+    check_target(path, "the report", overwrite)
 
 
 @on_one_blas_thread
 def write_report(
-    record_path: AnyPath, out_path: AnyPath, *, truth: Sequence[Metric] = (), plots: bool = True, over: Over = "own"
+    record_path: AnyPath,
+    out_path: AnyPath,
+    *,
+    truth: Sequence[Metric] = (),
+    plots: bool = True,
+    overwrite: Overwrite = "own",
 ) -> WrittenReport:
     """Write the report of a calibration record.
 
@@ -95,7 +100,7 @@ def write_report(
         out_path: ``.html`` for one self-contained document, ``.md`` for Markdown with pictures in ``NAME-pictures/``.
         truth: Comparison with the true parameters of an emulated bench.
         plots: Whether to include plots (needs matplotlib).
-        over: Which existing files may be overwritten.
+        overwrite: Which existing files may be overwritten.
 
     Raises:
         ConfigError: The suffix is wrong, or the file cannot be written.
@@ -104,16 +109,16 @@ def write_report(
     from calibration.report.page import html_text, markdown_text
 
     record_path, out_path = Path(record_path), Path(out_path)
-    check_report_path(out_path, over)
+    check_report_path(out_path, overwrite)
     page, missing = _page(record_path, truth, plots=plots)
     if out_path.suffix in _HTML:
-        write_file(out_path, "the report", html_text(page), over)
+        write_file(out_path, "the report", html_text(page), overwrite)
         return WrittenReport(out_path, missing=missing)
     folder = out_path.with_name(f"{out_path.stem}-pictures")
     pictures = {folder / f"{name}.svg": svg for name, svg in page.pictures.items()}
     for path, svg in pictures.items():
         write_file(path, "the picture", svg)
-    write_file(out_path, "the report", markdown_text(page, folder.name), over)
+    write_file(out_path, "the report", markdown_text(page, folder.name), overwrite)
     return WrittenReport(out_path, tuple(pictures), missing)
 
 

@@ -148,7 +148,7 @@ class RunJournal:
         """
         with writing("the journal", path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(check_target(path, "the journal", over="any"), os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(check_target(path, "the journal", overwrite="any"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             lock_file(handle, path, "the journal", "Wait for that run, or choose another --out.")
         except BaseException:

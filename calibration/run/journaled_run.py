@@ -35,7 +35,7 @@ from calibration.run.procedure import Calibration, Residual
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.writing import Over, check_target
+from lumion_hw.files.writing import Overwrite, check_target
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.record.canonical import content_hash
 from lumion_hw.polarization import Aligner
@@ -234,7 +234,7 @@ def calibrate(
     wavelengths_nm: Sequence[float] = (),
     goal: Goal | None = None,
     find_faults: Callable[[CalibrationRecord], Sequence[str]] = lambda record: (),
-    over: Over = "own",
+    overwrite: Overwrite = "own",
     residual: Residual = lambda name, value: None,
     on_plug: OnPlug | None = None,
     part: MeshPart | None = None,
@@ -256,7 +256,7 @@ def calibrate(
         wavelengths_nm: Further wavelengths in nm; the record is then valid for the whole range.
         goal: Required accuracy and limits of the effort; by default the usual goal.
         find_faults: Returns problems of the record to be stored in it, one sentence each.
-        over: Which existing record may be overwritten.
+        overwrite: Which existing record may be overwritten.
         residual: Called with name and value of the misfit of each stage.
         on_plug: Called when a fibre has to be moved by hand; returns after the move. Without it, the run stops with an
             error and continues with ``resume`` after the move.
@@ -272,7 +272,7 @@ def calibrate(
         LumionError: The disk is full.
     """
     path = Path(path)
-    check_target(path, "the calibration record", over)
+    check_target(path, "the calibration record", overwrite)
     run = _JournaledRun(
         bench,
         seed,
@@ -283,7 +283,7 @@ def calibrate(
         wavelengths_nm,
         goal or Goal(),
         find_faults,
-        over,
+        overwrite,
         residual,
         part,
         join,
@@ -304,7 +304,7 @@ class _JournaledRun:
     wavelengths_nm: Sequence[float]
     goal: Goal
     find_faults: Callable[[CalibrationRecord], Sequence[str]]
-    over: Over
+    overwrite: Overwrite
     residual: Residual
     part: MeshPart | None
     join: CalibrationRecord | None
@@ -322,11 +322,11 @@ class _JournaledRun:
                 # From here on an error leaves an incomplete record.
                 begun = run
                 record = self._measure(probe, run, book)
-                save_record(record, self.path, self.over)
+                save_record(record, self.path, self.overwrite)
                 book.note("finished", record=record.content_sha256)
             except BaseException as error:
                 probe.switch_everything_off()
-                _save_incomplete_record(self.bench, begun, book, self.path, self.over, error)
+                _save_incomplete_record(self.bench, begun, book, self.path, self.overwrite, error)
                 raise
         if self.resume:
             self.path.with_suffix(".incomplete.json").unlink(missing_ok=True)
@@ -448,7 +448,7 @@ def _connect_journal(bench: Bench, run: Calibration, book: RunJournal, header: J
 
 
 def _save_incomplete_record(
-    bench: Bench, run: Calibration | None, book: RunJournal, path: Path, over: Over, error: BaseException
+    bench: Bench, run: Calibration | None, book: RunJournal, path: Path, overwrite: Overwrite, error: BaseException
 ) -> None:
     if run is None:
         with contextlib.suppress(LumionError):
@@ -459,7 +459,7 @@ def _save_incomplete_record(
     # A complete record is more valuable than an incomplete new one.
     target = path.with_suffix(".incomplete.json") if _is_complete_record(path) else path
     with contextlib.suppress(LumionError):
-        save_record(replace(run.record(), complete=False), target, over if target == path else "own")
+        save_record(replace(run.record(), complete=False), target, overwrite if target == path else "own")
         bench.events.add("calibration cut short", record=str(target))
 
 

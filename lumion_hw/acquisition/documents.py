@@ -23,7 +23,7 @@ from lumion_hw.acquisition.scan_plan import BY_INSTRUMENT, SET, ScanPlan
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.json_text import json_text
-from lumion_hw.files.writing import Over, write_file
+from lumion_hw.files.writing import Overwrite, write_file
 
 Document = tuple[str, dict[str, Any]]
 _STREAM = "primary"
@@ -73,7 +73,7 @@ def bluesky_documents(recording: RecordedLog, patterns: Sequence[str] = ("*",)) 
 
 
 def write_documents(
-    recording: RecordedLog, target: AnyPath, over: Over = "own", patterns: Sequence[str] = ("*",)
+    recording: RecordedLog, target: AnyPath, overwrite: Overwrite = "own", patterns: Sequence[str] = ("*",)
 ) -> int:
     """Write the documents of a recording as JSON lines and return their number.
 
@@ -83,7 +83,7 @@ def write_documents(
     lines = [
         json_text({"name": name, "doc": content}) + "\n" for name, content in bluesky_documents(recording, patterns)
     ]
-    write_file(Path(target), "the documents", "".join(lines), over)
+    write_file(Path(target), "the documents", "".join(lines), overwrite)
     return len(lines)
 
 

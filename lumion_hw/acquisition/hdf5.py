@@ -62,7 +62,7 @@ def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
             _about_bench(entry, header)
             _data(entry, header, rows)
 
-    write_file(target, "the HDF5 file", fill, over="nothing")
+    write_file(target, "the HDF5 file", fill, overwrite="nothing")
     return len(rows.index)
 
 

@@ -15,7 +15,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.escaping import one_line
 from lumion_hw.files.own_files import MADE_BY
-from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.files.writing import Overwrite, check_target, write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,7 @@ def require_plots() -> None:
         raise ConfigError("pictures of recordings need matplotlib", hint="pip install 'lumion-hw[plots]'") from error
 
 
-def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), over: Over = "own") -> int:
+def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), overwrite: Overwrite = "own") -> int:
     """Draw a recording and return the number of columns in the picture.
 
     A mark at the bottom of the panel shows a missing value, in red if reading failed.
@@ -44,7 +44,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
         source: The HDF5 file or journal.
         target: The picture file.
         patterns: Names of columns, with shell wildcards.
-        over: Which existing files to overwrite.
+        overwrite: Which existing files to overwrite.
 
     Raises:
         ConfigError: An optional dependency is missing, the file is not a recording, or the picture cannot be written.
@@ -52,7 +52,7 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     source, target = Path(source), Path(target)
     require_plots()
     check_format(target)
-    check_target(target, "the picture", over)
+    check_target(target, "the picture", overwrite)
     recording = read_recording(source, patterns)
     time_s, columns = recording.time_s, recording.columns
     from matplotlib.figure import Figure as NewFigure
@@ -74,16 +74,18 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
     panels[-1].set_xlabel("time (s)")
     figure.suptitle(plain_text(f"{recording.header.bench}: {source.name}"))
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)
     return len(columns)
 
 
-def save_figure(figure: Figure, target: Path, over: Over) -> None:
+def save_figure(figure: Figure, target: Path, overwrite: Overwrite) -> None:
     """Write a figure to a file. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     check_format(target)
     suffix = target.suffix.lower()
     metadata = {_CREATOR_KEYS[suffix]: MADE_BY}
-    write_file(target, "the picture", lambda path: figure.savefig(path, format=suffix[1:], metadata=metadata), over)
+    write_file(
+        target, "the picture", lambda path: figure.savefig(path, format=suffix[1:], metadata=metadata), overwrite
+    )
 
 
 def check_format(target: Path) -> None:

@@ -294,7 +294,7 @@ def _target(out: AnyPath | None, resume: bool) -> Path | None:
     target = Path(out)
     require_hdf5()
     if not (resume and target.exists()):
-        check_target(target, "the scan", over="nothing")
+        check_target(target, "the scan", overwrite="nothing")
     return target
 
 

@@ -18,7 +18,7 @@ from lumion_hw.bench.identity import DeviceIdentity, device_identities
 from lumion_hw.errors import ConfigError, IdentityError, LinkError, LumionError, VerifyError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import MEGABYTE, read_file
-from lumion_hw.files.writing import Over, write_file
+from lumion_hw.files.writing import Overwrite, write_file
 
 FORMAT = "lumion-snapshot 1"
 _FILE_DESCRIPTION = "the snapshot"
@@ -124,9 +124,9 @@ def snapshot_yaml(snapshot: Snapshot) -> str:
     return text
 
 
-def save_snapshot(snapshot: Snapshot, path: AnyPath, over: Over = "own") -> None:
+def save_snapshot(snapshot: Snapshot, path: AnyPath, overwrite: Overwrite = "own") -> None:
     """Write a snapshot to a YAML file, atomically. Raises as :func:`~lumion_hw.files.writing.write_file`."""
-    write_file(Path(path), _FILE_DESCRIPTION, snapshot_yaml(snapshot), over)
+    write_file(Path(path), _FILE_DESCRIPTION, snapshot_yaml(snapshot), overwrite)
 
 
 def load_snapshot(path: AnyPath) -> Snapshot:

@@ -174,7 +174,7 @@ class ArmLeveller:
         }
         sources = {port: math.nan if optics is None else optics.emits_nm for port, optics in entries.items()}
         power = {port: np.abs(field) ** 2 for port, field in self._planning.fields(currents_ma, sources).items()}
-        receivers = {out.port for out in wiring.outputs if out.transponder is not None}
+        receivers = {output.port for output in wiring.outputs if output.transponder is not None}
         # The end of a diverted arm still leads to the receiver, for light of other circuits.
         ends = {arm.exit.port for arm in circuit.arms}
         stray_w = [

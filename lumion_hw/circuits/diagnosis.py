@@ -101,7 +101,7 @@ class Diagnosis:
     Args:
         exits: Reads the power at the outputs of the mesh.
         plan: The programmed circuits, active ones included.
-        held: PUCs of active circuits, which are not changed.
+        held_pucs: PUCs of active circuits, which are not changed.
         driven_ma: Present heater currents, shape ``(2 n_pucs,)``.
     """
 
@@ -111,7 +111,7 @@ class Diagnosis:
         record: CalibrationRecord,
         exits: OutputPowerReader,
         plan: CircuitPlan,
-        held: Collection[int],
+        held_pucs: Collection[int],
         driven_ma: NDArray[np.float64],
     ) -> None:
         self._bench = bench
@@ -122,7 +122,7 @@ class Diagnosis:
         self.wiring = bench.model.to_wiring()
         self.exits = exits
         self.states = plan.states
-        self.held = frozenset(held)
+        self.held_pucs = frozenset(held_pucs)
 
     def diagnose(self, proofs: Sequence[CircuitProof]) -> tuple[CircuitFinding, ...]:
         """Return the fault of each failed circuit. Raises device errors."""
@@ -156,7 +156,7 @@ class Diagnosis:
 
     def program_states(self, states: Mapping[int, State]) -> None:
         """Program the given PUC states; PUCs of active circuits keep their heater currents."""
-        setting = setting_with_active(self.mesh, self._record, states, self.held, self._driven_ma, self._couplings)
+        setting = setting_with_active(self.mesh, self._record, states, self.held_pucs, self._driven_ma, self._couplings)
         self._bench.mesh.program(setting.currents_ma)
 
     def output_powers_w(self, background_w: Mapping[int, float]) -> dict[int, float]:
@@ -210,7 +210,7 @@ class _ArmDiagnosis:
         stuck = [
             _Fault(at, {puc: opposite_state(states[puc])})
             for puc in self._arm.path.pucs
-            if puc not in self._diagnosis.held and puc != trimmed
+            if puc not in self._diagnosis.held_pucs and puc != trimmed
         ]
         misrouted = [_Fault(port) for port in self._diagnosis.mesh.fibre_ports if port not in used_ports]
         return [_Fault(at), _Fault(None), *stuck, *misrouted]
@@ -232,7 +232,7 @@ class _ArmDiagnosis:
     def _best_test_puc(self, remaining: Sequence[_Fault]) -> int | None:
         best, smallest = None, len(remaining)
         reached = {puc for fault in remaining for puc in self._trace(fault, self._diagnosis.states)[1]}
-        for puc in sorted(reached - self._diagnosis.held):
+        for puc in sorted(reached - self._diagnosis.held_pucs):
             states = {**self._diagnosis.states, puc: opposite_state(self._diagnosis.states[puc])}
             # In the worst case the light appears where most faults predict it, and these faults remain. The PUC for
             # which the fewest remain then tells most.
@@ -302,47 +302,47 @@ class _ArmDiagnosis:
     def _wrong_port_text(self, port: int | None) -> str:
         entry = self._arm.entry
         owner = next((path.source for path in self._diagnosis.wiring.inputs if path.port == port), None)
-        place = (
+        location = (
             f"where the bench file connects {owner}: their fibres are swapped"
             if owner
             else "which is free in the bench file"
         )
-        return f"light of {entry.source} enters at port {port} instead of {entry.port}, {place}"
+        return f"light of {entry.source} enters at port {port} instead of {entry.port}, {location}"
 
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
-        finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
+        finding, output = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._diagnosis.exits
-        leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
-        arrives_dbm = exits.fibre_level_dbm(out) if out.meter is not None else leaves_dbm
+        leaves_dbm = dbm_from_w(first_w[output.port]) - exits.facet_loss_db(output.port)
+        arrives_dbm = exits.fibre_level_dbm(output) if output.meter is not None else leaves_dbm
         if arrives_dbm is None or leaves_dbm - arrives_dbm > _MIN_LOSS_DB:
             return finding("fibre behind the mesh", self._loss_behind_text(leaves_dbm, arrives_dbm))
         missing_db = self._expected_dbm - leaves_dbm
         if missing_db > _MIN_LOSS_DB:
-            missing = f"port {out.port} emits {missing_db:.1f} dB less than predicted"
+            missing = f"port {output.port} emits {missing_db:.1f} dB less than predicted"
             if self._circuit.strategy == "none" or (
                 self._circuit.strategy == "controller" and self._proof.alignment is None
             ):
                 return finding("polarization", f"{missing}, and the polarization was not turned to TE")
             return finding("fibre before the mesh", missing)
         if missing_db < -_MIN_LOSS_DB:
-            return finding("budget", f"port {out.port} emits {-missing_db:.1f} dB more than predicted")
+            return finding("budget", f"port {output.port} emits {-missing_db:.1f} dB more than predicted")
         if self._proof.los:
             target = self._circuit.request.target
             return finding("receiver", f"its light arrives, but {target} reports loss of signal")
         return finding("budget", ", ".join(self._proof.failures))
 
     def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
-        out, target = self._arm.exit, self._circuit.request.target
+        own_output, target = self._arm.exit, self._circuit.request.target
         # Swapped output fibres show as the missing power at another meter.
         for output in self._diagnosis.wiring.outputs:
-            if output.meter is None or output.port == out.port:
+            if output.meter is None or output.port == own_output.port:
                 continue
             level_dbm = self._diagnosis.exits.fibre_level_dbm(output)
             if level_dbm is not None and abs(level_dbm - leaves_dbm) < _SAME_LIGHT_DB:
                 return (
-                    f"light for {target} leaves port {out.port} and arrives at the meter of "
+                    f"light for {target} leaves port {own_output.port} and arrives at the meter of "
                     f"{output.transponder or output.meter}, which the bench file connects to port {output.port}: "
                     "their fibres are swapped"
                 )
         loss = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB"
-        return f"light leaves port {out.port}, but {loss} is lost behind the port"
+        return f"light leaves port {own_output.port}, but {loss} is lost behind the port"

@@ -84,8 +84,8 @@ class BenchLock:
         """
         with writing(_FILE_KIND, self._directory):
             self._directory.mkdir(parents=True, exist_ok=True)
-        handle, owner, held = self._open_and_lock()
-        if held:
+        handle, owner, is_held = self._open_and_lock()
+        if is_held:
             os.close(handle)
             self._take_over_from(owner)
             return self

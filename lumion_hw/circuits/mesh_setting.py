@@ -41,7 +41,7 @@ def setting_with_active(
     mesh: MeshTopology,
     record: CalibrationRecord,
     used: Mapping[int, State],
-    held: Collection[int],
+    held_pucs: Collection[int],
     driven_ma: NDArray[np.float64],
     couplings: Mapping[int, float] = MappingProxyType({}),
 ) -> MeshSetting:
@@ -51,7 +51,7 @@ def setting_with_active(
         mesh: The mesh.
         record: Calibration record of the mesh.
         used: States of all PUCs in use; the others are parked (set to guide stray light out of the mesh).
-        held: PUCs whose heaters keep their currents.
+        held_pucs: PUCs whose heaters keep their currents.
         driven_ma: Currents driven now, shape ``(2 n_pucs,)``.
         couplings: Power coupling of PUCs that couple only partly.
 
@@ -63,7 +63,7 @@ def setting_with_active(
     states = park_unused_pucs(mesh, used, unusable=planning.unusable).states
     calibrated = planning.calibrated
     held_ma = np.zeros_like(driven_ma)
-    heaters = [2 * puc + arm for puc in held for arm in (0, 1)]
+    heaters = [2 * puc + arm for puc in held_pucs for arm in (0, 1)]
     held_ma[heaters] = driven_ma[heaters]
     warmed = calibrated
     if held_ma.any():
@@ -79,21 +79,24 @@ def setting_with_active(
         if state not in record.usable_states(puc) or record.pucs[puc].is_settable
     }
     targets |= {puc: PucTarget.coupling(k, calibrated.coupler(puc)) for puc, k in couplings.items()}
-    free = {puc: target for puc, target in targets.items() if puc not in held}
+    free = {puc: target for puc, target in targets.items() if puc not in held_pucs}
     # No heater is driven in both parts, so the sum leaves the currents of active circuits unchanged to the last bit.
     currents_ma = held_ma + program_pucs(warmed, free).currents_ma
     heat_mw = float(planning.heat_mw(currents_ma).sum())
-    return MeshSetting(states, currents_ma, heat_mw, _shift_rad(calibrated, held, driven_ma, currents_ma))
+    return MeshSetting(states, currents_ma, heat_mw, _shift_rad(calibrated, held_pucs, driven_ma, currents_ma))
 
 
 def _shift_rad(
-    calibrated: CalibratedMesh, held: Collection[int], before_ma: NDArray[np.float64], after_ma: NDArray[np.float64]
+    calibrated: CalibratedMesh,
+    held_pucs: Collection[int],
+    before_ma: NDArray[np.float64],
+    after_ma: NDArray[np.float64],
 ) -> float:
-    if not held:
+    if not held_pucs:
         return 0.0
     before, after = calibrated.cells(before_ma), calibrated.cells(after_ma)
     shift = (after.phase_upper - after.phase_lower) - (before.phase_upper - before.phase_lower)
-    return float(np.max(np.abs(shift[list(held)])))
+    return float(np.max(np.abs(shift[list(held_pucs)])))
 
 
 def record_avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:

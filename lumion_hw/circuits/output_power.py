@@ -102,36 +102,36 @@ class OutputPowerReader:
         self._record = record
         self._meters = {
             name: SharedInstrument(bench.clock, _meter_reader(bench, name))
-            for name in dict.fromkeys(out.meter for out in bench.wiring.outputs)
+            for name in dict.fromkeys(output.meter for output in bench.wiring.outputs)
             if name is not None
         }
         self._monitors = SharedInstrument(bench.clock, self._read_monitors)
 
-    def read_w(self, out: OutputPath) -> float:
+    def read_w(self, output: OutputPath) -> float:
         """Return the power of an output in watts, from its meter or monitor.
 
         Raises:
             CircuitError: The output has neither a meter nor a monitor.
             DeviceError: The reading is not a number.
         """
-        if out.meter is not None and out.meter_channel is not None:
-            return self._meters[out.meter].read(out.meter_channel).power_w
-        if out.port not in self._bench.mesh.monitor_ports:
-            raise CircuitError(f"port {out.port} has neither a meter nor a monitor, so its light cannot be verified")
-        return self._monitor_w(out.port)
+        if output.meter is not None and output.meter_channel is not None:
+            return self._meters[output.meter].read(output.meter_channel).power_w
+        if output.port not in self._bench.mesh.monitor_ports:
+            raise CircuitError(f"port {output.port} has neither a meter nor a monitor, so its light cannot be verified")
+        return self._monitor_w(output.port)
 
-    def read_fastest_w(self, out: OutputPath) -> float:
+    def read_fastest_w(self, output: OutputPath) -> float:
         """Return a value proportional to the power of an output, from its monitor if it has one, else from its meter.
 
         Raises the errors of :meth:`read_w`.
         """
-        return self._monitor_w(out.port) if self._has_photodiode(out) else self.read_w(out)
+        return self._monitor_w(output.port) if self._has_photodiode(output) else self.read_w(output)
 
-    def expected_fast_reading_w(self, out: OutputPath, fibre_dbm: float) -> float:
+    def expected_fast_reading_w(self, output: OutputPath, fibre_dbm: float) -> float:
         """Return the expected result of :meth:`read_fastest_w` for a power in the output fibre at the facet."""
-        if out.meter is None or self._has_photodiode(out):
-            return w_from_dbm(fibre_dbm + self.facet_loss_db(out.port))
-        return w_from_dbm(fibre_dbm - out.loss_db) * out.tap_fraction
+        if output.meter is None or self._has_photodiode(output):
+            return w_from_dbm(fibre_dbm + self.facet_loss_db(output.port))
+        return w_from_dbm(fibre_dbm - output.loss_db) * output.tap_fraction
 
     def budgeted_photocurrent_ma(self, circuit: PlannedCircuit) -> float | None:
         """Return the photocurrent in mA that a circuit's link budget predicts, or ``None`` without a photodiode."""
@@ -142,9 +142,9 @@ class OutputPowerReader:
         output_powers_w = w_from_dbm(fibre_dbm + self.facet_loss_db(port))
         return output_powers_w * 1e3 * self._responsivity_a_per_w(port)
 
-    def _has_photodiode(self, out: OutputPath) -> bool:
+    def _has_photodiode(self, output: OutputPath) -> bool:
         # A controller without photodiodes uses the meters instead, so its monitors are no faster.
-        return self._bench.mesh.meters is None and out.port in self._bench.mesh.monitor_ports
+        return self._bench.mesh.meters is None and output.port in self._bench.mesh.monitor_ports
 
     def _monitor_w(self, port: int) -> float:
         responsivity = self._responsivity_a_per_w(port)
@@ -159,19 +159,19 @@ class OutputPowerReader:
             raise DeviceError(f"the monitor at port {port} is saturated")
         return current_ma * 1e-3 / responsivity
 
-    def fibre_level_dbm(self, out: OutputPath) -> float | None:
+    def fibre_level_dbm(self, output: OutputPath) -> float | None:
         """Return the power in an output fibre at the mesh facet in dBm; ``None`` in the dark or out of range."""
         try:
-            power_w = self.read_w(out)
+            power_w = self.read_w(output)
         except DeviceError:
             return None
         if not power_w > 0.0:
             return None
         level_dbm = dbm_from_w(power_w)
         # The meter sees the tap's fraction of the power behind the fibre; refer the reading to the facet.
-        if out.meter is not None:
-            return level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
-        return level_dbm - self.facet_loss_db(out.port)
+        if output.meter is not None:
+            return level_dbm - 10.0 * math.log10(output.tap_fraction) + output.loss_db
+        return level_dbm - self.facet_loss_db(output.port)
 
     def fibre_levels_dbm(self, outputs: Sequence[OutputPath], *, monitors_only: bool = False) -> list[float | None]:
         """Return the power in several output fibres at the mesh facet in dBm; ``None`` in the dark.
@@ -182,12 +182,12 @@ class OutputPowerReader:
         """
         output_powers_w = self.output_powers_w() if outputs else {}
         levels_dbm: list[float | None] = []
-        for out in outputs:
-            if out.port in output_powers_w:
-                power_w = output_powers_w[out.port]
-                levels_dbm.append(dbm_from_w(power_w) - self.facet_loss_db(out.port) if power_w > 0.0 else None)
+        for output in outputs:
+            if output.port in output_powers_w:
+                power_w = output_powers_w[output.port]
+                levels_dbm.append(dbm_from_w(power_w) - self.facet_loss_db(output.port) if power_w > 0.0 else None)
             else:
-                levels_dbm.append(None if monitors_only else self.fibre_level_dbm(out))
+                levels_dbm.append(None if monitors_only else self.fibre_level_dbm(output))
         return levels_dbm
 
     def output_powers_w(self) -> dict[int, float]:

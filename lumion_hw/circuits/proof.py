@@ -358,9 +358,9 @@ def proof_event(proof: CircuitProof) -> dict[str, object]:
 
 def describe_proofs(proofs: Sequence[CircuitProof]) -> str:
     """Describe which circuits passed the check, which failed, and why."""
-    good = [str(proof.circuit.request) for proof in proofs if proof.proven]
+    proven = [str(proof.circuit.request) for proof in proofs if proof.proven]
     failed = [f"{p.circuit.request}: {', '.join(p.failures)}" for p in proofs if not p.proven]
     return (
         f"{len(failed)} of {len(proofs)} circuits could not be verified by their light ({'; '.join(failed)}). "
-        f"Verified: {', '.join(good) or 'none'}. The mesh was rolled back."
+        f"Verified: {', '.join(proven) or 'none'}. The mesh was rolled back."
     )

@@ -424,13 +424,13 @@ def restored_plan(
 def _check_matches_mesh(mesh: MeshTopology, state: CircuitState) -> None:
     pucs = {*state.states, *(puc for circuit in state.circuits for puc in circuit.pucs)}
     ports = {port for circuit in state.circuits for path in circuit.paths for port in (path.source, path.target)}
-    wrong = [f"PUC {puc}" for puc in pucs if not 0 <= puc < mesh.n_pucs]
-    wrong += [f"port {port}" for port in ports if not 0 <= port < mesh.n_ports]
+    invalid = [f"PUC {puc}" for puc in pucs if not 0 <= puc < mesh.n_pucs]
+    invalid += [f"port {port}" for port in ports if not 0 <= port < mesh.n_ports]
     if len(state.currents_ma) != 2 * mesh.n_pucs:
-        wrong.append(f"{len(state.currents_ma)} heater currents")
-    if wrong:
+        invalid.append(f"{len(state.currents_ma)} heater currents")
+    if invalid:
         raise ConfigError(
-            f"the journal of circuits has {', '.join(wrong)}, but this mesh has {mesh.n_pucs} PUCs and "
+            f"the journal of circuits has {', '.join(invalid)}, but this mesh has {mesh.n_pucs} PUCs and "
             f"{mesh.n_ports} ports",
             hint=OTHER_VERSION,
         )

@@ -52,23 +52,23 @@ def run(command: click.Command | str, name: str, args: Sequence[str] | None = No
     # The matrices are small: several BLAS threads only slow each other down (docs/performance.md#blas-threads).
     # Must be set before numpy is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    given = list(sys.argv[1:] if args is None else args)
+    arguments = list(sys.argv[1:] if args is None else args)
     with _sigterm_unwinds():
         try:
-            return _run_to_exit_code(command, name, given)
+            return _run_to_exit_code(command, name, arguments)
         except KeyboardInterrupt:  # during the import, or while the message about an interrupt was printed
             os.write(2, b"lumion: interrupted\n")
             return INTERRUPTED
 
 
-def _run_to_exit_code(command: click.Command | str, name: str, given: list[str]) -> int:
+def _run_to_exit_code(command: click.Command | str, name: str, arguments: list[str]) -> int:
     import click
 
     from lumion_hw.cli.common.output import report_failure
 
-    as_json = "--json" in given
+    as_json = "--json" in arguments
     try:
-        code = _invoke(_import_command(command) if isinstance(command, str) else command, name, given)
+        code = _invoke(_import_command(command) if isinstance(command, str) else command, name, arguments)
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.ClickException as error:

@@ -28,7 +28,7 @@ from lumion_hw.cli.common.outputs import force_option, out_option
 from lumion_hw.cli.common.parameter_type import ParameterType
 from lumion_hw.cli.common.progress import RunProgress
 from lumion_hw.errors import ConfigError
-from lumion_hw.files.writing import Over, check_target
+from lumion_hw.files.writing import Overwrite, check_target
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
@@ -133,8 +133,8 @@ def target_options(function: Any) -> Any:
     """Add the options for bench, state directory and calibration record, as the parameter ``target``."""
 
     def command(*args: Any, **options: Any) -> Any:
-        given = {field.name: options.pop(field.name) for field in dataclasses.fields(BenchTarget)}
-        return function(BenchTarget(**given), *args, **options)
+        target = {field.name: options.pop(field.name) for field in dataclasses.fields(BenchTarget)}
+        return function(BenchTarget(**target), *args, **options)
 
     command.__doc__, command.__name__ = function.__doc__, function.__name__
     command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined] # of click
@@ -305,9 +305,9 @@ def hold(
     from lumion_hw.circuits.maintenance import CircuitMaintenance
     from lumion_hw.storage import save_record
 
-    over: Over = "any" if force else "nothing"  # in particular not the record in use
+    overwrite: Overwrite = "any" if force else "nothing"  # in particular not the record in use
     if renew is not None:
-        check_target(renew, "the renewed record", over)
+        check_target(renew, "the renewed record", overwrite)
     with target.opened("lumion hold") as service:
         service.setup.bench.events.write_to(service.journal.path.with_name("events.jsonl"))
         connected = _names(service.state.circuits)
@@ -324,7 +324,7 @@ def hold(
             maintenance.run(for_s, _status_printer(every_s, target.as_json))
         health, summary = maintenance.health, maintenance.summary()
         if renew is not None and maintenance.drifted_rad:
-            save_record(maintenance.record_with_drift(), renew, over)
+            save_record(maintenance.record_with_drift(), renew, overwrite)
     if target.as_json:
         echo_json({"circuits": [circuit.document() for circuit in health], **summary})
     else:
@@ -579,7 +579,7 @@ def _requests(pairs: Sequence[tuple[str, str]], options: Mapping[str, Any]) -> l
     fields = {name: value for name, value in options.items() if name != "both"}
     requests = [CircuitRequest(source, target, **fields) for source, target in pairs]
     if options.get("both"):
-        requests += [dataclasses.replace(each, source=each.target, target=each.source) for each in requests]
+        requests += [dataclasses.replace(request, source=request.target, target=request.source) for request in requests]
     return list(dict.fromkeys(requests))
 
 

@@ -35,10 +35,10 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
     from lumion_hw.files.writing import check_target, write_file
 
     if output:
-        check_target(output, "the draft", over="nothing")
-    places = [f"tcp://{name}" for name in host] + [f"serial://{port}" for port in ports]
-    places += [f"visa://{resource}" for resource in visa_resources()] if visa else []
-    if not places:
+        check_target(output, "the draft", overwrite="nothing")
+    addresses = [f"tcp://{name}" for name in host] + [f"serial://{port}" for port in ports]
+    addresses += [f"visa://{resource}" for resource in visa_resources()] if visa else []
+    if not addresses:
         listed = serial_ports()
         if as_json:
             echo_json({"serial_ports": [{"port": port, "description": text} for port, text in listed]})
@@ -48,16 +48,16 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
         return
     for unusable in all_kinds()[1]:
         note(f"skipped: {unusable}")
-    instruments, failures = query(places, SystemClock())
+    instruments, failures = query(addresses, SystemClock())
     if as_json:
-        failed = {place: str(error) for place, error in failures.items()}
+        failed = {address: str(error) for address, error in failures.items()}
         echo_json({"found": [asdict(item) for item in instruments], "unreachable": failed})
     else:
         echo_table("Found", ("address", "kind", "identity"), [(i.address, i.kind, i.identity) for i in instruments])
-        for place, error in failures.items():
-            note(f"{place}: {error}")
+        for address, error in failures.items():
+            note(f"{address}: {error}")
         if not instruments:
             note("No instrument answered.")
     if output:
-        write_file(output, "the draft", draft_bench_file(instruments), over="nothing")
+        write_file(output, "the draft", draft_bench_file(instruments), overwrite="nothing")
         note(f"{output}: draft written; add the sections 'mesh' and 'wiring'")

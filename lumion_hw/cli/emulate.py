@@ -63,11 +63,11 @@ def emulate(
     from lumion_hw.bench.emulated import emulated_bench
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.wires.server import EmulatorServer
-    from lumion_hw.files.writing import check_target, over, write_file
+    from lumion_hw.files.writing import check_target, overwrite_policy, write_file
 
     for path, description in ((endpoints, "the endpoints file"), (visa, "the VISA file")):
         if path is not None:
-            check_target(path, description, over(force))
+            check_target(path, description, overwrite_policy(force))
     model = load(file)
     clock = SystemClock()
     bench = emulated_bench(model, clock, seed, warm=not cold)
@@ -86,7 +86,7 @@ def emulate(
                 (endpoints, "the endpoints file", addresses),
             ):
                 if path is not None:
-                    write_file(path, description, json.dumps(content, indent=1) + "\n", over(force))
+                    write_file(path, description, json.dumps(content, indent=1) + "\n", overwrite_policy(force))
             if endpoints is None:
                 click.echo(json.dumps(addresses, indent=1))
             note(f"{model.name}: serving {len(addresses)} devices, seed {seed}. Press Ctrl-C to stop.")

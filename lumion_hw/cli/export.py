@@ -24,10 +24,10 @@ def export(recording: str, channels: tuple[str, ...], out: Path | None, force: b
     of the output is one JSON object.
     """
     from lumion_hw.acquisition import read_recording, write_documents
-    from lumion_hw.files.writing import over
+    from lumion_hw.files.writing import overwrite_policy
 
     target = out or Path(recording).with_suffix(".jsonl")
-    n_documents = write_documents(read_recording(recording), target, over(force), channels or ("*",))
+    n_documents = write_documents(read_recording(recording), target, overwrite_policy(force), channels or ("*",))
     if as_json:
         echo_json({"file": str(target), "documents": n_documents})
     else:

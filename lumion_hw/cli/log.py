@@ -70,7 +70,7 @@ def log(
     journal_path = out.with_name(out.name + ".journal")
     if not only_list:
         require_hdf5()
-        check_target(out, "the recording", over="nothing")
+        check_target(out, "the recording", overwrite="nothing")
     with open_bench(bench_file, emulate, seed, endpoints, devices_with(bench_file, channels)) as bench:
         reader = Reader(bench, channels or ("*",))
         if only_list:

@@ -74,12 +74,12 @@ def show(
 
     topology, channels = _mesh_and_channels(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
-    given: dict[int, State] = {puc: _state(value) for puc, value in (_assignment(text) for text in states)}
+    puc_states: dict[int, State] = {puc: _state(value) for puc, value in (_assignment(text) for text in states)}
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
         failed = {*faults.stuck, *faults.excess_loss_db}
-        _write(mesh_svg(topology, states=given, failed=failed, heater_channels=channels), output, force)
+        _write(mesh_svg(topology, states=puc_states, failed=failed, heater_channels=channels), output, force)
 
 
 @mesh.command()
@@ -352,12 +352,12 @@ def _draw_circuits(topology: MeshTopology, routing: Routing, states: dict[int, S
 
 
 def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
-    from lumion_hw.files.writing import over, write_file
+    from lumion_hw.files.writing import overwrite_policy, write_file
 
     if output is None:
         click.echo(svg, nl=False)
     else:
-        write_file(output, "the figure", svg, over(force))
+        write_file(output, "the figure", svg, overwrite_policy(force))
         note(f"wrote {output}")
 
 

@@ -120,7 +120,7 @@ def write_package(folder: Path, role: str, fields: dict[str, str]) -> list[str]:
     template = resources.files("lumion_hw.cli") / "driver_template"
     contents = _fill_template(template / "common", fields) | _fill_template(template / role, fields)
     for name in sorted(contents):
-        write_file(folder / name, "a file of the package", contents[name], over="nothing")
+        write_file(folder / name, "a file of the package", contents[name], overwrite="nothing")
     return sorted(contents)
 
 

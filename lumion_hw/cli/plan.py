@@ -93,8 +93,8 @@ def _faults(rate: float, repair: float, server_share: float, per_server: int, ca
 
     if causes is None:
         return Faults.from_rate(rate, repair, server_share, per_server)
-    given = click.get_current_context().get_parameter_source
-    if any(given(name) == click.core.ParameterSource.COMMANDLINE for name in ("rate", "repair", "server_share")):
+    source_of = click.get_current_context().get_parameter_source
+    if any(source_of(name) == click.core.ParameterSource.COMMANDLINE for name in ("rate", "repair", "server_share")):
         raise click.UsageError("Give either --causes, or --rate, --repair and --server-share, but not both.")
     return Faults.from_causes(read_causes(causes), per_server)
 
@@ -180,13 +180,15 @@ def spares(
         for rule in ("published", "sufficient")
     ]
     if plot is not None:
-        from lumion_hw.files.writing import over
+        from lumion_hw.files.writing import overwrite_policy
         from lumion_hw.planning import RiskGroup, lost_probability, plot_shortage
 
         groups = {f"one rack of {per_rack}": rack} | (
             {f"pool of {racks} racks": RiskGroup(0.0, (rack,) * racks)} if racks > 1 else {}
         )
-        plot_shortage({label: lost_probability(group) for label, group in groups.items()}, level, plot, over(force))
+        plot_shortage(
+            {label: lost_probability(group) for label, group in groups.items()}, level, plot, overwrite_policy(force)
+        )
     if as_json:
         shares = {"accelerator_unavailable": accelerator_unavailable, "server_unavailable": server_unavailable}
         echo_json(shares | {"plans": plans})
@@ -264,10 +266,10 @@ def compare(
     mapper = _mapper(workers, scheduler)
     result = simulate(fleet, faults, jobs, states=states, seed=seed, service_level=level, mapper=mapper)
     if plot is not None:
-        from lumion_hw.files.writing import over
+        from lumion_hw.files.writing import overwrite_policy
         from lumion_hw.planning import plot_costs_of_policies
 
-        plot_costs_of_policies(result, plot, over(force))
+        plot_costs_of_policies(result, plot, overwrite_policy(force))
     if as_json:
         ratios = {counting: _ratios(result, counting) for counting in _COUNTINGS}
         echo_json(
@@ -393,10 +395,10 @@ def map_(
         mapper=_mapper(workers, None),
     )
     if plot is not None:
-        from lumion_hw.files.writing import over
+        from lumion_hw.files.writing import overwrite_policy
         from lumion_hw.planning import plot_factors
 
-        plot_factors(result, plot, over(force))
+        plot_factors(result, plot, overwrite_policy(force))
     tables = {policy: [[_finite(value) for value in row] for row in table] for policy, table in result.factors.items()}
     if as_json:
         echo_json(

@@ -26,10 +26,10 @@ def plot(recording: str, channels: tuple[str, ...], out: Path | None, force: boo
     otherwise in the colour of the line (over range, under range or dark).
     """
     from lumion_hw.acquisition.plotting import plot as draw
-    from lumion_hw.files.writing import over
+    from lumion_hw.files.writing import overwrite_policy
 
     target = out or Path(f"{recording}.png" if not Path(recording).suffix else Path(recording).with_suffix(".png"))
-    n_channels = draw(Path(recording), target, channels or ("*",), over(force))
+    n_channels = draw(Path(recording), target, channels or ("*",), overwrite_policy(force))
     if as_json:
         echo_json({"file": str(target), "channels": n_channels})
     else:

@@ -98,7 +98,7 @@ def rehearse(
     if timeline is not None:
         write_file(Path(timeline), "the timeline", _timeline(results))
     if as_json:
-        echo_json({"rehearsals": [{**dataclasses.asdict(each), "spans": table(each.trials)} for each in results]})
+        echo_json({"rehearsals": [{**dataclasses.asdict(result), "spans": table(result.trials)} for result in results]})
     else:
         for result in results:
             rows = [

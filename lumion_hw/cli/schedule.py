@@ -130,18 +130,18 @@ def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool
     In the output, `a-b x/y` means that rank a sends chunk x while rank b sends chunk y; `a>b x` means that only a
     sends. `+` means that the receiver adds the chunk, `.` that nothing is sent. `lumion schedule list` lists the names.
     """
-    from lumion_hw.files.writing import over
+    from lumion_hw.files.writing import overwrite_policy
     from lumion_hw.schedules.documents import save_schedule, schedule_document
     from lumion_hw.schedules.verification import verify
 
     plan = _make_or_load(name, ranks)
     verify(plan)
     if out is not None:
-        save_schedule(plan, out, over(force))
+        save_schedule(plan, out, overwrite_policy(force))
     if plot is not None:
         from lumion_hw.schedules.picture import plot_schedule
 
-        plot_schedule(plan, plot, over(force))
+        plot_schedule(plan, plot, overwrite_policy(force))
     if as_json:
         echo_json(schedule_document(plan))
     else:
@@ -216,10 +216,10 @@ def cost(
     model = _model(rate, alpha, delta, relock, hidden)
     schedules = [_make_or_load(name, ranks) for name in names]
     if plot is not None:
-        from lumion_hw.files.writing import over
+        from lumion_hw.files.writing import overwrite_policy
         from lumion_hw.schedules.picture import plot_costs
 
-        plot_costs(schedules, model, buffer_bytes, plot, over(force))
+        plot_costs(schedules, model, buffer_bytes, plot, overwrite_policy(force))
     rows = [_cost_row(plan, model, buffer_bytes, late) for plan in schedules]
     if as_json:
         echo_json({"delta_s": model.delta_s, "buffer_bytes": buffer_bytes, "schedules": rows})
@@ -328,10 +328,10 @@ def demand(
     result = birkhoff(traffic) if count is None else bounded(traffic, count, duplex=duplex)
     model = _model(rate, alpha, delta, relock, hidden)
     if plot is not None:
-        from lumion_hw.files.writing import over
+        from lumion_hw.files.writing import overwrite_policy
         from lumion_hw.schedules.picture import plot_served
 
-        plot_served(result, plot, over(force))
+        plot_served(result, plot, overwrite_policy(force))
     best = None if fallback_rate is None else result.best_count(model, fallback_rate)
     if as_json:
         echo_json(_demand_document(result, model) | {"best_count": best})
@@ -356,8 +356,12 @@ def _demand_document(result: Decomposition, model: CostModel) -> dict[str, Any]:
         "time_without_delta_s": result.time_s(model.with_delta_s(0.0)),
         "duty": result.duty(model),
         "configurations": [
-            {"circuits": each.circuits, "hold_bytes": each.hold_bytes, "hold_s": each.hold_bytes / model.bytes_per_s}
-            for each in result.configurations
+            {
+                "circuits": configuration.circuits,
+                "hold_bytes": configuration.hold_bytes,
+                "hold_s": configuration.hold_bytes / model.bytes_per_s,
+            }
+            for configuration in result.configurations
         ],
     }
 
@@ -449,16 +453,18 @@ def route(
     plan = _make_or_load(name, ranks)
     router, names = _router(layout, inputs, outputs, bench_file, record, modules)
     router.max_hops = max_hops
-    places = relabel_ranks(router, plan) if relabel else tuple(range(plan.ranks))
-    router = router.with_ports_of(places) if relabel else router
+    modules_of_ranks = relabel_ranks(router, plan) if relabel else tuple(range(plan.ranks))
+    router = router.with_ports_of(modules_of_ranks) if relabel else router
     plan = regroup_schedule(router, plan) if regroup else plan
     routed = route_schedule(router, plan)
     if out is not None or phases is not None:
-        _save_routed(plan, routed, [names[place] for place in places] if names else [], out, phases, duration, force)
+        _save_routed(
+            plan, routed, [names[module] for module in modules_of_ranks] if names else [], out, phases, duration, force
+        )
     if as_json:
-        echo_json({"places": places} | _routed_document(router, routed))
+        echo_json({"places": modules_of_ranks} | _routed_document(router, routed))
     else:
-        _print_routed(router, plan, routed, places if relabel else ())
+        _print_routed(router, plan, routed, modules_of_ranks if relabel else ())
 
 
 def _router(
@@ -498,14 +504,14 @@ def _save_routed(
     duration_s: float,
     force: bool,
 ) -> None:
-    from lumion_hw.files.writing import over
+    from lumion_hw.files.writing import overwrite_policy
     from lumion_hw.schedules.documents import save_schedule
     from lumion_hw.schedules.phases import save_phases, schedule_phases
 
     if out is not None:
-        save_schedule(plan, out, over(force))
+        save_schedule(plan, out, overwrite_policy(force))
     if phases is not None:
-        save_phases(schedule_phases(routed, modules, duration_s, plan.name), phases, over(force))
+        save_phases(schedule_phases(routed, modules, duration_s, plan.name), phases, overwrite_policy(force))
 
 
 def _routed_document(router: MeshRouter, routed: MeshSchedule) -> dict[str, Any]:
@@ -528,7 +534,7 @@ def _routed_document(router: MeshRouter, routed: MeshSchedule) -> dict[str, Any]
     }
 
 
-def _print_routed(router: MeshRouter, plan: Schedule, routed: MeshSchedule, places: Sequence[int]) -> None:
+def _print_routed(router: MeshRouter, plan: Schedule, routed: MeshSchedule, modules_of_ranks: Sequence[int]) -> None:
     from lumion_hw.schedules.mesh_steps import min_rounds
 
     rows = [
@@ -536,8 +542,10 @@ def _print_routed(router: MeshRouter, plan: Schedule, routed: MeshSchedule, plac
         for step in routed.steps
     ]
     echo_table(router.mesh.label, ("round", "circuits", "unchanged", "longest path"), rows)
-    if places:
-        echo_text(f"ranks 0 to {len(places) - 1} use the ports of ranks {', '.join(map(str, places))}")
+    if modules_of_ranks:
+        echo_text(
+            f"ranks 0 to {len(modules_of_ranks) - 1} use the ports of ranks {', '.join(map(str, modules_of_ranks))}"
+        )
     echo_text(
         f"{routed.rounds} rounds, {routed.extra} additional settings for rounds that were split "
         f"(lower bound {routed.min_extra}), {routed.rerouted} circuits rerouted"
@@ -644,22 +652,22 @@ def _check_option_combinations(
 
 def _plot_times(plan: PhasePlan, times: IterationTimes, plot: Path | None, force: bool) -> None:
     if plot is not None:
-        from lumion_hw.files.writing import over
+        from lumion_hw.files.writing import overwrite_policy
         from lumion_hw.schedules.picture import plot_iteration
 
-        plot_iteration(plan, times, plot, over(force))
+        plot_iteration(plan, times, plot, overwrite_policy(force))
 
 
 def _prepare(
     file: str, bench_file: str, record: CalibrationRecord, out: Path | None, force: bool
 ) -> tuple[PhasePlan, dict[str, PreparedPhase]]:
     from lumion_hw.bench.bench import load
-    from lumion_hw.files.writing import check_target, over
+    from lumion_hw.files.writing import check_target, overwrite_policy
     from lumion_hw.schedules.phases import load_phases, prepare
     from lumion_hw.schedules.prepared_file import load_prepared, save_prepared
 
     if out is not None:
-        check_target(out, "prepared configurations", over(force))
+        check_target(out, "prepared configurations", overwrite_policy(force))
     model = load(bench_file)
     if file.endswith(".json"):
         plan, prepared = load_prepared(file, model, record)
@@ -667,7 +675,7 @@ def _prepare(
         plan = load_phases(file)
         prepared = prepare(model, record, plan)
     if out is not None:
-        save_prepared(prepared, plan, model, record, out, over(force))
+        save_prepared(prepared, plan, model, record, out, overwrite_policy(force))
     return plan, prepared
 
 

@@ -102,7 +102,7 @@ def serve(
     Prometheus with http://HOST:PORT/metrics; docs/serving.md lists the process variables. Without hardware use
     --emulate, which runs on the wall clock.
     """
-    ports = {name: port for name, port, wanted in (("pva", pva_port, pva), ("page", page_port, page)) if wanted}
+    ports = {name: port for name, port, is_enabled in (("pva", pva_port, pva), ("page", page_port, page)) if is_enabled}
     if not ports:
         raise ConfigError("neither --pva nor --page is given, so nothing would be served", hint="Give at least one.")
     if page_writes and not page:

@@ -42,10 +42,10 @@ def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
     from lumion_hw.planning import FabricRack, TorusRack
 
     try:
-        one, two, three = (int(part) for part in torus.split(","))
+        length, width, height = (int(part) for part in torus.split(","))
     except ValueError:
         raise click.UsageError(f"--torus: {torus!r} is invalid; give three dimensions, such as 4,4,4.") from None
-    rack = TorusRack((one, two, three))
+    rack = TorusRack((length, width, height))
     return {"torus": rack, "fabric": FabricRack(rack.size, per_server, ports)}
 
 
@@ -144,10 +144,10 @@ def stream(
                 rack, jobs, load=load, requests=requests, seed=seed, topology=topology, progress=bars
             )
     if plot is not None:
-        from lumion_hw.files.writing import over
+        from lumion_hw.files.writing import overwrite_policy
         from lumion_hw.planning import plot_stream
 
-        plot_stream(results, plot, over(force))
+        plot_stream(results, plot, overwrite_policy(force))
     if as_json:
         echo_json(results)
         return

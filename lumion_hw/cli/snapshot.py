@@ -73,15 +73,15 @@ def snapshot(
     the settings. If a device does not answer, the snapshot notes this and the exit code is 4.
     """
     from lumion_hw.acquisition import snapshot_yaml, take_snapshot
-    from lumion_hw.files.writing import check_target, over, write_file
+    from lumion_hw.files.writing import check_target, overwrite_policy, write_file
 
     if out is not None:
-        check_target(out, "the snapshot", over(force))
+        check_target(out, "the snapshot", overwrite_policy(force))
     only = devices_with(bench_file, channels)
     with locked_bench(bench_file, only, "lumion snapshot", as_json, lock_arguments) as (bench, _):
         saved = take_snapshot(bench, channels or ("*",))
     if out is not None:
-        write_file(out, "the snapshot", snapshot_yaml(saved), over(force))
+        write_file(out, "the snapshot", snapshot_yaml(saved), overwrite_policy(force))
     if as_json:
         echo_json(saved.document() | ({"file": str(out)} if out else {}))
     elif out is None:

@@ -124,8 +124,8 @@ def tune(
     if as_json:
         echo_json({"device": device, "tuned": result})
     else:
-        fine = f", fine offset {result.fine_ghz:g} GHz" if result.fine_ghz else ""
-        echo_text(f"{device}: {result.frequency_thz:.6f} THz, channel {result.channel} of {result.grid}{fine}")
+        offset = f", fine offset {result.fine_ghz:g} GHz" if result.fine_ghz else ""
+        echo_text(f"{device}: {result.frequency_thz:.6f} THz, channel {result.channel} of {result.grid}{offset}")
 
 
 @transponder.command()
@@ -230,17 +230,17 @@ def dump(
     from lumion_hw.files.writing import check_target, write_file
 
     if out is not None:
-        check_target(out, "the dump", over="nothing")
+        check_target(out, "the dump", overwrite="nothing")
     with _open_module(bench_file, device, emulate, seed, endpoints) as (module, _):
         image = module.dump() if isinstance(module, SfpTransponder) else _cmis(module, "a dump").dump()
     document = image.to_document()
     if out is None:
         echo_json(document)
     else:
-        write_file(out, "the dump", json_text(document, indent=2) + "\n", over="nothing")
+        write_file(out, "the dump", json_text(document, indent=2) + "\n", overwrite="nothing")
         note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
-    for place, reason in document.get("unreadable", {}).items():
-        note(f"{device}: {place} could not be read: {reason}")
+    for page, reason in document.get("unreadable", {}).items():
+        note(f"{device}: {page} could not be read: {reason}")
     if image.unreadable:
         context.exit(LumionError.exit_code)
 

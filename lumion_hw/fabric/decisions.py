@@ -183,7 +183,7 @@ def after_swap(view: FabricView, verdict: FailureVerdict, spare: str, proven: Co
     ``proven`` are PUCs on paths verified by measured light, which are therefore healthy.
     """
     members = (member for job in view.model.fabric.all_jobs for member in job.members)
-    member = next(place for place in members if view.state.unit_at(place) == verdict.name)
+    member = next(member for member in members if view.state.unit_at(member) == verdict.name)
     # A member that serves in its own place is not recorded as replaced.
     places = {name: at for name, at in {**view.state.places, member: spare}.items() if name != at}
     # Verified light has passed these PUCs, so they are no longer suspected.

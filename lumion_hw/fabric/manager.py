@@ -255,7 +255,7 @@ class FabricManager(JobCircuits):
         """
         deadline = deadline_after(self.bench.clock, math.inf if for_s is None else for_s)
         recoveries: list[Recovery] = []
-        over = threading.Event()
+        has_ended = threading.Event()
 
         def step_or_begin(is_off: bool) -> bool:
             try:
@@ -277,13 +277,13 @@ class FabricManager(JobCircuits):
                 while self.bench.clock.now() < deadline and not is_over():
                     is_off = step_or_begin(is_off)
             finally:
-                over.set()
+                has_ended.set()
 
         # Before both jobs start, so that the first change of circuits already waits until tracking pauses.
         self._keeper.prepare()
         # The same set object: the judge sees at once which circuits are being searched.
         self.judge.searched = self.maintenance.searching
-        keep: Callable[[], None] = partial(self._keeper.run, over.is_set)
+        keep: Callable[[], None] = partial(self._keeper.run, has_ended.is_set)
         self.bench.clock.run_parallel([watch, keep])
         return recoveries
 
@@ -365,11 +365,11 @@ class FabricManager(JobCircuits):
         self._searched &= set(self.judge.dark)
         if not self._keeper.is_tracking or circuit in self._searched:
             return False
-        place = self.maintenance.find_fault(circuit)
-        if place is None or place.place != "fibre before the mesh" or not self.maintenance.request_search(circuit):
+        fault = self.maintenance.find_fault(circuit)
+        if fault is None or fault.place != "fibre before the mesh" or not self.maintenance.request_search(circuit):
             return False
         self._searched.add(circuit)
-        self._emit("searching", {"circuit": circuit, "words": f"{circuit}: {place}; searching its polarization"})
+        self._emit("searching", {"circuit": circuit, "words": f"{circuit}: {fault}; searching its polarization"})
         return True
 
     def _transmitter_state(self, module: str) -> tuple[bool | None, str]:

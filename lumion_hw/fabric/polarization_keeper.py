@@ -48,15 +48,15 @@ class PolarizationKeeper:
         """Announce that :meth:`run` is about to start; changes of circuits then wait until tracking pauses."""
         self.is_tracking = bool(self.maintenance)
 
-    def run(self, over: Callable[[], bool]) -> None:
-        """Track polarizations until ``over`` returns true.
+    def run(self, has_ended: Callable[[], bool]) -> None:
+        """Track polarizations until ``has_ended`` returns true.
 
         Raises:
             LumionError: The mesh controller failed, or another program has taken over the bench.
         """
         bench, is_new = self._service.setup.bench, True
         try:
-            while not over():
+            while not has_ended():
                 # Read once, because another job may end the pause at any time.
                 pause = self._pause
                 if pause is not None:
@@ -68,7 +68,7 @@ class PolarizationKeeper:
                     if is_new:
                         self.maintenance.resync()
                         is_new = False
-                    self.maintenance.track_polarizations(_SLICE_S, lambda: over() or self._pause is not None)
+                    self.maintenance.track_polarizations(_SLICE_S, lambda: has_ended() or self._pause is not None)
                 except LumionError as error:
                     if isinstance(error, BusyError) or error.device == bench.model.mesh_section.controller:
                         raise

@@ -75,15 +75,15 @@ def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | N
     if job.topology == "ring":
         following = zip(members, [*members[1:], members[0]], strict=True)
         if all(len(member.nics) > 1 for member in members):
-            return [request for one, other in following for request in _link(one.nics[-1], other.nics[0])]
-        return [CircuitRequest(one.nics[0], other.nics[0]) for one, other in following]
+            return [request for first, second in following for request in _link(first.nics[-1], second.nics[0])]
+        return [CircuitRequest(first.nics[0], second.nics[0]) for first, second in following]
     # Each NIC carries one link: links take them in the order in which the bench file lists both.
     free = {name: list(member.nics) for name, member in zip(job.members, members, strict=True)}
     requests: list[CircuitRequest] = []
-    for one, other in job.links:
-        if not (free[one] and free[other]):
-            raise ConfigError(f"job {job.name}: {one} and {other} have too few NICs for all links")
-        requests += _link(free[one].pop(0), free[other].pop(0))
+    for first, second in job.links:
+        if not (free[first] and free[second]):
+            raise ConfigError(f"job {job.name}: {first} and {second} have too few NICs for all links")
+        requests += _link(free[first].pop(0), free[second].pop(0))
     return requests
 
 
@@ -93,16 +93,20 @@ def pair_requests(model: BenchModel, first: str, second: str) -> list[CircuitReq
     Raises:
         ConfigError: A server does not exist, or the two have different numbers of NICs.
     """
-    one, other = find_unit(model, first), find_unit(model, second)
-    if len(one.nics) != len(other.nics):
+    first_unit, second_unit = find_unit(model, first), find_unit(model, second)
+    if len(first_unit.nics) != len(second_unit.nics):
         raise ConfigError(
-            f"{first} has {len(one.nics)} NICs and {second} has {len(other.nics)}; a pair needs equal numbers"
+            f"{first} has {len(first_unit.nics)} NICs and {second} has {len(second_unit.nics)}; a pair needs equal numbers"
         )
-    return [request for near, far in zip(one.nics, other.nics, strict=True) for request in _link(near, far)]
+    return [
+        request
+        for first_nic, second_nic in zip(first_unit.nics, second_unit.nics, strict=True)
+        for request in _link(first_nic, second_nic)
+    ]
 
 
-def _link(near: str, far: str) -> tuple[CircuitRequest, CircuitRequest]:
-    return CircuitRequest(near, far), CircuitRequest(far, near)
+def _link(first_nic: str, second_nic: str) -> tuple[CircuitRequest, CircuitRequest]:
+    return CircuitRequest(first_nic, second_nic), CircuitRequest(second_nic, first_nic)
 
 
 def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: str, spare: str) -> list[CircuitRequest]:
@@ -119,8 +123,8 @@ def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: s
     missing = [nic for nic in in_use if old.index(nic) >= len(new)]
     if missing:
         raise CircuitError(f"{spare} has {len(new)} NICs, too few to replace {', '.join(missing)}")
-    place = {nic: new[old.index(nic)] for nic in in_use}
-    return [CircuitRequest(place.get(r.source, r.source), place.get(r.target, r.target)) for r in requests]
+    replacement = {nic: new[old.index(nic)] for nic in in_use}
+    return [CircuitRequest(replacement.get(r.source, r.source), replacement.get(r.target, r.target)) for r in requests]
 
 
 def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str) -> list[str]:

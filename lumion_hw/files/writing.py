@@ -16,11 +16,11 @@ from lumion_hw.files.reading import KINDS
 
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
-Over = Literal["nothing", "own", "any"]
+Overwrite = Literal["nothing", "own", "any"]
 """Files that may be overwritten: none, files of this program, or any regular file."""
 
 
-def over(force: bool) -> Over:
+def overwrite_policy(force: bool) -> Overwrite:
     """Return which files a command may overwrite, with or without ``--force``."""
     return "any" if force else "own"
 
@@ -48,7 +48,7 @@ def writing(description: str, path: Path) -> Iterator[None]:
         raise ConfigError(failure, hint="Choose another path.") from error
 
 
-def check_target(path: Path, description: str, over: Over = "own") -> Path:
+def check_target(path: Path, description: str, overwrite: Overwrite = "own") -> Path:
     """Check that a file can be written, and return its path with symbolic links resolved.
 
     Call this before long work, so that a wrong path fails at once.
@@ -56,7 +56,7 @@ def check_target(path: Path, description: str, over: Over = "own") -> Path:
     Args:
         path: Path given by the user.
         description: Kind of file, for the message.
-        over: Files that may be overwritten.
+        overwrite: Files that may be overwritten.
 
     Raises:
         ConfigError: The path is not a file, or the file must not be overwritten.
@@ -81,9 +81,9 @@ def check_target(path: Path, description: str, over: Over = "own") -> Path:
             raise ConfigError(
                 f"cannot write {description} {path}: it is {kind}, not a file", hint="Choose another name."
             )
-        if over == "nothing":
+        if overwrite == "nothing":
             raise ConfigError(f"{path} already exists", hint="Choose another name.")
-        if over == "own":
+        if overwrite == "own":
             _check_own(real, path, description, mode)
     return real
 
@@ -96,7 +96,9 @@ def _check_own(real: Path, path: Path, description: str, mode: int) -> None:
         raise ConfigError(f"cannot write {description} {path}: the existing file is not from this program.", hint=hint)
 
 
-def write_file(path: Path, description: str, content: str | bytes | Callable[[Path], None], over: Over = "own") -> None:
+def write_file(
+    path: Path, description: str, content: str | bytes | Callable[[Path], None], overwrite: Overwrite = "own"
+) -> None:
     """Write a file atomically: a reader finds either the complete old file or the complete new file.
 
     The file is safe on the disk when this returns.
@@ -105,7 +107,7 @@ def write_file(path: Path, description: str, content: str | bytes | Callable[[Pa
         path: The file.
         description: Kind of file, for the message.
         content: Text, bytes, or a function that writes the file at a given path.
-        over: Files that may be overwritten.
+        overwrite: Files that may be overwritten.
 
     Raises:
         ConfigError: The path is not writable, or the file must not be overwritten.
@@ -113,7 +115,7 @@ def write_file(path: Path, description: str, content: str | bytes | Callable[[Pa
     """
     with writing(description, path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        real = check_target(path, description, over)
+        real = check_target(path, description, overwrite)
         temporary = real.with_name(f".{real.name}.{os.getpid()}.tmp")
         try:
             if callable(content):

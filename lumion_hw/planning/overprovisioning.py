@@ -113,18 +113,18 @@ class Overprovisioning:
     failed: float
     costs: dict[str, PolicyCost] = field(default_factory=dict)
 
-    def ratio(self, policy: str, over: str, *, counting: str) -> float:
+    def ratio(self, policy: str, reference_policy: str, *, counting: str) -> float:
         """Return the cost of one recovery policy relative to another.
 
         Args:
             policy: Policy in the numerator.
-            over: Policy in the denominator.
+            reference_policy: Policy in the denominator.
             counting: Accelerators that count as cost. ``stranded``: healthy accelerators out of service. ``idle``:
                 stranded and unused spares. ``needed``: stranded and failed. ``all``: stranded, unused spares and
                 failed.
         """
-        one, other = (self._count(name, counting) for name in (policy, over))
-        return one / other if other > 0.0 else float("inf") if one > 0.0 else float("nan")
+        cost, reference = (self._count(name, counting) for name in (policy, reference_policy))
+        return cost / reference if reference > 0.0 else float("inf") if cost > 0.0 else float("nan")
 
     def _count(self, policy: str, counting: str) -> float:
         cost = self.costs[policy]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lumion_hw.files import AnyPath
-from lumion_hw.files.writing import Over
+from lumion_hw.files.writing import Overwrite
 from lumion_hw.planning.factors import PUBLISHED, FactorMap
 from lumion_hw.planning.overprovisioning import Overprovisioning
 from lumion_hw.planning.slices import StreamResult
@@ -18,13 +18,13 @@ _MAX_PLOTTED = 100.0
 _MIN_PLOTTED_SHORTAGE = 1e-6
 
 
-def plot_factors(factors: FactorMap, target: AnyPath, over: Over = "own") -> None:
+def plot_factors(factors: FactorMap, target: AnyPath, overwrite: Overwrite = "own") -> None:
     """Draw relative costs of recovery policies in a file; values of at least the published factor are bold.
 
     Args:
         factors: The result to draw.
         target: File name that ends in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        overwrite: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -50,16 +50,16 @@ def plot_factors(factors: FactorMap, target: AnyPath, over: Over = "own") -> Non
     bar = figure.colorbar(image, ax=panels, ticks=[0.01, 0.1, 1.0, 10.0, 100.0], format="%g")
     bar.set_label("above 1: in-rack spares cost less")
     figure.suptitle(f"Accelerators that each policy costs, relative to in-rack spares (counted: {factors.counting})")
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)
 
 
-def plot_costs_of_policies(result: Overprovisioning, target: AnyPath, over: Over = "own") -> None:
+def plot_costs_of_policies(result: Overprovisioning, target: AnyPath, overwrite: Overwrite = "own") -> None:
     """Draw the cost of recovery policies: healthy accelerators out of service, idle spares, failed accelerators.
 
     Args:
         result: The result to draw.
         target: File name that ends in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        overwrite: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -78,16 +78,16 @@ def plot_costs_of_policies(result: Overprovisioning, target: AnyPath, over: Over
     axes.invert_yaxis()
     axes.set_xlabel("accelerators, mean of all states")
     axes.legend(fontsize="small")
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)
 
 
-def plot_stream(results: Mapping[str, StreamResult], target: AnyPath, over: Over = "own") -> None:
+def plot_stream(results: Mapping[str, StreamResult], target: AnyPath, overwrite: Overwrite = "own") -> None:
     """Draw the results of request streams on several racks: accepted requests, accelerators in use, usable links.
 
     Args:
         results: The result to draw.
         target: File name that ends in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        overwrite: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -114,11 +114,11 @@ def plot_stream(results: Mapping[str, StreamResult], target: AnyPath, over: Over
     for axes in (left_axes, right_axes):
         axes.set_xlim(0.0, 100.0)
         axes.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1)
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)
 
 
 def plot_shortage(
-    loss_distributions: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own"
+    loss_distributions: Mapping[str, Real], service_level: float, target: AnyPath, overwrite: Overwrite = "own"
 ) -> None:
     """Draw the probability that more accelerators are lost than there are spares, over the number of spares.
 
@@ -127,7 +127,7 @@ def plot_shortage(
             ``(n + 1,)``.
         service_level: Required probability, drawn as a line.
         target: File name that ends in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        overwrite: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -147,4 +147,4 @@ def plot_shortage(
     axes.set_ylabel("probability that more accelerators are lost")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import MAX_BYTES, read_json
-from lumion_hw.files.writing import Over, write_file
+from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.schedules.schedule import COLLECTIVES, Schedule, ScheduleRound, Transfer
 
 _FORMAT, _VERSION = "lumion-schedule", 1
@@ -42,7 +42,7 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None:
+def save_schedule(schedule: Schedule, path: AnyPath, overwrite: Overwrite = "own") -> None:
     """Write a schedule as JSON.
 
     Raises:
@@ -54,7 +54,7 @@ def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None
             f"the schedule has {len(text) // 1024} KiB as JSON, but only {MAX_BYTES // 1024} KiB can be read",
             hint="Use fewer ranks, or generate the schedule by its name instead of reading a file.",
         )
-    write_file(Path(path), "schedule", text, over)
+    write_file(Path(path), "schedule", text, overwrite)
 
 
 def load_schedule(path: AnyPath) -> Schedule:

@@ -218,9 +218,9 @@ class LeaseTable:
     def take_changes(self) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
         """Return the leases that have ended and the leases that have started since the last call."""
         now_s = self._clock.now()
-        over = [lease for lease in self._leases.values() if lease.ends_s <= now_s]
-        ended = tuple(lease for lease in over if lease.number in self._started)
-        for lease in over:
+        expired = [lease for lease in self._leases.values() if lease.ends_s <= now_s]
+        ended = tuple(lease for lease in expired if lease.number in self._started)
+        for lease in expired:
             del self._leases[lease.number]
             self._started.discard(lease.number)
         new = [
@@ -229,16 +229,16 @@ class LeaseTable:
         self._started |= {lease.number for lease in new}
         return ended, tuple(new)
 
-    def _earliest_start_s(self, requested: LeaseRequest, partner: str, over: LeaseRank | None) -> float:
+    def _earliest_start_s(self, requested: LeaseRequest, partner: str, preempting_rank: LeaseRank | None) -> float:
         now_s = self._clock.now()
         ports = (requested.port, partner)
         blocking = [lease for lease in self._leases.values() if set(lease.ports) & set(ports)]
         starts_s = [now_s]
-        if over is not None:
-            blocking = [lease for lease in blocking if not self._is_preemptible(lease, over)] + [
+        if preempting_rank is not None:
+            blocking = [lease for lease in blocking if not self._is_preemptible(lease, preempting_rank)] + [
                 replace(lease, ends_s=min(lease.ends_s, now_s + self._grace_s))
                 for lease in blocking
-                if self._is_preemptible(lease, over) and lease.starts_s < now_s + self._grace_s
+                if self._is_preemptible(lease, preempting_rank) and lease.starts_s < now_s + self._grace_s
             ]
         starts_s += [lease.ends_s for lease in blocking]
         return min(

@@ -22,7 +22,7 @@ from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError,
 from lumion_hw.files import AnyPath
 from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, read_file
-from lumion_hw.files.writing import Over, write_file
+from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.routing import states_for_paths
 from lumion_hw.mesh.routing.result import traced_paths
@@ -126,7 +126,7 @@ def _validate(data: object) -> tuple[PhasePlan | None, list[Check]]:
     return (None if checks else PhasePlan(model.job, phases, model.iterations)), checks
 
 
-def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
+def save_phases(plan: PhasePlan, target: AnyPath, overwrite: Overwrite = "own") -> None:
     """Write phases as a file that :func:`load_phases` can read; after an error there is no file.
 
     Raises:
@@ -141,7 +141,7 @@ def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
     document = {"version": 1, "job": plan.job, "iterations": plan.iterations, "phases": phases}
     text = f"# {MADE_BY}\n{yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)}"
     _read(text, os.fspath(target))
-    write_file(Path(target), "phase file", text, over)
+    write_file(Path(target), "phase file", text, overwrite)
 
 
 def schedule_phases(

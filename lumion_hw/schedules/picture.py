@@ -13,7 +13,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.escaping import one_line
 from lumion_hw.files.own_files import MADE_BY
-from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.files.writing import Overwrite, check_target, write_file
 from lumion_hw.schedules.cost import CostModel, best_static, cost_of, size_text
 from lumion_hw.schedules.decomposition import Decomposition
 from lumion_hw.schedules.phases import IterationTimes, PhasePlan
@@ -40,7 +40,7 @@ def new_figure(width_in: float, height_in: float) -> Figure:
     return Figure(figsize=(min(width_in, _MAX_INCHES), min(height_in, _MAX_INCHES)), layout="constrained")
 
 
-def save_figure(figure: Figure, target: AnyPath, over: Over = "own") -> None:
+def save_figure(figure: Figure, target: AnyPath, overwrite: Overwrite = "own") -> None:
     """Write a figure.
 
     Raises:
@@ -50,12 +50,12 @@ def save_figure(figure: Figure, target: AnyPath, over: Over = "own") -> None:
     suffix = path.suffix.lower()
     if suffix not in FORMATS:
         raise ConfigError(f"{path}: unknown picture format", hint=f"Use a file name ending in {', '.join(FORMATS)}.")
-    check_target(path, "the picture", over)
+    check_target(path, "the picture", overwrite)
     metadata = {("Software" if suffix == ".png" else "Creator"): MADE_BY}
-    write_file(path, "the picture", lambda file: figure.savefig(file, format=suffix[1:], metadata=metadata), over)
+    write_file(path, "the picture", lambda file: figure.savefig(file, format=suffix[1:], metadata=metadata), overwrite)
 
 
-def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> None:
+def plot_schedule(schedule: Schedule, target: AnyPath, overwrite: Overwrite = "own") -> None:
     """Draw a schedule: rounds from left to right, ranks from top to bottom, an arrow per transfer.
 
     Circuits without data are grey, transfers that the receiver adds to its data red, others blue.
@@ -63,7 +63,7 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
     Args:
         schedule: The schedule.
         target: File name that ends in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        overwrite: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
@@ -89,11 +89,11 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
     axes.set_title(title.replace("$", r"\$"), fontsize="small")
     for number in range(1, len(schedule.rounds)):
         axes.axvline(number - 0.5, color="0.9", linewidth=0.5)
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)
 
 
 def plot_costs(
-    schedules: Sequence[Schedule], model: CostModel, buffer_bytes: float, target: AnyPath, over: Over = "own"
+    schedules: Sequence[Schedule], model: CostModel, buffer_bytes: float, target: AnyPath, overwrite: Overwrite = "own"
 ) -> None:
     """Draw the duration of schedules over the dark time of a circuit change; that of fixed circuits in grey.
 
@@ -102,7 +102,7 @@ def plot_costs(
         model: The fabric; its dark time is marked.
         buffer_bytes: Size of one rank's buffer.
         target: File name that ends in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        overwrite: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -124,10 +124,10 @@ def plot_costs(
     axes.set_ylabel(f"time for {size_text(buffer_bytes)} per rank (s)")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)
 
 
-def plot_served(decomposition: Decomposition, target: AnyPath, over: Over = "own") -> None:
+def plot_served(decomposition: Decomposition, target: AnyPath, overwrite: Overwrite = "own") -> None:
     """Draw the served fraction of a demand over the number of configurations, as a .png, .svg or .pdf file.
 
     Raises:
@@ -141,17 +141,17 @@ def plot_served(decomposition: Decomposition, target: AnyPath, over: Over = "own
     axes.set_ylabel("served (%)")
     axes.set_ylim(0.0, 102.0)
     axes.grid(alpha=0.3)
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)
 
 
-def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over: Over = "own") -> None:
+def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, overwrite: Overwrite = "own") -> None:
     """Draw one iteration: a bar per phase on each port it uses, and black bars where a port is dark.
 
     Args:
         plan: The plan.
         times: Modelled or measured times.
         target: File name that ends in .png, .svg or .pdf.
-        over: Which existing files may be overwritten.
+        overwrite: Which existing files may be overwritten.
 
     Raises:
         ConfigError: matplotlib is missing, or the picture cannot be written.
@@ -193,4 +193,4 @@ def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over
     axes.set_xlabel(f"time ({unit})")
     share = 100.0 * times.waiting_share
     axes.set_title(f"{one_line(plan.job)}: one iteration, {share:.2f} % of it waiting for circuits", fontsize="small")
-    save_figure(figure, target, over)
+    save_figure(figure, target, overwrite)

@@ -15,7 +15,7 @@ from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.json_text import check_numbers
 from lumion_hw.files.reading import read_json
-from lumion_hw.files.writing import Over, write_file
+from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.mesh.layout.topology import MeshTopology, State
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.mesh.record.canonical import content_hash, readable
@@ -63,7 +63,7 @@ def save_prepared(
     model: BenchModel,
     record: CalibrationRecord,
     path: AnyPath,
-    over: Over = "own",
+    overwrite: Overwrite = "own",
 ) -> None:
     """Write phases and their prepared configurations as JSON; after an error there is no file.
 
@@ -96,7 +96,7 @@ def save_prepared(
     body = TypeAdapter(_Content).dump_python(content, mode="json")
     check_numbers(body, _FILE_KIND)
     header = dict(zip(_HEADER, (_SCHEMA, _VERSION, content_hash(body)), strict=True))
-    write_file(Path(path), _FILE_KIND, readable(header | body) + "\n", over)
+    write_file(Path(path), _FILE_KIND, readable(header | body) + "\n", overwrite)
 
 
 def load_prepared(

@@ -16,7 +16,7 @@ from lumion_hw.errors import CalibrationError
 from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, max_bytes, open_hdf5, require_hdf5, unreadable_reason
 from lumion_hw.files.own_files import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, check_regular
-from lumion_hw.files.writing import Over, write_file
+from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.mesh.record.canonical import Arrays, storable_array
 
 _RESTORE_HINT = "Keep it in the directory of its calibration record: copy both together, or restore it from a backup."
@@ -27,7 +27,7 @@ def array_suffix() -> str:
     return ".h5" if importlib.util.find_spec("h5py") else ".npz"
 
 
-def write_arrays(path: Path, arrays: Arrays, description: str = "the arrays", over: Over = "own") -> None:
+def write_arrays(path: Path, arrays: Arrays, description: str = "the arrays", overwrite: Overwrite = "own") -> None:
     """Write arrays by name to an ``.h5`` or ``.npz`` file, atomically.
 
     ``description`` is the kind of file, for messages.
@@ -54,7 +54,7 @@ def write_arrays(path: Path, arrays: Arrays, description: str = "the arrays", ov
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, array, allow_pickle=False)
 
-    write_file(path, description, fill, over)
+    write_file(path, description, fill, overwrite)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:

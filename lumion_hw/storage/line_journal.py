@@ -62,7 +62,7 @@ class LineJournal:
         self._description = description
         with writing(description, self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            exists = check_target(self.path, description, over="any").exists()
+            exists = check_target(self.path, description, overwrite="any").exists()
         existing = read_lines(self.path, description) if exists else JournalLines((), b"")
         self._existing, self._header, self._n = existing.entries, dict(header), len(existing.entries)
         if existing.incomplete:
@@ -122,7 +122,7 @@ class LineJournal:
         with writing(self._description, self.path):
             old.unlink(missing_ok=True)
             os.link(self.path, old)
-        write_file(self.path, self._description, content, over="any")
+        write_file(self.path, self._description, content, overwrite="any")
         self.close()
         with writing(self._description, self.path):
             self._handle = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)

@@ -10,7 +10,7 @@ from lumion_hw.errors import CalibrationError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.json_text import rename_key
 from lumion_hw.files.reading import read_json
-from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.files.writing import Overwrite, check_target, write_file
 from lumion_hw.mesh.record.calibration_record import HEADER, SCHEMA, SCHEMA_VERSION, CalibrationRecord
 from lumion_hw.mesh.record.canonical import arrays_sha256, content_hash
 from lumion_hw.mesh.record.entries import CONVENTIONS
@@ -20,7 +20,7 @@ from lumion_hw.storage.record_checks import MAX_NUMBER, array_mismatches, mismat
 _FILE_KIND = "the calibration record"
 
 
-def save_record(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
+def save_record(record: CalibrationRecord, path: AnyPath, overwrite: Overwrite = "own") -> None:
     """Write a calibration record to a file, atomically.
 
     The arrays are written to a second file in the same folder, named by its hash (``.h5``, or ``.npz`` without h5py).
@@ -28,21 +28,21 @@ def save_record(record: CalibrationRecord, path: AnyPath, over: Over = "own") ->
     Args:
         record: The record.
         path: The file.
-        over: Record files that may be overwritten.
+        overwrite: Record files that may be overwritten.
 
     Raises:
         ConfigError: The path is not writable, or the file must not be overwritten.
         LumionError: The disk is full or failed.
     """
     path = Path(path)
-    check_target(path, _FILE_KIND, over)
+    check_target(path, _FILE_KIND, overwrite)
     name = None
     text = record.to_json(name)  # raises errors before any file is written
     if record.arrays:
         name = f"{path.stem}.{arrays_sha256(record.arrays)[:12]}{array_suffix()}"
         text = record.to_json(name)
         write_arrays(path.parent / name, record.arrays, "the arrays of the record")
-    write_file(path, _FILE_KIND, text, over)
+    write_file(path, _FILE_KIND, text, overwrite)
 
 
 def load_record(path: AnyPath) -> CalibrationRecord:

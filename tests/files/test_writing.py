@@ -28,15 +28,15 @@ def a_device(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [a_pipe, a_directory, a_device])
-@pytest.mark.parametrize("over", ["nothing", "own", "any"])
+@pytest.mark.parametrize("overwrite", ["nothing", "own", "any"])
 def test_what_is_no_file_is_left_alone_whatever_was_asked(
-    make: Callable[[Path], None], over: str, tmp_path: Path
+    make: Callable[[Path], None], overwrite: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "x.json"
     make(path)
     before = path.stat()
     with pytest.raises(ConfigError, match="not a file"):
-        write_file(path, "the record", "{}", over)  # type: ignore[arg-type]
+        write_file(path, "the record", "{}", overwrite)  # type: ignore[arg-type]
     after = path.stat()
     assert (after.st_ino, stat.S_IFMT(after.st_mode)) == (before.st_ino, stat.S_IFMT(before.st_mode))
     assert list(tmp_path.iterdir()) == [path]
@@ -48,7 +48,7 @@ def test_a_file_of_somebody_else_is_written_over_only_if_that_is_said(tmp_path: 
     with pytest.raises(ConfigError, match=r"notes\.txt: the existing file is not from this program.*--force"):
         write_file(path, "the record", "new")
     assert path.read_text() == NOTES
-    write_file(path, "the record", "new", over="any")
+    write_file(path, "the record", "new", overwrite="any")
     assert path.read_text() == "new"
 
 

@@ -123,7 +123,7 @@ def test_phases_are_written_as_they_are_read(tmp_path: Path) -> None:
     save_phases(odd, tmp_path / "again.yaml")  # overwriting its own file
     assert load_phases(tmp_path / "again.yaml") == odd
     with pytest.raises(ConfigError, match="exists"):
-        save_phases(plan, tmp_path / "again.yaml", over="nothing")
+        save_phases(plan, tmp_path / "again.yaml", overwrite="nothing")
     with pytest.raises(ConfigError, match=r"job\.yaml"):
         save_phases(plan, tmp_path / "job.yaml")  # a file written by hand
     with pytest.raises(ConfigError, match="job: expected a letter"):

@@ -43,7 +43,7 @@ class CircuitEnds:
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Input and output port of each arm (path of one polarization)."""
-        return tuple((entry.port, out.port) for entry, out in zip(self.entries, self.exits, strict=True))
+        return tuple((entry.port, output.port) for entry, output in zip(self.entries, self.exits, strict=True))
 
     def can_match(self, mesh: MeshTopology) -> bool:
         """Return whether paths of both polarizations can have equally many PUCs (docs/mesh.md#routes)."""
@@ -195,7 +195,7 @@ def _paired(
     mesh: MeshTopology, entries: tuple[InputPath, ...], exits: tuple[OutputPath, ...]
 ) -> tuple[tuple[InputPath, ...], tuple[OutputPath, ...]]:
     first = tuple(sorted(entries, key=lambda entry: entry.tributary or ""))
-    straight = tuple(sorted(exits, key=lambda out: out.tributary or ""))
+    straight = tuple(sorted(exits, key=lambda output: output.tributary or ""))
     # Exchanging the tributaries is a rotation like any other, which the receiver compensates.
     crossed = straight[::-1]
 

@@ -76,7 +76,9 @@ class LinkBudgetSolver:
         self._fields = planning.fields(currents_ma, sources)
         # A power of zero has no decibels.
         self._power = {port: np.maximum(np.abs(field) ** 2, _DARKEST) for port, field in self._fields.items()}
-        self._receivers = {out.port: out.transponder for out in wiring.outputs if out.transponder is not None}
+        self._receivers = {
+            output.port: output.transponder for output in wiring.outputs if output.transponder is not None
+        }
         self._column = {port: index for index, port in enumerate(self._receivers)}
         out_db = [planning.output_loss_db(port, self._typical_db)[0] for port in self._receivers]
         self._behind = 10.0 ** (-np.array(out_db) / 10.0)
@@ -100,18 +102,20 @@ class LinkBudgetSolver:
             power_mw += entering_mw * self._power[entry.port][list(self._column)] * self._behind
         return power_mw
 
-    def _arm(self, entry: InputPath, out: OutputPath, path: Path, trim: ArmTrim | None) -> CircuitArm:
+    def _arm(self, entry: InputPath, output: OutputPath, path: Path, trim: ArmTrim | None) -> CircuitArm:
         into_db, into_sigma_db = self._planning.input_loss_db(self._wiring, entry, self._typical_db)
-        out_db, out_sigma_db = self._planning.output_loss_db(out.port, self._typical_db)
-        through_db = -10.0 * math.log10(float(self._power[entry.port][out.port]))
+        out_db, out_sigma_db = self._planning.output_loss_db(output.port, self._typical_db)
+        through_db = -10.0 * math.log10(float(self._power[entry.port][output.port]))
         sigma_db = math.hypot(into_sigma_db, out_sigma_db, self._planning.path_sigma_db(path.pucs))
         shortest = int(self._planning.calibrated.mesh.shortest_hops[path.source, path.target])
-        return CircuitArm(entry, out, path, into_db + through_db + out_db, sigma_db, trim, shortest)
+        return CircuitArm(entry, output, path, into_db + through_db + out_db, sigma_db, trim, shortest)
 
     def _circuit(self, index: int) -> PlannedCircuit:
-        each = self._routed[index]
-        ends = each.ends
-        arms = tuple(self._arm(*parts) for parts in zip(ends.entries, ends.exits, each.paths, each.trims, strict=True))
+        routed = self._routed[index]
+        ends = routed.ends
+        arms = tuple(
+            self._arm(*parts) for parts in zip(ends.entries, ends.exits, routed.paths, routed.trims, strict=True)
+        )
         return PlannedCircuit(ends.request, arms, self._budget(index, arms), ends.strategy, ends.reason)
 
     def _budget(self, index: int, arms: tuple[CircuitArm, ...]) -> LinkBudget:
@@ -188,13 +192,13 @@ class LinkBudgetSolver:
         interferers += [
             (optics, leaked_mw) for (optics, _), leaked_mw in zip(self._unrouted, self._unrouted_mw, strict=True)
         ]
-        places = self._receiver_columns(index)
+        columns = self._receiver_columns(index)
         in_band = [
-            leaked_mw[places]
+            leaked_mw[columns]
             for sender, leaked_mw in interferers
             if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM
         ]
-        return _db(float(np.sum(in_band) / self._leaked_mw[index, places].sum()))
+        return _db(float(np.sum(in_band) / self._leaked_mw[index, columns].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
         own = {port for _, port in self._routed[index].ends.pairs}

@@ -231,10 +231,10 @@ class _Planner:
         hop_limits: HopLimits = []
         for ends in self._ends:
             request, allowed_db = ends.request, []
-            for entry, out in zip(ends.entries, ends.exits, strict=True):
+            for entry, output in zip(ends.entries, ends.exits, strict=True):
                 access_db = (
                     self._planning.input_loss_db(self._wiring, entry, typical_db)[0]
-                    + self._planning.output_loss_db(out.port, typical_db)[0]
+                    + self._planning.output_loss_db(output.port, typical_db)[0]
                 )
                 if request.max_loss_db is not None:
                     allowed_db.append(request.max_loss_db - access_db)

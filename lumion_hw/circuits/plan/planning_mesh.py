@@ -60,10 +60,10 @@ class PlanningMesh:
             if state not in allowed[puc] or not _can_reach(record, puc, state)
         )
         entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
-        place = None if entry is None else entry.rows_of("loss_db")
+        rows = None if entry is None else entry.rows_of("loss_db")
         # Without a covariance the losses of PUCs count as independent.
         own = np.diag([puc.loss_sigma_db for puc in record.pucs])
-        self._loss_factor: Real = own if factor is None or place is None else np.asarray(factor[place], np.float64)
+        self._loss_factor: Real = own if factor is None or rows is None else np.asarray(factor[rows], np.float64)
 
     @cached_property
     def solver(self) -> Solver:
@@ -149,7 +149,7 @@ class PlanningMesh:
         low, high = record.conditions.wavelength_range_nm or (-math.inf, math.inf)
         return record.dispersion is not None and low <= wavelength_nm <= high
 
-    def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
+    def power_fractions(self, currents_ma: Real, ports: Sequence[int]) -> Real:
         """Return the fraction of power that travels from each PUC-port to each mesh port.
 
         Shape ``(4 n_pucs, len(ports))``.
@@ -162,14 +162,16 @@ class PlanningMesh:
         """Return the PUC on a path that sends most stray light to a port."""
         cells = self.calibrated.cells(currents_ma)
         share = np.abs(cells.transfer(cells.reference_hz)) ** 2
-        way = to_wave_path(self.calibrated.mesh, path)
-        reach, light, worst = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
-        for wave, state in zip(way.waves, way.states, strict=True):
+        wave_path = to_wave_path(self.calibrated.mesh, path)
+        power_at_port, light, worst = self.power_fractions(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
+        for wave, state in zip(wave_path.waves, wave_path.states, strict=True):
             same_rail, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # bar keeps the rail, cross changes it
-            right, wrong = (same_rail, changed) if state == "bar" else (changed, same_rail)
+            guided, stray = (same_rail, changed) if state == "bar" else (changed, same_rail)
             # Light that arrives, times the share that leaves the path, times the fraction of it that reaches the port.
-            worst = max(worst, (float(light * wrong * reach[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4))
-            light *= right
+            worst = max(
+                worst, (float(light * stray * power_at_port[wave ^ EXIT_XOR[opposite_state(state)]]), wave // 4)
+            )
+            light *= guided
         return worst[1]
 
 

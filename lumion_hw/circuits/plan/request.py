@@ -46,7 +46,7 @@ class CircuitRequest:
             ConfigError: A value is out of range; the message names the field.
         """
         allowed = get_args(Polarizations)
-        wrong = {
+        checks = {
             f"one of {', '.join(allowed)}": ("polarization", self.polarization, self.polarization in allowed),
             "0 dB or more, and finite": ("min_margin_db", self.min_margin_db, 0.0 <= self.min_margin_db < 1e3),
             "0 dB or more, and finite, or none": (
@@ -61,7 +61,7 @@ class CircuitRequest:
                 _is_none_or_finite(0.0, self.lease_s) and self.lease_s != 0.0,
             ),
         }
-        for expected, (name, value, fits) in wrong.items():
+        for expected, (name, value, fits) in checks.items():
             if not fits:
                 raise ConfigError(f"circuit {self}: {name} is {value!r}", hint=f"Expected {expected}.")
 

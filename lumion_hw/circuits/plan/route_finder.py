@@ -182,20 +182,20 @@ class RouteFinder:
         for first, second in unequal:
             shortest = [int(self._mesh.shortest_hops[pairs[arm]]) for arm in (first, second)]
             # An arm's lengths grow in steps of two, so each length of one arm has neighbours among those of the other.
-            near = [
+            lengths_of_pair = [
                 (abs(a - b), a + b, {first: a, second: b})
                 for a in range(shortest[0], shortest[0] + 13, 2)
                 for b in (a - 3, a - 1, a + 1, a + 3)
                 if b >= shortest[1]
             ]
-            options.append(near)
+            options.append(lengths_of_pair)
 
         def total(choice: tuple[int, ...]) -> tuple[object, ...]:
-            parts = [options[place][option] for place, option in enumerate(choice)]
+            parts = [options[i][option] for i, option in enumerate(choice)]
             return sum(part[0] for part in parts), sum(part[1] for part in parts), choice
 
-        for choice in first_choices([len(near) for near in options], total, _MAX_MISMATCHES):
-            parts = [options[place][option] for place, option in enumerate(choice)]
+        for choice in first_choices([len(lengths_of_pair) for lengths_of_pair in options], total, _MAX_MISMATCHES):
+            parts = [options[i][option] for i, option in enumerate(choice)]
             yield {arm: hops for _, _, lengths in parts for arm, hops in lengths.items()}
 
     def _check_exclusive(

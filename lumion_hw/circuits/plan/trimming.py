@@ -44,8 +44,8 @@ class Trimmer:
             return []
         power_share = 10.0 ** (-loss_db / 10.0)
         candidates = []
-        receivers = [out.port for out in self.wiring.outputs if out.port != path.target]
-        reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
+        receivers = [output.port for output in self.wiring.outputs if output.port != path.target]
+        power_at_receivers = self.planning.power_fractions(self.currents_ma, receivers).max(axis=1, initial=0.0)
         for wave, state in self.unshared_passes(path):
             puc = wave // 4
             low, high = self.planning.calibrated.coupler(puc).interval
@@ -55,15 +55,19 @@ class Trimmer:
             if low <= coupling <= high:
                 port = self._stray_port(wave, opposite_state(state))
                 # Diverted over remaining power, times the part that reaches a receiver.
-                harm = (1.0 - power_share) / power_share * float(reach[wave ^ EXIT_XOR[opposite_state(state)]])
+                harm = (
+                    (1.0 - power_share)
+                    / power_share
+                    * float(power_at_receivers[wave ^ EXIT_XOR[opposite_state(state)]])
+                )
                 candidates.append((self._harm_rank(harm, port), ArmTrim(puc, coupling, loss_db, port)))
         return [trim for _, trim in sorted(candidates, key=lambda item: item[0])]
 
     def unshared_passes(self, path: Path) -> Iterator[tuple[int, State]]:
         """Yield entry PUC-port and state of each PUC that a path passes once and no other path uses."""
         shared = {puc for other in self.paths if other is not path for puc in other.pucs}
-        way = to_wave_path(self.mesh, path)
-        for wave, state in zip(way.waves, way.states, strict=True):
+        wave_path = to_wave_path(self.mesh, path)
+        for wave, state in zip(wave_path.waves, wave_path.states, strict=True):
             if wave // 4 not in shared and path.pucs.count(wave // 4) == 1:
                 yield wave, state
 

@@ -120,7 +120,7 @@ def drift(
     path = Path(record)
     loaded = load_record(path)
     target = out or next_name(path)
-    check_target(target, "the renewed record", over="nothing")
+    check_target(target, "the renewed record", overwrite="nothing")
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s(aged_days, emulate)) as bench, bench.dark():
         probe = _tuned_probe(bench, loaded)
         remarks = check_in_use(bench, loaded)
@@ -223,8 +223,8 @@ def changes_text(changes: Sequence[Change]) -> str:
             f"{factor * change.sigma:.2g} {unit}"
             for change in moved[:_MAX_NAMED]
         ]
-        more = f", and {len(moved) - len(named)} more" if len(moved) > len(named) else ""
-        lines.append(f"{title}: {len(moved)} of {len(of_kind)} changed: {', '.join(named)}{more}")
+        omitted = f", and {len(moved) - len(named)} more" if len(moved) > len(named) else ""
+        lines.append(f"{title}: {len(moved)} of {len(of_kind)} changed: {', '.join(named)}{omitted}")
     return "\n".join(lines)
 
 

@@ -124,6 +124,6 @@ def _text(document: dict[str, Any]) -> str:
         f"rank {document['rank']} of {document['free_parameters']} free parameters",
     ]
     for title, names in (("not identifiable", document["unseen"]), ("set by the prior", document["set_by_prior"])):
-        more = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-        lines.append(f"{title}: {'; '.join(names[:_MAX_NAMED]) or 'nothing'}{more}")
+        omitted = f", and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        lines.append(f"{title}: {'; '.join(names[:_MAX_NAMED]) or 'nothing'}{omitted}")
     return "\n".join(lines)

@@ -196,7 +196,7 @@ def _echo_comparison(result: Comparison) -> None:
 def export(record: str, kind: str, out: Path | None, force: bool) -> None:
     """Convert a calibration record for other programs: json, csv (one table per file) or npz (numpy arrays)."""
     from calibration.record.export import parameters_document, write_npz, write_tables
-    from lumion_hw.files.writing import over, write_file
+    from lumion_hw.files.writing import overwrite_policy, write_file
 
     loaded = _load(record)
     if out is None:
@@ -206,10 +206,10 @@ def export(record: str, kind: str, out: Path | None, force: bool) -> None:
         return
     files: tuple[Path, ...] = (out,)
     if kind == "csv":
-        files = write_tables(loaded, out, over(force))
+        files = write_tables(loaded, out, overwrite_policy(force))
     elif kind == "npz":
-        write_npz(loaded, out, over(force))
+        write_npz(loaded, out, overwrite_policy(force))
     else:
         text = json_text(parameters_document(loaded), indent=1)
-        write_file(out, "the export", text + "\n", over(force))
+        write_file(out, "the export", text + "\n", overwrite_policy(force))
     echo_text("\n".join(str(file) for file in files))

@@ -39,13 +39,13 @@ def report(record: str, out: Path | None, force: bool, bench_file: str | None, s
     report has its figures in a folder. Plots need matplotlib (the extra "plots"); maps of the mesh do not.
     """
     from calibration.report.summary import check_report_path, write_report
-    from lumion_hw.files.writing import over
+    from lumion_hw.files.writing import overwrite_policy
 
     path = Path(record)
     target = out or path.with_suffix(".html")
-    check_report_path(target, over(force))
+    check_report_path(target, overwrite_policy(force))
     truth = against_truth(path, bench_file, seed) if bench_file else []
-    written = write_report(path, target, truth=truth, over=over(force))
+    written = write_report(path, target, truth=truth, overwrite=overwrite_policy(force))
     if as_json:
         pictures = [str(path) for path in written.pictures]
         echo_json({"report": str(written.path), "pictures": pictures, "missing": list(written.missing)})

@@ -26,7 +26,7 @@ from lumion_hw.errors import CalibrationError
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.cli.common.progress import RunProgress
-    from lumion_hw.files.writing import Over
+    from lumion_hw.files.writing import Overwrite
     from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 
@@ -79,10 +79,10 @@ def run_command(
     from calibration.run.journaled_run import calibrate
     from calibration.run.verification import out_of_tolerance
     from lumion_hw.cli.common.progress import RunProgress
-    from lumion_hw.files.writing import over
+    from lumion_hw.files.writing import overwrite_policy
     from lumion_hw.polarization import Aligner
 
-    _check_targets(out, report_file, over(force))
+    _check_targets(out, report_file, overwrite_policy(force))
     with open_bench(bench_file, emulate, seed, endpoints) as bench, bench.dark():
         path = out or _default_path(bench)
         bench.events.write_to(path.with_suffix(".events.jsonl"))
@@ -101,22 +101,22 @@ def run_command(
                 wavelengths_nm=wavelengths,
                 goal=goal_of(sigma_mrad, seconds, settings),
                 find_faults=lambda record: out_of_tolerance(record, tolerance_db),
-                over=over(force),
+                overwrite=overwrite_policy(force),
                 on_plug=operator_of(bench, emulate),
                 part=part,
                 join=base_record,
             )
-    return _report(record, path, report_file, over(force), as_json)
+    return _report(record, path, report_file, overwrite_policy(force), as_json)
 
 
-def _check_targets(out: Path | None, report_file: Path | None, over: Over) -> None:
+def _check_targets(out: Path | None, report_file: Path | None, overwrite: Overwrite) -> None:
     from calibration.report.summary import check_report_path
     from lumion_hw.files.writing import check_target
 
     if report_file:
-        check_report_path(report_file, over)
+        check_report_path(report_file, overwrite)
     if out:
-        check_target(out, "the calibration record", over)
+        check_target(out, "the calibration record", overwrite)
 
 
 def _default_path(bench: Bench) -> Path:
@@ -135,13 +135,15 @@ def _progress_until_stopped(progress: RunProgress, path: Path, command: str, *, 
         raise
 
 
-def _report(record: CalibrationRecord, path: Path, report_file: Path | None, over: Over, as_json: bool) -> int:
+def _report(
+    record: CalibrationRecord, path: Path, report_file: Path | None, overwrite: Overwrite, as_json: bool
+) -> int:
     from calibration.report.summary import calibration_summary, calibration_text, write_report
 
     summary = calibration_summary(record)
     document, text = {"record": str(path), **summary}, f"{calibration_text(record)}\n\nRecord: {path}"
     if report_file:
-        written = write_report(path, report_file, over=over).path
+        written = write_report(path, report_file, overwrite=overwrite).path
         document, text = document | {"report": str(written)}, f"{text}\nReport: {written}"
     return conclude(document, text, _failure(record, path), as_json)
 

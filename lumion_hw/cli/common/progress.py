@@ -133,10 +133,10 @@ class RunProgress:
         self._bars.close()
         self._bar = None
         if self.stage and hidden and not self._quiet:
-            elapsed, left = _duration(self._clock() - self._stage_began_s), self._left()
+            elapsed, remaining = _duration(self._clock() - self._stage_began_s), self._left()
             early = finished and self.done < self.total
             steps = f"done after {self.done}" if early else f"{self.done} of {self.total}"
-            note(f"{self.stage}: {steps} in {elapsed}{f', about {left}' if left else ''}")
+            note(f"{self.stage}: {steps} in {elapsed}{f', about {remaining}' if remaining else ''}")
 
     def where(self) -> str:
         """Return the current stage and step as text."""

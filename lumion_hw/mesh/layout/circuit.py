@@ -202,12 +202,12 @@ class _Reader:
         inner: dict[str, dict[str, Pin]] = {}
         for key, entry in entries.items():
             for instance in self._instances(str(key), entry, placements.get(key), _line(entries, key)):
-                place = instance.place.then(outer) if instance.place is not None and outer is not None else None
+                transform = instance.place.then(outer) if instance.place is not None and outer is not None else None
                 full = prefix + instance.name
                 if self._is_leaf(prefix, instance):
                     settings = instance.settings
                     self.circuit.instances[full] = CircuitInstance(
-                        full, instance.component, settings, place, instance.line
+                        full, instance.component, settings, transform, instance.line
                     )
                 elif instance.component in path:
                     raise self.circuit.error(
@@ -215,7 +215,7 @@ class _Reader:
                     )
                 else:
                     inner[instance.name] = self._read_component(
-                        instance.component, full + _SEPARATOR, place, (*path, instance.component)
+                        instance.component, full + _SEPARATOR, transform, (*path, instance.component)
                     )
                 if len(self.circuit.instances) > MAX_INSTANCES:
                     raise self.circuit.error(f"more than {MAX_INSTANCES} instances", "Check the arrays.", instance)
@@ -247,13 +247,13 @@ class _Reader:
         if not isinstance(entry, Mapping) or not isinstance(entry.get("component"), str):
             raise self._error(f"instance {name!r} has no component", "Give the name of its component.", line)
         settings = {**_dict(entry.get("settings")), **_dict(entry.get("info"))}
-        place = self._transform(name, placement)
+        transform = self._transform(name, placement)
         columns, rows, x_um, y_um = self._array(name, entry, line)
         for column in range(columns):
             for row in range(rows):
                 element = name if columns * rows == 1 else f"{name}<{column}.{row}>"
                 offset = Transform(complex(column * x_um, row * y_um))
-                yield CircuitInstance(element, entry["component"], settings, place and place.then(offset), line)
+                yield CircuitInstance(element, entry["component"], settings, transform and transform.then(offset), line)
 
     def _array(self, name: str, entry: Mapping[str, Any], line: int) -> tuple[int, int, float, float]:
         array = entry.get("array") or {key: entry[key] for key in ("na", "nb") if key in entry}

@@ -75,8 +75,8 @@ class HexMesh(MeshTopology):
             raise ConfigError(
                 f"columns {list(cells)} contain an empty column", hint="Every column needs at least one cell."
             )
-        tall = low + 1 if len(cells) == 1 else max(cells)
-        tops = [tall - count for count in cells]
+        height = low + 1 if len(cells) == 1 else max(cells)
+        tops = [height - count for count in cells]
         return cls._from_columns(
             "columns " + " ".join(map(str, cells)), cells, tops, [(0, 2 * low + 2)] * (len(cells) + 1)
         )
@@ -100,9 +100,10 @@ class HexMesh(MeshTopology):
         _check_size(3 * count * (count - 1) + 1)
         cells = [2 * count - 1 - abs(q) for q in range(1 - count, count)]
         tops = [2 * count - 1 - height for height in cells]
-        reach = [(top, top + 2 * height) for top, height in zip(tops, cells, strict=True)]
+        extents = [(top, top + 2 * height) for top, height in zip(tops, cells, strict=True)]
         spans = [
-            (min(left[0], right[0]), max(left[1], right[1])) for left, right in pairwise([reach[0], *reach, reach[-1]])
+            (min(left[0], right[0]), max(left[1], right[1]))
+            for left, right in pairwise([extents[0], *extents, extents[-1]])
         ]
         return cls._from_columns(f"rings {count}", cells, tops, spans)
 

@@ -71,9 +71,9 @@ class LatticeMesh(MeshTopology):
             )
         cells = [tiling.cell(row, column) for row in range(rows) for column in range(columns)]
         edges = sorted({edge for cell in cells for edge in _edges(cell)}, key=_order)
-        places = sorted({vertex for edge in edges for vertex in edge}, key=lambda vertex: (vertex[1], vertex[0]))
-        index = {vertex: number for number, vertex in enumerate(places)}
-        vertices = np.array([(0.5 * x, -tiling.row_height * row) for x, row in places])
+        positions = sorted({vertex for edge in edges for vertex in edge}, key=lambda vertex: (vertex[1], vertex[0]))
+        index = {vertex: number for number, vertex in enumerate(positions)}
+        vertices = np.array([(0.5 * x, -tiling.row_height * row) for x, row in positions])
         ends = np.array([(index[a], index[b]) for a, b in edges], dtype=np.int64)
         mate = join_corners(ends, vertices, tiling.corner_rad)
         ports = number_ports(mate, first=int(np.flatnonzero(mate < 0)[0]))
@@ -99,8 +99,8 @@ class LatticeMesh(MeshTopology):
 
 
 def _edges(cell: Sequence[Vertex]) -> Iterator[tuple[Vertex, Vertex]]:
-    for one, other in zip(cell, (*cell[1:], cell[0]), strict=True):
-        a, b = sorted((one, other), key=lambda vertex: (vertex[0], vertex[1]))
+    for first, second in zip(cell, (*cell[1:], cell[0]), strict=True):
+        a, b = sorted((first, second), key=lambda vertex: (vertex[0], vertex[1]))
         yield a, b
 
 

@@ -403,13 +403,13 @@ _CELLS = frozenset(CELL_KINDS) | {MZI}
 
 
 def _placed(part: _Part) -> tuple[complex, complex] | None:
-    place = part.instance.place
-    if place is None:
+    transform = part.instance.place
+    if transform is None:
         return None
     start = part.component.start_um
     # Every cell needs a direction: with both ends at one point, the distances of its heaters would be undefined.
     end = start + max(length_um(part.component, part.instance.settings), 1.0)
-    return place.apply(complex(start)), place.apply(complex(end))
+    return transform.apply(complex(start)), transform.apply(complex(end))
 
 
 def _text(pin: Pin) -> str:

@@ -54,12 +54,12 @@ class RectangularMesh(MeshTopology):
             raise ConfigError(
                 f"cannot build a mesh with {ports} ports on each side", hint=f"Give {_MIN_PORTS} to {MAX_PORTS} ports."
             )
-        places = [(column, row) for column in range(ports) for row in range(column % 2, ports - 1, 2)]
-        mate = np.full(4 * len(places), -1, dtype=np.int64)
+        positions = [(column, row) for column in range(ports) for row in range(column % 2, ports - 1, 2)]
+        mate = np.full(4 * len(positions), -1, dtype=np.int64)
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         # PUCs come column by column, so the last one seen on a waveguide is the left neighbour.
-        for puc, (_, row) in enumerate(places):
+        for puc, (_, row) in enumerate(positions):
             for rail, waveguide in enumerate((row, row + 1)):
                 entering, leaving = 4 * puc + rail, 4 * puc + 2 + rail
                 first.setdefault(waveguide, entering)
@@ -67,7 +67,7 @@ class RectangularMesh(MeshTopology):
                     mate[last[waveguide]], mate[entering] = entering, last[waveguide]
                 last[waveguide] = leaving
         open_ends = [ends[waveguide] for ends in (first, last) for waveguide in range(ports)]
-        columns, rows = np.array(places, dtype=np.int64).T.copy()
+        columns, rows = np.array(positions, dtype=np.int64).T.copy()
         label = f"rectangular {ports}"
         return cls(label, mate, np.array(open_ends, dtype=np.int64), tuple(range(2 * ports)), columns, rows)
 

@@ -69,8 +69,8 @@ class MeshTopology(ABC):
     @property
     def port_positions(self) -> NDArray[np.float64]:
         """Position of each port in PUC lengths, shape ``(n_ports, 2)``."""
-        places: NDArray[np.float64] = self.corners[self.port_puc_port]
-        return places
+        positions: NDArray[np.float64] = self.corners[self.port_puc_port]
+        return positions
 
     @property
     def drawing_mesh(self) -> MeshTopology:
@@ -233,8 +233,8 @@ class MeshTopology(ABC):
     @cached_property
     def end_positions(self) -> NDArray[np.float64]:
         """Positions of end A and end B of each PUC; shape ``(n_pucs, 2, 2)``."""
-        places: NDArray[np.float64] = self.corners.reshape(-1, 2, 2, 2).mean(axis=2)
-        return places
+        positions: NDArray[np.float64] = self.corners.reshape(-1, 2, 2, 2).mean(axis=2)
+        return positions
 
     @cached_property
     def puc_centres(self) -> NDArray[np.float64]:
@@ -245,8 +245,8 @@ class MeshTopology(ABC):
     @cached_property
     def joint_positions(self) -> NDArray[np.float64]:
         """Midpoints of the waveguide joints in PUC lengths; shape ``(n_joints, 2)``."""
-        places: NDArray[np.float64] = self.corners[self.joints].mean(axis=1)
-        return places
+        positions: NDArray[np.float64] = self.corners[self.joints].mean(axis=1)
+        return positions
 
     def port_parity(self, source: int, target: int) -> int | None:
         """Return whether paths between two ports have an even (0) or odd (1) number of PUCs.

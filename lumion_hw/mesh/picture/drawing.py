@@ -227,8 +227,8 @@ def _svg_curves(curves: Sequence[Curve]) -> str:
 
 def _joints(mesh: MeshTopology, page: PageLayout) -> Iterator[str]:
     yield f'<g fill="none" stroke="{GUIDE}" stroke-width="1.5">'
-    for index, (one, other) in enumerate(mesh.joints.tolist()):
-        yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(one, other)])}"/>'
+    for index, (first, second) in enumerate(mesh.joints.tolist()):
+        yield f'<path id="joint-{index}" d="{_svg_curves([page.joint_curve(first, second)])}"/>'
     for port in _visible_ports(mesh):
         yield f'<path d="{_svg_curves([page.port_curve(port)])}"/>'
     yield "</g>"
@@ -344,14 +344,14 @@ def _lines(mesh: MeshTopology, page: PageLayout, circuits: Sequence[_Circuit]) -
 
 
 def _line(mesh: MeshTopology, page: PageLayout, circuit: _Circuit, strongest_dbm: float) -> Iterator[str]:
-    lead, out = page.port_curve(circuit.path.source), page.port_curve(circuit.target)
+    entry_curve, exit_curve = page.port_curve(circuit.path.source), page.port_curve(circuit.target)
     passes = [page.puc_curve(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
     joints = [page.joint_curve(q, p) for q, p in zip(circuit.leaving, circuit.entering[1:], strict=False)]
-    curves = [lead, passes[0]]
+    curves = [entry_curve, passes[0]]
     for joint, following in zip(joints, passes[1:], strict=True):
         curves += [joint, following]
     # The curve of a port leads into the mesh; light that leaves runs along it backwards.
-    curves.append((out[3], out[2], out[1], out[0]))
+    curves.append((exit_curve[3], exit_curve[2], exit_curve[1], exit_curve[0]))
     direction = _svg_curves(curves)
     pucs = " ".join(map(str, circuit.path.pucs))
     yield f'<g id="path-{circuit.index}" data-pucs="{pucs}"><title>{xml_text(circuit.path.label)}</title>'
@@ -389,8 +389,8 @@ def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
     # Point and direction of a cubic Bézier curve at t.
     t = 0.62
     a, b, c, d = curve
-    place = (1 - t) ** 3 * a + 3 * t * (1 - t) ** 2 * b + 3 * t**2 * (1 - t) * c + t**3 * d
-    x, y = place
+    tip = (1 - t) ** 3 * a + 3 * t * (1 - t) ** 2 * b + 3 * t**2 * (1 - t) * c + t**3 * d
+    x, y = tip
     direction = (1 - t) ** 2 * (b - a) + 2 * t * (1 - t) * (c - b) + t**2 * (d - c)
     angle = math.degrees(math.atan2(direction[1], direction[0]))
     return (

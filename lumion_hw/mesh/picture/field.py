@@ -43,9 +43,13 @@ def field_lines(
     Light weaker than the strongest by more than ``range_db`` is not drawn.
     """
     strongest = float(field_db.max(initial=-np.inf))
-    for index, (one, other) in enumerate(mesh.joints.tolist()):
+    for index, (first, second) in enumerate(mesh.joints.tolist()):
         yield from _line(
-            page.joint_curve(one, other), max(field_db[one], field_db[other]), strongest, range_db, f"joint {index}"
+            page.joint_curve(first, second),
+            max(field_db[first], field_db[second]),
+            strongest,
+            range_db,
+            f"joint {index}",
         )
     for port, puc_port in enumerate(mesh.port_puc_port.tolist()):
         yield from _line(page.port_curve(port), field_db[puc_port], strongest, range_db, f"into port {port}")

@@ -63,8 +63,8 @@ class PageLayout:
         mesh = mesh.drawing_mesh
         to_b = mesh.end_positions[:, 1] - mesh.end_positions[:, 0]
         left = np.stack([-to_b[:, 1], to_b[:, 0]], axis=1)
-        apart = np.linalg.norm(mesh.corners[0::4] - mesh.corners[1::4], axis=1)
-        self.rail = max(RAIL, 0.5 * float(apart.min(initial=np.inf))) if len(apart) else RAIL
+        pin_distance = np.linalg.norm(mesh.corners[0::4] - mesh.corners[1::4], axis=1)
+        self.rail = max(RAIL, 0.5 * float(pin_distance.min(initial=np.inf))) if len(pin_distance) else RAIL
         self._mesh = mesh
         self._direction_to_b = to_b
         centres = mesh.puc_centres[:, None, None, :]
@@ -72,9 +72,9 @@ class PageLayout:
         side = self.rail * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
         self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
         # Two ports at the same position are drawn side by side.
-        places, corner = np.unique(mesh.port_positions, axis=0, return_inverse=True)
+        positions, corner = np.unique(mesh.port_positions, axis=0, return_inverse=True)
         is_used = ~np.isin(np.arange(mesh.n_ports), list(mesh.unused_ports))
-        shares = np.bincount(corner.reshape(-1)[is_used], minlength=len(places))
+        shares = np.bincount(corner.reshape(-1)[is_used], minlength=len(positions))
         self._shared = shares[corner.reshape(-1)] > 1
         # The waveguide behind an unused port is not drawn, so it does not turn the other ports at its corner.
         self._is_end = np.ones(4 * mesh.n_pucs, dtype=np.bool_)
@@ -100,27 +100,29 @@ class PageLayout:
         is_same_corner[puc_port] = True
         is_same_corner = is_same_corner.reshape(-1, 2, 2)
         ends = np.argwhere(is_same_corner.any(axis=2)).tolist()
-        away: _Vector = -sum((self._direction_at(puc, end) for puc, end in ends), np.zeros(2))
+        outwards: _Vector = -sum((self._direction_at(puc, end) for puc, end in ends), np.zeros(2))
         if len(ends) == 2:
-            level = abs(away[0]) > abs(away[1])
-            away = np.array([math.copysign(1.0, away[0]), 0.0] if level else [0.0, math.copysign(1.0, away[1])])
-        unit: _Vector = away / np.linalg.norm(away)
+            level = abs(outwards[0]) > abs(outwards[1])
+            outwards = np.array(
+                [math.copysign(1.0, outwards[0]), 0.0] if level else [0.0, math.copysign(1.0, outwards[1])]
+            )
+        unit: _Vector = outwards / np.linalg.norm(outwards)
         return unit
 
     def _direction_at(self, puc: int, end: int) -> _Vector:
         vector: _Vector = self._direction_to_b[puc] * (1 - 2 * end)
         return vector
 
-    def _port_point(self, port: int, reach: float, scale: float) -> _Vector:
+    def _port_point(self, port: int, distance: float, scale: float) -> _Vector:
         outward = self._outward[port]
         across = np.array([-outward[1], outward[0]])
         puc_port = int(self._mesh.port_puc_port[port])
-        place = self._mesh.port_positions[port]
+        position = self._mesh.port_positions[port]
         # Each of two ports at a corner lies on the side of its own rail, so their waveguides do not cross.
-        side = math.copysign(1.0, float((self._rail_ends[puc_port] - place) @ across)) * self._shared[port]
+        side = math.copysign(1.0, float((self._rail_ends[puc_port] - position) @ across)) * self._shared[port]
         # At a small scale the discs of two ports would otherwise overlap.
-        apart = max(_PORT_SPACING, (PORT_RADIUS + 1.5) / scale)
-        point: _Vector = place + reach * outward + side * apart * across
+        min_distance = max(_PORT_SPACING, (PORT_RADIUS + 1.5) / scale)
+        point: _Vector = position + distance * outward + side * min_distance * across
         return point
 
     def _bounds(self, names: Sequence[tuple[int, float]], scale: float) -> tuple[_Vector, _Vector]:
@@ -134,8 +136,8 @@ class PageLayout:
 
     def px(self, point: _Vector) -> _Vector:
         """Return the position in px of a point given in PUC lengths."""
-        place: _Vector = self._origin + self.scale * point * np.array([1.0, -1.0])
-        return place
+        pixel: _Vector = self._origin + self.scale * point * np.array([1.0, -1.0])
+        return pixel
 
     def _curve(self, *points: _Vector) -> Curve:
         start, first, second, end = (self.px(point) for point in points)
@@ -154,8 +156,8 @@ class PageLayout:
         if normal[0] < 0 and slanted:
             normal = -normal
         gap = _NUMBER_GAP if self.rail == RAIL else _HEATER_GAP
-        away = normal * (self.rail + EDGE + gap / self.scale)
-        return self.px(self._mesh.puc_centres[puc] + away), slanted
+        offset = normal * (self.rail + EDGE + gap / self.scale)
+        return self.px(self._mesh.puc_centres[puc] + offset), slanted
 
     def puc_curve(self, entering: int, leaving: int) -> Curve:
         """Return the curve of light through a PUC.

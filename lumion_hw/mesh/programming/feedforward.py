@@ -73,13 +73,13 @@ class FeedForwardBlock:
     @cached_property
     def joints(self) -> NDArray[np.bool_]:
         """Mask of the joints (waveguides between PUCs) that carry light of the modes, shape ``(n_joints,)``."""
-        inside = np.zeros(len(self.mesh.joints), dtype=np.bool_)
+        is_used = np.zeros(len(self.mesh.joints), dtype=np.bool_)
         for column, mixers in enumerate(self.mixers):
             for mode, (puc, _) in enumerate(mixers):
                 for wire in (self.wires[column][mode], self.wires[column + 1][mode]):
                     ends = self.mesh.joints // 4
-                    inside |= (ends == [wire.puc, puc]).all(axis=1) | (ends == [puc, wire.puc]).all(axis=1)
-        return inside
+                    is_used |= (ends == [wire.puc, puc]).all(axis=1) | (ends == [puc, wire.puc]).all(axis=1)
+        return is_used
 
 
 def find_block(
@@ -122,8 +122,8 @@ class _Rows:
                 f"mesh {mesh.label!r} has no feed-forward block because it is not hexagonal",
                 hint="Use a hexagonal mesh: only there each mode passes PUCs of its own, which set its phase.",
             )
-        places = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
-        self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}
+        vertices = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
+        self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(vertices)}
         self._columns = int(np.ptp(column)) + 1
         # Zig-zags bulge alternately, so one PUC tells the pattern of the whole mesh.
         self._starts_facing_right = self._puc((0, 0), (1, 0)) is not None
@@ -139,15 +139,15 @@ class _Rows:
         rows = range(first_row, first_row + n_modes)
         mixers = tuple(tuple(self._mixer(c, row) for row in rows) for c in range(self._columns - 1))
         row_ends = [self._wires_and_ports(row, [column[mode][0] for column in mixers]) for mode, row in enumerate(rows)]
-        wires = tuple(zip(*(way[0] for way in row_ends), strict=True))
+        wires = tuple(zip(*(row_end[0] for row_end in row_ends), strict=True))
         return FeedForwardBlock(
             self._mesh,
             first_row,
             n_modes,
             wires,
             mixers,
-            tuple(way[1] for way in row_ends),
-            tuple(way[2] for way in row_ends),
+            tuple(row_end[1] for row_end in row_ends),
+            tuple(row_end[2] for row_end in row_ends),
         )
 
     def _mixer(self, column: int, row: int) -> tuple[int, bool]:

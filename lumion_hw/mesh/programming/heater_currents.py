@@ -165,12 +165,12 @@ def program_pucs(
         raise LimitError(
             "the total heat of all heaters exceeds the limit", requested=heat, limit=limits.total_mw, unit="mW"
         )
-    off = calibrated.own_rad(currents) - calibrated.own_rad(unrounded_ma)
+    rounding_rad = calibrated.own_rad(currents) - calibrated.own_rad(unrounded_ma)
     return ProgrammedCurrents(
         currents,
         heat,
         own,
-        float(np.max(np.abs(off[0::2] - off[1::2]), initial=0.0)),
+        float(np.max(np.abs(rounding_rad[0::2] - rounding_rad[1::2]), initial=0.0)),
         0.0 if compensation is None else compensation.error_rad(calibrated.heat_mw(own)),
     )
 
@@ -200,8 +200,8 @@ def joint_compensation(mesh: MeshTopology, joints: NDArray[np.bool_], compensati
     parts = np.zeros((2 * mesh.n_pucs, len(mesh.joints)))
     # Where joints leave a choice, the pseudo-inverse takes the smallest phases, which need the least heat.
     parts[np.ix_(ends, cancelled)] = -np.linalg.pinv(_joint_incidence(mesh, cancelled, ends))
-    both: Real = parts[0::2] + parts[1::2]
-    return both
+    by_puc: Real = parts[0::2] + parts[1::2]
+    return by_puc
 
 
 def _ends(pucs: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -219,9 +219,9 @@ class _JointCompensation:
     def __init__(
         self, calibrated: CalibratedMesh, joints: NDArray[np.bool_], compensating_pucs: NDArray[np.int64]
     ) -> None:
-        self._calibrated, self._wanted = calibrated, np.flatnonzero(joints)
+        self._calibrated, self._cancelled = calibrated, np.flatnonzero(joints)
         self._common = joint_compensation(calibrated.mesh, joints, compensating_pucs)
-        self._at = _joint_incidence(calibrated.mesh, self._wanted, _ends(compensating_pucs))
+        self._at = _joint_incidence(calibrated.mesh, self._cancelled, _ends(compensating_pucs))
         # Kept on one turn, so that the phases change continuously with heat.
         self._cold = (calibrated.joint_rad + math.pi) % _TURN - math.pi
 
@@ -236,9 +236,9 @@ class _JointCompensation:
 
     def error_rad(self, heat_mw: Real) -> float:
         """Return the largest joint phase that remains because the PUCs cannot cancel it."""
-        phases = self._phases(heat_mw)[self._wanted]
-        left = phases - self._at @ (np.linalg.pinv(self._at) @ phases)
-        return float(np.max(np.abs(left), initial=0.0))
+        phases = self._phases(heat_mw)[self._cancelled]
+        remaining = phases - self._at @ (np.linalg.pinv(self._at) @ phases)
+        return float(np.max(np.abs(remaining), initial=0.0))
 
 
 def _crosstalk_phases(
@@ -298,10 +298,10 @@ class _Choice:
                 half = 0.5 * target.differentials_rad[0]
                 passive = self._passive[puc]
                 cancelled = (target.common_rad + half - passive, target.common_rad - half)
-                held = self._arms.get(puc)
+                present = self._arms.get(puc)
                 coolest = [self._coolest_phase(puc, arm, cancelled[arm], stray, common) for arm in (0, 1)]
                 # Choices differ by whole turns; a difference below one radian is only a change of crosstalk.
-                if held is None or any(coolest[arm] < held[arm] - 1.0 for arm in (0, 1)):
+                if present is None or any(coolest[arm] < present[arm] - 1.0 for arm in (0, 1)):
                     self._arms[puc], changed = coolest, True
         return changed
 

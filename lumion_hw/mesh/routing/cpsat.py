@@ -178,10 +178,10 @@ class _Model:
     def _usable_arcs(self) -> list[list[int]]:
         request, waves = self._request, self._graph.n_waves
         blocked = {8 * puc + 2 * k + STATES.index(state) for puc, state in request.blocked for k in range(4)}
-        left = [estimate.tolist() for estimate in estimates(request, request.pass_cost * 0.0 + 1.0)]
+        hop_estimates = [estimate.tolist() for estimate in estimates(request, request.pass_cost * 0.0 + 1.0)]
         mate = request.mesh.mate.tolist()
         usable: list[list[int]] = []
-        for (source, target), hops, limit in zip(request.pairs, left, request.limits, strict=True):
+        for (source, target), hops, limit in zip(request.pairs, hop_estimates, request.limits, strict=True):
             entry, goal = self._graph.entry[source], waves + target
             max_hops = float("inf") if limit.hop_ceiling is None else limit.hop_ceiling
             usable.append(
@@ -251,9 +251,9 @@ class _Model:
         for group in self._request.equal:
             for index in group[1:]:
                 # A circuit that is left out has no length to compare.
-                both = [self.routed[index], self.routed[group[0]]]
+                are_routed = [self.routed[index], self.routed[group[0]]]
                 is_equal = sum(self._arcs[index].values()) == sum(self._arcs[group[0]].values())
-                self.model.add(is_equal).only_enforce_if(both)
+                self.model.add(is_equal).only_enforce_if(are_routed)
 
     def _mark_moved(self, index: int, current_path: WavePath) -> Any:
         # Only one direction is required: the objective sets it to 0 where the path is kept.
@@ -276,20 +276,20 @@ class _Model:
             for column in (0, 1):
                 if price := round(float(request.state_cost[puc, column]) * self.scale):
                     # Bounded only from below: minimisation sets it to 0 if no circuit needs the state.
-                    held = self.model.new_bool_var("")
+                    is_state_used = self.model.new_bool_var("")
                     for arcs in self._arcs:
                         for k in range(4):
                             if (arc := 8 * puc + 2 * k + column) in arcs:
-                                self.model.add_implication(arcs[arc], held)
-                    holding.append(price * held)
+                                self.model.add_implication(arcs[arc], is_state_used)
+                    holding.append(price * is_state_used)
         moving = [round(request.move_price * self.scale) * moved for moved in self._moved.values()]
         self.model.minimize(sum([*passing, *holding, *moving]))
 
     def hint(self, wave_paths: Sequence[WavePath]) -> None:
         """Suggest a routing as start of the search."""
         steps = [list(zip(wave_path.waves, wave_path.states, strict=True)) for wave_path in wave_paths]
-        held = {wave // 4: state for path_steps in steps for wave, state in path_steps}
-        for puc, state in held.items():
+        used_states = {wave // 4: state for path_steps in steps for wave, state in path_steps}
+        for puc, state in used_states.items():
             self.model.add_hint(self._cross[puc], int(state == "cross"))
         for arcs, path_steps in zip(self._arcs, steps, strict=True):
             # A hint must name unused arcs too: the solver would otherwise have to guess them.

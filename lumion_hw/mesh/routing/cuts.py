@@ -38,11 +38,11 @@ class Cut:
 
     def __str__(self) -> str:
         ports = ", ".join(map(str, self.ports))
-        over = [f"joint{'s' * (len(self.joints) > 1)} " + ", ".join(f"{a}-{b}" for a, b in self.joints)] * bool(
+        crossed = [f"joint{'s' * (len(self.joints) > 1)} " + ", ".join(f"{a}-{b}" for a, b in self.joints)] * bool(
             self.joints
         )
-        over += [f"PUC{'s' * (len(self.pucs) > 1)} " + ", ".join(map(str, self.pucs))] * bool(self.pucs)
-        crossing = f", over {' and '.join(over)}," if over else ""
+        crossed += [f"PUC{'s' * (len(self.pucs) > 1)} " + ", ".join(map(str, self.pucs))] * bool(self.pucs)
+        crossing = f", over {' and '.join(crossed)}," if crossed else ""
         circuits = "no circuit" if not self.capacity else f"only {self.capacity} of {len(self.circuits)} circuits"
         return f"{circuits}{crossing} can leave port{'s' * (len(self.ports) > 1)} {ports}"
 
@@ -64,14 +64,14 @@ def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int
     for length in range(1, len(rim) // 2 + 1):
         for begin in range(len(rim)):
             run = {rim[(begin + i) % len(rim)] for i in range(length)}
-            inside = tuple(sorted(port for port in run if partner[port] not in run))
+            leaving_ports = tuple(sorted(port for port in run if partner[port] not in run))
             # Circuits with both ends in the run need not cross, and the same set of others needs no second flow.
-            if not inside or frozenset(inside) in tried:
+            if not leaving_ports or frozenset(leaving_ports) in tried:
                 continue
             if len(tried) >= _MAX_FLOWS:
                 return
-            tried.add(frozenset(inside))
-            yield inside, tuple(partner[port] for port in inside)
+            tried.add(frozenset(leaving_ports))
+            yield leaving_ports, tuple(partner[port] for port in leaving_ports)
 
 
 class _Network:
@@ -89,7 +89,7 @@ class _Network:
         used_waves = {wave for _, wave_path in request.staying for wave in wave_path.waves}
         edges += [(a, b, 1) for a, b in mesh.joints.tolist() if not {a, b} & used_waves]
         ends = [int(mesh.port_puc_port[port]) for port in request.ports]
-        both = np.array(
+        directed_edges = np.array(
             [
                 *edges,
                 *((b, a, capacity) for a, b, capacity in edges),
@@ -98,8 +98,8 @@ class _Network:
                 *((end, self._source + 1, 0) for end in ends),
             ]
         ).reshape(-1, 3)
-        order = np.lexsort((both[:, 1], both[:, 0]))
-        self._edges = both[order]
+        order = np.lexsort((directed_edges[:, 1], directed_edges[:, 0]))
+        self._edges = directed_edges[order]
         edge_index = {(a, b): at for at, (a, b, _) in enumerate(self._edges.tolist())}
         self._into = {port: edge_index[self._source, end] for port, end in zip(request.ports, ends, strict=True)}
         self._out = {port: edge_index[end, self._source + 1] for port, end in zip(request.ports, ends, strict=True)}
@@ -143,7 +143,7 @@ class _Network:
         side = np.zeros(self._source + 2, dtype=bool)
         side[breadth_first_order(residual, self._source, return_predecessors=False)] = True
         # PUC of each node; hubs are numbered after the PUC-ports, two per PUC.
-        over = [
+        cut_pucs = [
             tuple(node // 4 if node < self._ports else (node - self._ports) // 2 for node in edge)
             for edge in self._edges[:, :2].tolist()
             # Edges of the smallest cut lead from the reached side to the other; those of source and sink are no part of
@@ -154,7 +154,7 @@ class _Network:
         return Cut(
             circuits=tuple(sorted({index[port] for port in sources})),
             ports=tuple(sources),
-            joints=tuple((a, b) for a, b in over if a != b),
-            pucs=tuple(sorted({a for a, b in over if a == b})),
+            joints=tuple((a, b) for a, b in cut_pucs if a != b),
+            pucs=tuple(sorted({a for a, b in cut_pucs if a == b})),
             capacity=int(self._flow.flow_value),
         )

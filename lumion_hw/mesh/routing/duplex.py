@@ -98,6 +98,6 @@ class Duplex:
         paths = []
         for merged_index, pair in zip(self._merged_index, self._requested, strict=True):
             path = routing.paths[merged_index]
-            same = (path.source, path.target) == pair
-            paths.append(path if same else Path(*pair, path.pucs[::-1], path.loss_db))
+            is_same_direction = (path.source, path.target) == pair
+            paths.append(path if is_same_direction else Path(*pair, path.pucs[::-1], path.loss_db))
         return replace(routing, paths=tuple(paths))

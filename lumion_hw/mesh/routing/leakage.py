@@ -55,8 +55,8 @@ class SolvedField:
         power = np.abs(self.cells_of(states).transfer(self.frequency_hz)) ** 2
         crossed = np.array([states[puc] == "cross" for puc in range(len(power))])
         # In cross, light that stays on its rail is wrong; in bar, light that changes rail.
-        wrong: NDArray[np.float64] = np.where(crossed, power[:, 0, 0], power[:, 0, 1])
-        return wrong
+        stray: NDArray[np.float64] = np.where(crossed, power[:, 0, 0], power[:, 0, 1])
+        return stray
 
 
 @dataclass(frozen=True)

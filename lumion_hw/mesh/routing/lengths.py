@@ -27,8 +27,8 @@ def with_fixed_lengths(request: RoutingProblem) -> list[RoutingProblem]:
     counts = [_MAX_LENGTHENINGS + 1] * len(request.equal)
     for extra in first_choices(counts, lambda choice: (sum(choice), choice), 4 * _MAX_LENGTHENINGS):
         lengths = {
-            index: best_cost + step * more
-            for group, best_cost, step, more in zip(request.equal, shortest, steps, extra, strict=True)
+            index: best_cost + step * added_hops
+            for group, best_cost, step, added_hops in zip(request.equal, shortest, steps, extra, strict=True)
             for index in group
         }
         limits = tuple(

@@ -245,9 +245,9 @@ class Matcher:
         return None
 
     def _place_remaining(self, routed: list[Routed], pool: list[Pair]) -> list[Pair]:
-        places = list(range(len(routed)))
-        self._random.shuffle(places)
-        for number in places:
+        positions = list(range(len(routed)))
+        self._random.shuffle(positions)
+        for number in positions:
             busy = {port for other in routed[number] for port in other}
             fitting = [pair for pair in pool if busy.isdisjoint(pair)]
             if fitting:

@@ -196,10 +196,10 @@ class Negotiation:
                 break
             for index in range(len(paths)):
                 self._reroute(index, paths)
-            better = tuple(prices.to_wave_path(nodes) for nodes in paths)
-            if request.cost(better) >= cost - 1e-9:
+            improved = tuple(prices.to_wave_path(nodes) for nodes in paths)
+            if request.cost(improved) >= cost - 1e-9:
                 break
-            wave_paths, cost = better, request.cost(better)
+            wave_paths, cost = improved, request.cost(improved)
         return wave_paths
 
     def improve(

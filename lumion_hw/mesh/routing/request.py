@@ -154,8 +154,8 @@ class RoutingLimits:
     @property
     def hop_ceiling(self) -> int | None:
         """Largest number of PUCs that the limits allow."""
-        given = [hops for hops in (self.max_hops, self.exact_hops) if hops is not None]
-        return min(given) if given else None
+        hop_limits = [hops for hops in (self.max_hops, self.exact_hops) if hops is not None]
+        return min(hop_limits) if hop_limits else None
 
     def __str__(self) -> str:
         limits = [
@@ -204,9 +204,9 @@ class RoutingProblem:
     def cost(self, wave_paths: Sequence[WavePath]) -> float:
         """Return the cost of the paths of all routed circuits, including the price for moving active ones."""
         passed = float(sum(self.pass_cost[wave // 4, int(s == "cross")] for w in wave_paths for wave, s in _steps(w)))
-        held = {(wave // 4, int(s == "cross")) for wave_path in wave_paths for wave, s in _steps(wave_path)}
+        used_states = {(wave // 4, int(s == "cross")) for wave_path in wave_paths for wave, s in _steps(wave_path)}
         moved = sum(wave_paths[index] != home for index, home in self.current_paths.items())
-        return passed + float(sum(self.state_cost[key] for key in held)) + self.move_price * moved
+        return passed + float(sum(self.state_cost[key] for key in used_states)) + self.move_price * moved
 
 
 def _steps(wave_path: WavePath) -> Iterable[tuple[int, State]]:
@@ -258,9 +258,9 @@ def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]
     return np.broadcast_to(loss, (mesh.n_pucs,))
 
 
-def check_states(mesh: MeshTopology, given: Iterable[tuple[int, State]]) -> None:
+def check_states(mesh: MeshTopology, states: Iterable[tuple[int, State]]) -> None:
     """Raise ``ConfigError`` if a PUC does not exist, or a state is neither bar nor cross."""
-    for puc, state in given:
+    for puc, state in states:
         if not 0 <= puc < mesh.n_pucs or state not in STATES:
             raise ConfigError(
                 f"PUC {puc} cannot be in state {state!r}",
@@ -305,23 +305,23 @@ def costs(
     return passing + extra, holding
 
 
-def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, quantity: str) -> list[Ceiling | None]:
+def ceilings(n_pairs: int, limits: Ceiling | Sequence[Ceiling | None] | None, quantity: str) -> list[Ceiling | None]:
     """Return one upper limit per circuit.
 
-    ``given`` is one number for all circuits, one per circuit, or ``None`` for no limit.
+    ``limits`` is one number for all circuits, one per circuit, or ``None`` for no limit.
 
     Raises:
         ConfigError: The number of limits is wrong, or a limit is not a number of 0 or more.
     """
-    per_circuit = list(given) if isinstance(given, Sequence) else [given] * n_pairs
+    per_circuit = list(limits) if isinstance(limits, Sequence) else [limits] * n_pairs
     if len(per_circuit) != n_pairs:
         raise ConfigError(
             f"{len(per_circuit)} {quantity} limits do not match {n_pairs} circuits",
             hint="Give one limit for all circuits, or one per circuit.",
         )
-    if wrong := [ceiling for ceiling in per_circuit if ceiling is not None and not 0 <= ceiling < math.inf]:
+    if invalid := [ceiling for ceiling in per_circuit if ceiling is not None and not 0 <= ceiling < math.inf]:
         raise ConfigError(
-            f"the {quantity} limit of a circuit cannot be {wrong[0]}",
+            f"the {quantity} limit of a circuit cannot be {invalid[0]}",
             hint="Give a number of 0 or more, or None for no limit.",
         )
     return per_circuit

@@ -226,7 +226,7 @@ class _RoutingWithActiveCircuits:
     def _with_movable(self, free: Sequence[int]) -> RoutingProblem:
         problem = self._problem
         fixed_paths = [path for index, path in enumerate(self._active) if index not in free]
-        kept = tuple((path, to_wave_path(problem.mesh, path)) for path in fixed_paths)
+        kept_paths = tuple((path, to_wave_path(problem.mesh, path)) for path in fixed_paths)
         states = states_for_paths(problem.mesh, fixed_paths)
         holding = problem.state_cost.copy()
         # States that active circuits already hold cost a new circuit nothing.
@@ -239,11 +239,11 @@ class _RoutingWithActiveCircuits:
             problem,
             pairs=(*problem.pairs, *((self._active[i].source, self._active[i].target) for i in free)),
             state_cost=holding,
-            staying_cost=problem.cost([wave_path for _, wave_path in kept]),
+            staying_cost=problem.cost([wave_path for _, wave_path in kept_paths]),
             blocked=problem.blocked | {(puc, opposite_state(state)) for puc, state in states.items()},
             limits=(*problem.limits, *spare),
             current_paths={first + position: self._active_wave_paths[i] for position, i in enumerate(free)},
-            staying=kept,
+            staying=kept_paths,
         )
 
     def _routing(

@@ -46,8 +46,8 @@ def find_scarcity(
     """
     strands = _Strands(request)
     largest_tried = 0
-    for reach in _REACH:
-        neighbourhood = _Neighbourhood(request, strands, contested, reach)
+    for joints_away in _REACH:
+        neighbourhood = _Neighbourhood(request, strands, contested, joints_away)
         if largest_tried < neighbourhood.unknowns <= max_unknowns:
             largest_tried = neighbourhood.unknowns
             prices = neighbourhood.prices()
@@ -87,25 +87,27 @@ class _Strands:
 
 
 class _Neighbourhood:
-    def __init__(self, request: RoutingProblem, strands: _Strands, contested: Collection[int], reach: int) -> None:
+    def __init__(
+        self, request: RoutingProblem, strands: _Strands, contested: Collection[int], joints_away: int
+    ) -> None:
         mesh, entry, waves = request.mesh, request.mesh.port_puc_port, 4 * request.mesh.n_pucs
-        near = np.zeros(mesh.n_pucs, dtype=bool)
-        near[list(contested)] = True
-        for _ in range(reach):
+        is_inside = np.zeros(mesh.n_pucs, dtype=bool)
+        is_inside[list(contested)] = True
+        for _ in range(joints_away):
             ends = mesh.joints // 4
-            near[ends[near[ends].any(axis=1)]] = True
-        pairs = [pair for pair in request.pairs if near[entry[list(pair)] // 4].any()]
+            is_inside[ends[is_inside[ends].any(axis=1)]] = True
+        pairs = [pair for pair in request.pairs if is_inside[entry[list(pair)] // 4].any()]
         self._far = waves + mesh.n_ports
-        self._arcs = np.flatnonzero(near[strands.tail // 4] & strands.open)
+        self._arcs = np.flatnonzero(is_inside[strands.tail // 4] & strands.open)
         heads = strands.head[self._arcs]
-        away = heads < waves
-        away[away] = ~near[heads[away] // 4]
+        leads_outside = heads < waves
+        leads_outside[leads_outside] = ~is_inside[heads[leads_outside] // 4]
         joined = np.flatnonzero(mesh.mate >= 0)
-        inwards = joined[near[joined // 4] & ~near[mesh.mate[joined] // 4]]
+        inwards = joined[is_inside[joined // 4] & ~is_inside[mesh.mate[joined] // 4]]
         self._tails = np.concatenate([strands.tail[self._arcs], np.full(len(inwards), self._far)])
-        self._heads = np.concatenate([np.where(away, self._far, heads), inwards])
-        self._first = [int(entry[a]) if near[entry[a] // 4] else self._far for a, _ in pairs]
-        self._last = [waves + b if near[entry[b] // 4] else self._far for _, b in pairs]
+        self._heads = np.concatenate([np.where(leads_outside, self._far, heads), inwards])
+        self._first = [int(entry[a]) if is_inside[entry[a] // 4] else self._far for a, _ in pairs]
+        self._last = [waves + b if is_inside[entry[b] // 4] else self._far for _, b in pairs]
         self._strands = strands
         self._n_pucs = mesh.n_pucs
         self.unknowns = len(self._tails) * len(pairs)
@@ -130,12 +132,12 @@ class _Neighbourhood:
         usage = csr((np.ones(len(row)), (row, arcs[: len(row)])), (len(used), len(arcs)))
         # A cross strand has the capacity of the fraction that its PUC is in cross, a bar strand has the rest.
         sign = np.where(used % 2, -1.0, 1.0)
-        held = csr((sign, (np.arange(len(used)), used // 8)), (len(used), self._n_pucs))
+        capacity = csr((sign, (np.arange(len(used)), used // 8)), (len(used), self._n_pucs))
         result = linprog(
             np.r_[np.zeros(len(arcs) * n), -np.ones(n), np.zeros(self._n_pucs)],
             A_eq=sp.hstack([sp.kron(sp.eye_array(n), balance), ends, csr((nodes * n, self._n_pucs))], "csr"),
             b_eq=np.zeros(nodes * n),
-            A_ub=sp.hstack([sp.kron(np.ones((1, n)), usage), csr((len(used), n)), held], "csr"),
+            A_ub=sp.hstack([sp.kron(np.ones((1, n)), usage), csr((len(used), n)), capacity], "csr"),
             b_ub=np.maximum(sign, 0.0),
             bounds=(0.0, 1.0),
             method="highs-ds",

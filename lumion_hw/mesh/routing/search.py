@@ -107,9 +107,11 @@ def _estimates_with_obstacles(
     tails, column = np.nonzero(usable)
     weights = np.repeat(weight, 4, axis=0)[tails, column]
     # Search backwards from the target: one run serves every node.
-    left = cheapest_costs(weights, heads[tails, column], tails, size, [graph.n_waves + target for target in targets])
+    estimate = cheapest_costs(
+        weights, heads[tails, column], tails, size, [graph.n_waves + target for target in targets]
+    )
     # Reduce slightly: an estimate above the true cost, by rounding, would no longer prove the cheapest path.
-    return list(np.maximum(left * (1.0 - 1e-12) - 1e-9, 0.0))
+    return list(np.maximum(estimate * (1.0 - 1e-12) - 1e-9, 0.0))
 
 
 def cheapest_costs(
@@ -140,7 +142,7 @@ def cost_lower_bound(request: RoutingProblem) -> float:
     def separate_costs(weight: NDArray[np.float64]) -> NDArray[np.float64]:
         entry = wave_graph(request.mesh).entry
         starts = [entry[source] for source, _ in request.pairs]
-        return np.array([left[start] for left, start in zip(estimates(request, weight), starts, strict=True)])
+        return np.array([estimate[start] for estimate, start in zip(estimates(request, weight), starts, strict=True)])
 
     costs = separate_costs(request.pass_cost)
     if request.equal:
@@ -163,8 +165,8 @@ class Prices:
         for puc, state in request.blocked:
             base[puc, STATES.index(state)] = math.inf
         self._fresh = self.walker.packed(base.reshape(-1))
-        self._held: list[float] = request.state_cost.reshape(-1).tolist()
-        self._any_held = bool(request.state_cost.any())
+        self._state_costs: list[float] = request.state_cost.reshape(-1).tolist()
+        self._has_state_costs = bool(request.state_cost.any())
         self.pressure = 0.0
         self.reset()
 
@@ -185,16 +187,16 @@ class Prices:
         for arc in self.arcs(nodes):
             use[arc] += 1
             # Only the first circuit that needs a state pays for holding it; others share it.
-            if self._any_held and use[arc] == 1:
-                self.state_price[arc] -= self._held[arc]
+            if self._has_state_costs and use[arc] == 1:
+                self.state_price[arc] -= self._state_costs[arc]
 
     def remove(self, nodes: Nodes) -> None:
         """Delete the record of the PUC states that a circuit uses."""
         use = self.use
         for arc in self.arcs(nodes):
             use[arc] -= 1
-            if self._any_held and use[arc] == 0:
-                self.state_price[arc] += self._held[arc]
+            if self._has_state_costs and use[arc] == 0:
+                self.state_price[arc] += self._state_costs[arc]
 
     def conflicts(self, nodes: Nodes) -> bool:
         """Return whether a circuit needs a PUC in both states, or in another state than other circuits do."""
@@ -218,7 +220,7 @@ class Search:
         self._request = request
         self._prices = prices
         self._graph = prices.graph
-        self._left = self._packed_estimates(request.pass_cost)
+        self._estimates = self._packed_estimates(request.pass_cost)
         self._hops_left: list[Any] = []
         self._loss_left: list[Any] = []
         if any(limit.any for limit in request.limits):
@@ -227,7 +229,7 @@ class Search:
                 self._loss_left = self._packed_estimates(np.repeat(request.loss_db[:, None], 2, axis=1))
 
     def _packed_estimates(self, weight: NDArray[np.float64]) -> list[Any]:
-        return [self._prices.walker.packed(left) for left in estimates(self._request, weight)]
+        return [self._prices.walker.packed(estimate) for estimate in estimates(self._request, weight)]
 
     def goal(self, index: int) -> int:
         """Return the node where the light of a circuit leaves."""
@@ -285,7 +287,7 @@ class Search:
             prices.state_price,
             prices.use,
             prices.pressure,
-            self._left[index],
+            self._estimates[index],
             self._graph.entry[source],
             self.goal(index),
         )
@@ -301,11 +303,11 @@ class Search:
         loss_left = self._loss_left[index] if self._loss_left else None
         graph, prices, loss_db = self._graph, self._prices, self._request.loss_db
         source, target = self._request.pairs[index]
-        left, start, goal = self._left[index], graph.entry[source], graph.n_waves + target
+        estimate, start, goal = self._estimates[index], graph.entry[source], graph.n_waves + target
         labels_at: dict[int, list[tuple[int, float]]] = {}
         # Labels count downwards in the queue, so that ties go to the last label found, as in _cheapest_unlimited.
         labels: list[tuple[int, int]] = [(-1, start)]  # label before, node
-        queue: list[tuple[float, int, int, float, float, int]] = [(left[start], 0, 0, 0.0, 0.0, start)]
+        queue: list[tuple[float, int, int, float, float, int]] = [(estimate[start], 0, 0, 0.0, 0.0, start)]
         while queue:
             _, label, hops, loss, so_far, node = heapq.heappop(queue)
             if node == goal:
@@ -321,7 +323,7 @@ class Search:
                 total = so_far + prices.state_price[passed] + prices.pressure * prices.use[passed ^ 1]
                 total_loss = loss + float(loss_db[node >> 2])
                 if (
-                    total + left[following] == math.inf
+                    total + estimate[following] == math.inf
                     or hops + 1 + hops_left[following] > max_hops
                     or (loss_left is not None and total_loss + loss_left[following] > max_loss)
                     or passed ^ 1 in used_arcs
@@ -329,7 +331,7 @@ class Search:
                     continue
                 labels.append((-label, following))
                 heapq.heappush(
-                    queue, (total + left[following], 1 - len(labels), hops + 1, total_loss, total, following)
+                    queue, (total + estimate[following], 1 - len(labels), hops + 1, total_loss, total, following)
                 )
         return None
 

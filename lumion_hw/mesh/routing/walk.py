@@ -26,7 +26,7 @@ def cheapest_walk(
     price: Sequence[float],
     use: Sequence[int],
     pressure: float,
-    left: Sequence[float],
+    estimate: Sequence[float],
     start: int,
     goal: int,
     cost: MutableSequence[float],
@@ -40,14 +40,14 @@ def cheapest_walk(
         price: Price of each PUC state, numbered ``2 puc + (0 bar, 1 cross)``.
         use: Number of circuits that use each PUC state.
         pressure: Price per circuit that uses the opposite state of a PUC.
-        left: Lower bound of the price from each node to the goal; infinite at all other ports.
+        estimate: Lower bound of the price from each node to the goal; infinite at all other ports.
         start: First node.
         goal: Last node.
         cost: Work space, infinity for each node; overwritten.
         before: Work space, one number per node; overwritten.
     """
     cost[start] = 0.0
-    queue = [(left[start], 0, start)]
+    queue = [(estimate[start], 0, start)]
     order = 0  # counts down: ties go to the node found last, usually the farthest
     while queue:
         node = heapq.heappop(queue)[2]
@@ -67,11 +67,11 @@ def cheapest_walk(
             following = cross[node] if state else bar[node]
             # Circuits that use this PUC in the opposite state conflict; pressure is the price of each.
             total = so_far + (price[arc + state] + pressure * use[arc + 1 - state])
-            if total < cost[following] and left[following] < math.inf:
+            if total < cost[following] and estimate[following] < math.inf:
                 cost[following] = total
                 before[following] = node
                 order -= 1
-                heapq.heappush(queue, (total + left[following], order, following))
+                heapq.heappush(queue, (total + estimate[following], order, following))
     return math.inf, [start]
 
 
@@ -90,15 +90,15 @@ class Walker:
         self._before = self.packed([0] * n_nodes)
 
     def cheapest(
-        self, price: Any, use: Any, pressure: float, left: Any, start: int, goal: int
+        self, price: Any, use: Any, pressure: float, estimate: Any, start: int, goal: int
     ) -> tuple[float, list[int]]:
         """Return the total price and the nodes of the cheapest walk.
 
-        Convert ``price``, ``use`` and ``left`` with :attr:`packed` first.
+        Convert ``price``, ``use`` and ``estimate`` with :attr:`packed` first.
         """
         # Copy, because another thread may be searching the same mesh.
         far, before = self._far.copy(), self._before.copy()
-        return self._run(self._bar, self._cross, price, use, pressure, left, start, goal, far, before)
+        return self._run(self._bar, self._cross, price, use, pressure, estimate, start, goal, far, before)
 
 
 def should_compile(n_pucs: int) -> bool:

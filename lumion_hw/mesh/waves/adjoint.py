@@ -108,8 +108,8 @@ def _joint_weight(solver: Solver, transfer: Complex, a: Complex, h: Complex) -> 
         to_b = np.einsum("ners,nesp->nerp", transfer, waves[:, :, 0])
         return np.stack([to_a, to_b], axis=2).reshape(len(waves), -1, waves.shape[-1])
 
-    out, back = leaving(a), leaving(h)
-    weight: Complex = (back[:, u] * out[:, v] + back[:, v] * out[:, u]).sum(axis=2)
+    forward, backward = leaving(a), leaving(h)
+    weight: Complex = (backward[:, u] * forward[:, v] + backward[:, v] * forward[:, u]).sum(axis=2)
     return weight
 
 

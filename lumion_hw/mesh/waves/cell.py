@@ -94,8 +94,8 @@ class UnitCells:
         Raises:
             ConfigError: Two parameters have different numbers of samples, or a parameter has too many axes.
         """
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        arrays = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        parameters = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays = {name: np.asarray(value) for name, value in parameters.items() if value is not None}
         counts = {array.shape[0] for array in arrays.values() if array.ndim == 2}
         if len(counts) > 1 or any(array.ndim > 2 for array in arrays.values()):
             shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array.ndim > 1)

@@ -364,6 +364,10 @@ def _sparse_between_ports(equations: WaveEquations, values: Complex) -> Complex:
     waves = _sparse_waves(equations, values, equations.entry)
     result = np.zeros((n_ports, n_ports), dtype=np.complex128)
     # Rows behind the waves are those of the light that leaves at ports.
-    out = equations.rows >= n
-    np.add.at(result, equations.rows[out] - n, values[out, None] * waves[equations.columns[out]])
+    leaves_at_port = equations.rows >= n
+    np.add.at(
+        result,
+        equations.rows[leaves_at_port] - n,
+        values[leaves_at_port, None] * waves[equations.columns[leaves_at_port]],
+    )
     return result

@@ -35,10 +35,10 @@ class _Pattern:
         rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
-        place = np.empty_like(waves)
+        position = np.empty_like(waves)
         # No other wave feeds the waves from outside, so eliminating them first causes no fill-in.
-        place[np.lexsort((waves, rank[waves // 4], self.mesh.mate >= 0))] = waves
-        return place
+        position[np.lexsort((waves, rank[waves // 4], self.mesh.mate >= 0))] = waves
+        return position
 
     @cached_property
     def waves_equations(self) -> WaveEquations:
@@ -55,19 +55,19 @@ class _Pattern:
         return self._equations(keep_ports=False, reflecting=True)
 
     def _equations(self, *, keep_ports: bool, reflecting: bool = False) -> WaveEquations:
-        mesh, place, n = self.mesh, self.order, 4 * self.mesh.n_pucs
+        mesh, position, n = self.mesh, self.order, 4 * self.mesh.n_pucs
         joined = np.flatnonzero(mesh.mate >= 0)
         # A joint is passed in both directions, with the same factor.
         joint_of = np.full(n, -1, dtype=np.int64)
         joint_of[mesh.joints[:, 0]] = joint_of[mesh.joints[:, 1]] = np.arange(len(mesh.joints))
         wave, element = feeds(np.repeat(mesh.mate[joined], 2), np.tile([0, 1], len(joined)))
-        rows, columns, joint = place[np.repeat(joined, 2)], place[wave], np.repeat(joint_of[joined], 2)
+        rows, columns, joint = position[np.repeat(joined, 2)], position[wave], np.repeat(joint_of[joined], 2)
         if reflecting:
             reflectors = np.concatenate([*mesh.joints.T, mesh.port_puc_port])
             feeding, through = feeds(np.repeat(reflectors, 2), np.tile([0, 1], len(reflectors)))
             rows, columns = (
-                np.concatenate([rows, place[np.repeat(reflectors, 2)]]),
-                np.concatenate([columns, place[feeding]]),
+                np.concatenate([rows, position[np.repeat(reflectors, 2)]]),
+                np.concatenate([columns, position[feeding]]),
             )
             element = np.concatenate([element, through])
             joint = np.concatenate([joint, len(mesh.joints) + np.repeat(np.arange(len(reflectors)), 2)])
@@ -79,11 +79,11 @@ class _Pattern:
         if keep_ports:
             ports = n + np.arange(mesh.n_ports)
             rows = np.concatenate([rows, np.repeat(ports, 2)])
-            columns = np.concatenate([columns, place[self.out_wave]])
+            columns = np.concatenate([columns, position[self.out_wave]])
             element = np.concatenate([element, self.out_element])
             # The row behind those of the joints holds ones: light leaves a port without passing a joint.
             joint = np.concatenate([joint, np.full(2 * mesh.n_ports, len(mesh.joints))])
-        entry = place[mesh.port_puc_port] if keep_ports else np.empty(0, dtype=np.int64)
+        entry = position[mesh.port_puc_port] if keep_ports else np.empty(0, dtype=np.int64)
         return WaveEquations.compile(rows, columns, element, joint, n_waves=n, entry=entry)
 
 
@@ -195,10 +195,10 @@ class Solver:
 
         Shape ``(n, len(wanted), len(sources))``.
         """
-        place, pattern = self._pattern.order, self._pattern
+        position, pattern = self._pattern.order, self._pattern
         is_reflection_free = len(factors) == len(self.mesh.joints)
         equations = pattern.waves_equations if is_reflection_free else pattern.reflecting_equations
-        return self._engine.waves(equations, elements, factors, place[sources], place[wanted])
+        return self._engine.waves(equations, elements, factors, position[sources], position[wanted])
 
     def leaving(self, elements: NDArray[np.complex128], waves: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return the fields leaving at ports, shape ``(n, n_ports, k)``, from the fields at :attr:`port_feeds`."""
@@ -219,12 +219,12 @@ class Solver:
         """
         mesh = self.mesh
         ports = np.arange(mesh.n_ports) if inputs is None else np.asarray(list(inputs), dtype=np.int64)
-        wrong = ports[(ports < 0) | (ports >= mesh.n_ports)].tolist()
+        invalid = ports[(ports < 0) | (ports >= mesh.n_ports)].tolist()
         n_pucs, n_joints = cells.loss_db.shape[-1], cells.joint_phase.shape[-1]
-        if wrong or n_pucs != mesh.n_pucs or n_joints != len(mesh.joints):
+        if invalid or n_pucs != mesh.n_pucs or n_joints != len(mesh.joints):
             raise ConfigError(
-                f"input ports {wrong} do not exist"
-                if wrong
+                f"input ports {invalid} do not exist"
+                if invalid
                 else f"the cells have {n_pucs} PUCs and {n_joints} joints, which does not match the mesh",
                 hint=f"The mesh has {mesh.n_pucs} PUCs, {len(mesh.joints)} joints and {mesh.n_ports} ports.",
             )

@@ -40,11 +40,11 @@ class SweepSolver:
         inputs: Sequence[int] | None = None,
     ) -> None:
         mesh = solver.mesh
-        wrong = [puc for puc in pucs if not 0 <= puc < mesh.n_pucs]
-        if wrong or len(set(pucs)) != len(pucs) or cells.n_samples is not None or np.ndim(frequency_hz):
+        invalid = [puc for puc in pucs if not 0 <= puc < mesh.n_pucs]
+        if invalid or len(set(pucs)) != len(pucs) or cells.n_samples is not None or np.ndim(frequency_hz):
             raise ConfigError(
-                f"PUCs {wrong} do not exist"
-                if wrong
+                f"PUCs {invalid} do not exist"
+                if invalid
                 else "a sweep needs one base setting, one frequency and different PUCs",
                 hint=f"Name each PUC once, 0 to {mesh.n_pucs - 1}; give one frequency and cells without sample axis.",
             )
@@ -55,9 +55,9 @@ class SweepSolver:
         entering = (4 * np.asarray(pucs, dtype=np.int64)[:, None] + np.arange(4)).ravel()
         # Light that leaves a PUC-port passes its joint and enters the next PUC-port, or leaves the mesh.
         mate = mesh.mate[entering]
-        inside = mate >= 0
-        joint = np.searchsorted(mesh.joints[:, 0], np.minimum(entering, mate)[inside])
-        sources = np.concatenate([mesh.port_puc_port[ports], mate[inside]])
+        is_joined = mate >= 0
+        joint = np.searchsorted(mesh.joints[:, 0], np.minimum(entering, mate)[is_joined])
+        sources = np.concatenate([mesh.port_puc_port[ports], mate[is_joined]])
         wanted = np.concatenate([solver.port_feeds, entering])
         waves = solver.entering(elements, factors, sources, wanted)[0]
         # Light that a swept PUC emits passes its joint before it enters the next PUC.
@@ -67,10 +67,10 @@ class SweepSolver:
         self._entering = waves[n_feeds:, : len(ports)]
         self._leaving = leaving[:, : len(ports)]
         self._emitted = np.zeros((len(entering), len(entering)), dtype=np.complex128)
-        self._emitted[:, inside] = waves[n_feeds:, len(ports) :]
+        self._emitted[:, is_joined] = waves[n_feeds:, len(ports) :]
         self._emitted_out = np.zeros((mesh.n_ports, len(entering)), dtype=np.complex128)
-        self._emitted_out[:, inside] = leaving[:, len(ports) :]
-        self._emitted_out[mesh.port_at[entering[~inside]], np.flatnonzero(~inside)] = 1.0
+        self._emitted_out[:, is_joined] = leaving[:, len(ports) :]
+        self._emitted_out[mesh.port_at[entering[~is_joined]], np.flatnonzero(~is_joined)] = 1.0
 
     def solve(self, transfer: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return the scattering matrix for each setting of the swept PUCs.

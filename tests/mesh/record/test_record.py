@@ -256,7 +256,7 @@ def test_the_content_is_on_disk_before_it_takes_the_name(tmp_path: Path, monkeyp
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
-    write_file(path, "the file", "new", over="any")
+    write_file(path, "the file", "new", overwrite="any")
     # First the file's own content while the name still shows the old one, then the directory with the new one.
     assert seen == ["old", "new"]
     assert list(tmp_path.iterdir()) == [path]
