@@ -56,7 +56,7 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
 
 
 def _inside(bench: Bench, meter: str) -> str | None:
-    return next((name for name in bench.lasers if bench.model.devices[name].inside == meter), None)
+    return next((name for name in bench.lasers if bench.model.devices[name].container == meter), None)
 
 
 def _step_nm(moves: Moves) -> float:

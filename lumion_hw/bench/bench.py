@@ -157,7 +157,7 @@ class Bench:
         _check_names(overrides, model, "addresses for devices")
 
         def link(name: str, device: DeviceModel) -> Link | ModuleConnection:
-            holder = device.inside
+            holder = device.container
             mainframe_address = overrides.get(holder, model.devices[holder].address) if holder else None
             address = overrides.get(name, device.address or mainframe_address)
             if address is None:
@@ -314,7 +314,7 @@ class Bench:
         for name in self._devices:
             device = self.model.devices[name]
             kind = kind_named(device.kind)
-            rows.append((name, device.kind, kind.role.label if kind else "", device.address or device.inside or ""))
+            rows.append((name, device.kind, kind.role.label if kind else "", device.address or device.container or ""))
         return html_table(f"Bench {self.model.name}, {reality}", ("device", "kind", "role", "address"), rows)
 
     def _with_role(self, role: Role) -> NamedDevices[Any]:
@@ -414,7 +414,7 @@ class Bench:
     def _wire_of(self, name: str) -> str:
         """Return the name of the wire of a device: its mainframe, its address, or the device name."""
         device = self.model.devices[name]
-        return device.inside or (device.address if device.address and not self.is_emulated else None) or name
+        return device.container or (device.address if device.address and not self.is_emulated else None) or name
 
     def close(self) -> None:
         """Switch the heaters off (unless ``leave_on_s`` is set) and close every device.

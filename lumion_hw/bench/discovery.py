@@ -99,42 +99,42 @@ def _identify_scpi(kinds: Sequence[DeviceKind], reply: bytes) -> tuple[str, str 
     return text, None, {}
 
 
-def discover(places: Sequence[str], clock: Clock) -> tuple[list[DiscoveredInstrument], dict[str, LumionError]]:
+def discover(addresses: Sequence[str], clock: Clock) -> tuple[list[DiscoveredInstrument], dict[str, LumionError]]:
     """Query all given hosts, serial ports and VISA resources for instruments.
 
     Args:
-        places: ``tcp://host`` (SCPI port), ``tcp://host:port``, ``serial://port`` (tries the usual baud rates),
+        addresses: ``tcp://host`` (SCPI port), ``tcp://host:port``, ``serial://port`` (tries the usual baud rates),
             ``serial://port?baud=...`` or ``visa://RESOURCE``.
         clock: A wall clock.
 
-    Returns: The instruments found, in the order of ``places``, and the errors of addresses that could not be reached.
-        An address that was reached but did not reply is in neither list.
+    Returns: The instruments found, in the order of ``addresses``, and the errors of addresses that could not be
+        reached. An address that was reached but did not reply is in neither list.
 
     Raises:
-        ConfigError: An entry of ``places`` is not a valid address.
+        ConfigError: An entry of ``addresses`` is not a valid address.
     """
     instruments: list[DiscoveredInstrument] = []
     failures: dict[str, LumionError] = {}
     probes = discovery_probes(all_kinds()[0])
-    for place in places:
+    for address in addresses:
         try:
-            instrument = _query_place(place, clock, probes)
+            instrument = _query(address, clock, probes)
         except ConnectError as error:
-            failures[place] = error
+            failures[address] = error
             continue
         if instrument is not None:
             instruments.append(instrument)
     return instruments, failures
 
 
-def _query_place(place: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> DiscoveredInstrument | None:
-    scheme, _, location = place.partition("://")
+def _query(target: str, clock: Clock, probes: Sequence[DiscoveryProbe]) -> DiscoveredInstrument | None:
+    scheme, _, location = target.partition("://")
     # An IPv6 address in brackets contains colons that do not precede a port.
     if scheme == "tcp" and ":" not in location.rpartition("]")[2]:
-        place = f"{place}:{SCPI_PORT}"
+        target = f"{target}:{SCPI_PORT}"
     for probe in probes[:1] if scheme == "visa" else probes:  # only *IDN? for VISA resources
         rates = probe.query.bauds if scheme == "serial" and "?" not in location else (None,)
-        for address in (place if rate is None else f"{place}?baud={rate}" for rate in rates):
+        for address in (target if rate is None else f"{target}?baud={rate}" for rate in rates):
             result = probe.identify(_exchange(address, probe.query.request, clock))
             if result is not None:
                 return DiscoveredInstrument(address, *result)

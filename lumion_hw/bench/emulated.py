@@ -76,7 +76,7 @@ def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
         raise KeyError(device.kind)
     emulate = kind.emulate
     make = None if emulate is None else lambda bench: emulate(bench, name, device)
-    return DeviceSpec(name, device.kind, make, kind.faults, device.inside)
+    return DeviceSpec(name, device.kind, make, kind.faults, device.container)
 
 
 def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | None) -> PhysicsParameters:

@@ -60,8 +60,8 @@ def key_table() -> str:
 
     schema = bench_schema(builtin_kinds())
     rows = ["| key | default | meaning |", "|---|---|---|"]
-    for place, name in SECTIONS.items():
-        rows.extend(_key_rows(place, schema["$defs"][name] if name else schema))
+    for section, name in SECTIONS.items():
+        rows.extend(_key_rows(section, schema["$defs"][name] if name else schema))
     return "\n".join(rows)
 
 
@@ -73,7 +73,7 @@ def _key_rows(place: str, section: Mapping[str, Any]) -> Iterator[str]:
         elif default in (None, "", [], {}):
             default_text = "none"
         elif key == "detectors":
-            default_text = ", ".join(each["detector"] for each in default)
+            default_text = ", ".join(entry["detector"] for entry in default)
         else:
             default_text = str(default).lower() if isinstance(default, bool) else f"{default}"
         yield f"| `{place}{'.' if place else ''}{key}` | {default_text} | {described.get('description', '')} |"

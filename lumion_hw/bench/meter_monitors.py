@@ -40,11 +40,13 @@ class MeterMonitors:
         access_loss_db: float,
         add_losses: Callable[[Sequence[OutputPath]], Sequence[OutputPath]],
     ) -> None:
-        self._outputs = tuple(out for out in outputs if out.meter is not None and out.meter_channel is not None)
-        self._has_devices_in_fibres = any(out.through for out in self._outputs)
+        self._outputs = tuple(
+            output for output in outputs if output.meter is not None and output.meter_channel is not None
+        )
+        self._has_devices_in_fibres = any(output.through for output in self._outputs)
         self._add_losses = add_losses
-        self._meters = {str(out.meter): meters.get(str(out.meter)) for out in self._outputs}
-        self.ports = tuple(out.port for out in self._outputs)
+        self._meters = {str(output.meter): meters.get(str(output.meter)) for output in self._outputs}
+        self.ports = tuple(output.port for output in self._outputs)
         self.moved_to: int | None = None
         self.responsivity_a_per_w = _RESPONSIVITY_A_PER_W * 10.0 ** (-access_loss_db / 10.0)
 
@@ -59,7 +61,7 @@ class MeterMonitors:
             LumionError: A device in a fibre could not be read.
         """
         outputs = self._add_losses(self._outputs) if self._has_devices_in_fibres else self._outputs
-        facet_ma_per_w = np.array([_facet_ma_per_w(out) for out in outputs])
+        facet_ma_per_w = np.array([_facet_ma_per_w(output) for output in outputs])
         mean_w = np.mean([self._scan_w() for _ in range(n_avg)], axis=0)
         return np.asarray(facet_ma_per_w * mean_w, dtype=np.float64)
 
@@ -74,22 +76,22 @@ class MeterMonitors:
             readings |= {(name, reading.channel): reading for reading in meter.read_all()}
         return [
             math.nan
-            if out.by_hand and out.port != self.moved_to
-            else _power_w(readings[out.meter, out.meter_channel], str(out.meter))
-            for out in self._outputs
+            if output.by_hand and output.port != self.moved_to
+            else _power_w(readings[output.meter, output.meter_channel], str(output.meter))
+            for output in self._outputs
         ]
 
 
-def _facet_ma_per_w(out: OutputPath) -> float:
+def _facet_ma_per_w(output: OutputPath) -> float:
     """Return the photocurrent at the facet over the power at the meter, in mA/W."""
-    for part, loss_db in zip(out.through, out.inline_losses_db, strict=False):
+    for part, loss_db in zip(output.through, output.inline_losses_db, strict=False):
         if loss_db >= 0.5 * BLOCKED_DB:
             raise OutOfRangeError(
-                f"this device blocks the light from port {out.port} to its meter {out.meter}",
+                f"this device blocks the light from port {output.port} to its meter {output.meter}",
                 device=part.device,
                 hint="Open its shutter, switch it on, or connect the ports given in the bench file.",
             )
-    return float(_RESPONSIVITY_A_PER_W * 1e3 * 10.0 ** (out.loss_db / 10.0) / out.tap_fraction)
+    return float(_RESPONSIVITY_A_PER_W * 1e3 * 10.0 ** (output.loss_db / 10.0) / output.tap_fraction)
 
 
 def _power_w(reading: PowerReading, meter: str) -> float:

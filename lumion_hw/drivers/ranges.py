@@ -59,18 +59,18 @@ def number_each(
         ConfigError: The values are not numbers, or their number is not ``n``.
     """
     try:
-        given = np.asarray(values)
+        array = np.asarray(values)
     except ValueError:  # ragged
         problem = "is not an array"
     else:
         if np.ma.is_masked(values):
             problem = "has masked values"
-        elif given.dtype.kind not in "iuf":
-            problem = f"holds {given.dtype.name} values, not real numbers"
-        elif given.shape != (n,):
-            problem = f"has shape {given.shape}"
+        elif array.dtype.kind not in "iuf":
+            problem = f"holds {array.dtype.name} values, not real numbers"
+        elif array.shape != (n,):
+            problem = f"has shape {array.shape}"
         else:
-            return given.astype(np.float64, copy=False)
+            return array.astype(np.float64, copy=False)
     raise ConfigError(
         f"{label} {problem}, but {owner}.",
         device=device,

@@ -62,10 +62,12 @@ def checked_identity(session: ScpiSession, reply: str, expected: ExpectedIdentit
     if len(fields) == 4 and expected.matches(identity := Identity(*fields)):
         return identity
     session.forget_identity()
-    wanted = expected.model or " or ".join(expected.models) or f"an instrument of {' or '.join(expected.makers)}"
+    expected_model = (
+        expected.model or " or ".join(expected.models) or f"an instrument of {' or '.join(expected.makers)}"
+    )
     raise session.error(
         IdentityError,
-        f"expected {wanted}, serial {expected.serial or 'any'}; found {reply!r}",
+        f"expected {expected_model}, serial {expected.serial or 'any'}; found {reply!r}",
         hint="Check the address in the bench file and which instrument is connected there.",
     )
 

@@ -42,14 +42,14 @@ class DeviceSpec:
     Attributes:
         make: Creates the device on a bench; ``None`` if the device cannot be emulated.
         faults: Returns the faults of this kind of device, besides power loss and unplugged cable.
-        inside: Name of the device that contains this one and shares its connection.
+        container: Name of the device that contains this one and shares its connection.
     """
 
     name: str
     kind: str
     make: Callable[[EmulatedBench], Switchable] | None
     faults: Callable[[], Sequence[ScriptedFault]] = tuple
-    inside: str | None = None
+    container: str | None = None
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class EmulatedBench:
         for device in spec.devices:
             if device.make is None:
                 raise ConfigError(f"the emulator does not support devices of kind {device.kind}", device=device.name)
-            if device.inside is None:  # a device inside another one shares its connection
+            if device.container is None:  # a device inside another one shares its connection
                 bodies[device.name] = device.make(self)
-        self.devices = {device.name: bodies[device.inside or device.name] for device in spec.devices}
+        self.devices = {device.name: bodies[device.container or device.name] for device in spec.devices}
         # Any exchange with a device then runs the events that are due on the whole bench.
         for body in bodies.values():
             body.bench_time = self.world.time

@@ -96,7 +96,8 @@ def pair_requests(model: BenchModel, first: str, second: str) -> list[CircuitReq
     first_unit, second_unit = find_unit(model, first), find_unit(model, second)
     if len(first_unit.nics) != len(second_unit.nics):
         raise ConfigError(
-            f"{first} has {len(first_unit.nics)} NICs and {second} has {len(second_unit.nics)}; a pair needs equal numbers"
+            f"{first} has {len(first_unit.nics)} NICs and {second} has {len(second_unit.nics)}; "
+            "a pair needs equal numbers"
         )
     return [
         request

@@ -43,27 +43,27 @@ class FaultLane:
 
     def apply(self, rates: FaultRates, events: Iterable[FaultEvent]) -> None:
         """Replace the fault rates and events from the next byte on."""
-        pending = sorted((e for e in events if e.at_byte >= self.counts["taken"]), key=lambda event: event.at_byte)
+        pending = sorted((e for e in events if e.at_byte >= self.counts["accepted"]), key=lambda event: event.at_byte)
         self._rates = rates
         self._line_events = deque(event for event in pending if event.kind in LINE_KINDS)
         self._events = [event for event in pending if event.kind not in LINE_KINDS]
-        self._next_hit = self.counts["taken"] - 1
+        self._next_hit = self.counts["accepted"] - 1
         self._draw_next_hit()
 
     def line_event_due(self) -> FaultEvent | None:
         """Return and remove the next fault of the whole link if its byte count is reached, otherwise ``None``."""
-        if self._line_events and self._line_events[0].at_byte <= self.counts["taken"]:
+        if self._line_events and self._line_events[0].at_byte <= self.counts["accepted"]:
             return self._line_events.popleft()
         return None
 
     def bytes_before_line_event(self, n_bytes: int) -> int:
         """Return how many of ``n_bytes`` can enter before the next fault of the whole link."""
-        return min(n_bytes, self._line_events[0].at_byte - self.counts["taken"]) if self._line_events else n_bytes
+        return min(n_bytes, self._line_events[0].at_byte - self.counts["accepted"]) if self._line_events else n_bytes
 
     def push(self, data: bytes, now_s: float) -> None:
         """Accept one chunk of bytes, apply random faults, and queue the result."""
-        start = self.counts["taken"]
-        self.counts["taken"] += len(data)
+        start = self.counts["accepted"]
+        self.counts["accepted"] += len(data)
         rates, shots = self._rates, self._shots(start, start + len(data))
         if self.ended:
             # The random hits are still drawn, so that later bytes are damaged as they would have been.
@@ -94,7 +94,7 @@ class FaultLane:
             chunk = self._queue.popleft()
             self._held = None if chunk is self._held else self._held
             if chunk.data:
-                self.counts["given"] += len(chunk.data)
+                self.counts["delivered"] += len(chunk.data)
                 return chunk.data
         return b""
 

@@ -117,11 +117,11 @@ class FaultPlan:
 class FaultCounts:
     """Counts of the faults applied to one direction so far.
 
-    At any time ``taken + duplicated == given + dropped + swallowed + waiting``.
+    At any time ``accepted + duplicated == delivered + dropped + swallowed + waiting``.
 
     Attributes:
-        taken: Bytes that entered.
-        given: Bytes that left.
+        accepted: Bytes that entered.
+        delivered: Bytes that left.
         waiting: Bytes still queued.
         swallowed: Bytes lost to a half-closed, unplugged or closed link.
         flipped: Bytes with one inverted bit.
@@ -137,8 +137,8 @@ class FaultCounts:
         unplugs: Number of unplug events triggered by the byte count of this direction.
     """
 
-    taken: int = 0
-    given: int = 0
+    accepted: int = 0
+    delivered: int = 0
     waiting: int = 0
     swallowed: int = 0
     flipped: int = 0

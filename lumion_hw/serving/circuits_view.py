@@ -42,7 +42,10 @@ def served_circuits(
         return ()
     health_by_name = {item.name: item for item in health}
     bench = service.setup.bench
-    controller, meters = bench.model.mesh_section.controller, {out.port: out.meter for out in bench.wiring.outputs}
+    controller, meters = (
+        bench.model.mesh_section.controller,
+        {output.port: output.meter for output in bench.wiring.outputs},
+    )
     served_all = []
     for circuit in service.state.circuits:
         devices = [circuit.request.source, circuit.request.target, controller]

@@ -294,10 +294,10 @@ class BenchKeeper:
 
     @contextlib.contextmanager
     def _measure_in_background(self, manager: FabricManager) -> Iterator[None]:
-        over = threading.Event()
+        has_ended = threading.Event()
 
         def measure() -> None:
-            while not over.wait(_MEASURE_PERIOD_S):
+            while not has_ended.wait(_MEASURE_PERIOD_S):
                 manager.measure()
                 self._on_change()
 
@@ -306,7 +306,7 @@ class BenchKeeper:
         try:
             yield
         finally:
-            over.set()
+            has_ended.set()
             thread.join()
 
     def _between_fabric_steps(self) -> None:

@@ -411,13 +411,13 @@ class BenchOwner:
             raise
         self.bench.events.add("set ended", change=number, outcome="done")
 
-    def _error_after_silence(self, setting: Setting, wanted: Any, error: LinkError) -> LinkError:
+    def _error_after_silence(self, setting: Setting, requested: Any, error: LinkError) -> LinkError:
         failure = self._readings.read_settings(setting.device)
         if failure is not None:
             finding = "The device still does not answer, so the value may or may not be active."
         else:
             value: Any = self._readings.value(setting.name)
-            is_active = setting.is_equivalent(value, wanted)
+            is_active = setting.is_equivalent(value, requested)
             value_text = f"{np.size(value)} values" if np.ndim(value) else value
             finding = f"The device now reports {value_text}, so the write was {'' if is_active else 'not '}executed."
         kind = LinkLost if isinstance(error, LinkLost) else LinkTimeout

@@ -200,8 +200,8 @@ class PvaServer:
         with self._guard:
             last = self._last.get(point.name)
             if last is not None:
-                same = last[:3] == (key, point.severity, point.alarm)
-                if time_s < last[3] or (same and time_s < last[3] + (0.0 if dated else _REFRESH_S)):
+                is_same = last[:3] == (key, point.severity, point.alarm)
+                if time_s < last[3] or (is_same and time_s < last[3] + (0.0 if dated else _REFRESH_S)):
                     return
             self._last[point.name] = (key, point.severity, point.alarm, time_s)
             value = pv.nt.wrap({"index": _index(point)}) if point.choices else pv.nt.wrap(value_sent)

@@ -66,9 +66,9 @@ TABLES: Mapping[str, tuple[list[tuple[str, str]], Callable[[ServedState], list[t
 
 
 def _worst_severity(state: ServedState) -> _ScalarValue:
-    off = [_M] if state.health.faults else []
+    fault_severity = [_M] if state.health.faults else []
     severities = [point.severity for point in state.points.values()] + [circuit.severity for circuit in state.circuits]
-    worst = max([_N, *off, *severities])
+    worst = max([_N, *fault_severity, *severities])
     return int(worst), worst, worst.name if worst else ""
 
 

@@ -75,7 +75,7 @@ class Wire:
 
 
 def adds_up(counts: FaultCounts) -> bool:
-    return counts.taken + counts.duplicated == counts.given + counts.dropped + counts.swallowed + counts.waiting
+    return counts.accepted + counts.duplicated == counts.delivered + counts.dropped + counts.swallowed + counts.waiting
 
 
 def once(kind: FaultKind, at_byte: int, direction: Direction = TO, **options: float) -> FaultPlan:
@@ -96,7 +96,7 @@ def test_without_a_plan_it_is_the_link_it_wraps() -> None:
     assert wire.read(0.5) == b""
     assert wire.clock.now() == 0.5
     assert wire.link.name == "bench"
-    assert wire.link.counts(TO) == FaultCounts(taken=10, given=10)
+    assert wire.link.counts(TO) == FaultCounts(accepted=10, delivered=10)
     wire.link.close()
     assert wire.device.connections == 0
 

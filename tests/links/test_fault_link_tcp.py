@@ -65,9 +65,9 @@ def test_over_tcp_the_same_seed_damages_the_same_bytes_whatever_the_segments(tcp
         for start in range(0, len(DATA), size):
             link.write(DATA[start : start + size], soon())
         data = b""
-        while link.counts(FROM).taken < len(DATA):
+        while link.counts(FROM).accepted < len(DATA):
             data += link.read(soon())
-        expected = link.counts(FROM).given + link.counts(FROM).waiting
+        expected = link.counts(FROM).delivered + link.counts(FROM).waiting
         data += read_all(link, expected - len(data))
         seen.append(data)
         link.close()

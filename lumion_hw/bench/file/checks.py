@@ -230,8 +230,8 @@ class BenchData:
         mesh = self.topology()
         if mesh is None:
             return 0
-        given = mapping(self.mesh.get("heater_channels"))
-        pairs = (items(given.get(puc, default)) for puc, default in enumerate(default_heater_channels(mesh)))
+        channels = mapping(self.mesh.get("heater_channels"))
+        pairs = (items(channels.get(puc, default)) for puc, default in enumerate(default_heater_channels(mesh)))
         return max((channel for pair in pairs for channel in pair if is_index(channel)), default=-1) + 1
 
 
@@ -277,18 +277,18 @@ def _heaters(bench: BenchData) -> Iterator[Check]:
     mesh = bench.topology()
     if mesh is None:
         return
-    given = mapping(bench.mesh.get("heater_channels"))
+    pairs_by_puc = mapping(bench.mesh.get("heater_channels"))
     where = ("mesh", "heater_channels")
     users: dict[int, Path] = {}
-    for puc in given:
+    for puc in pairs_by_puc:
         if is_index(puc) and not 0 <= puc < mesh.n_pucs:
             yield Check((*where, puc), f"expected a PUC from 0 to {mesh.n_pucs - 1}, found {puc}", on_key=True)
     defaults: dict[int, int] = {}
     for puc, pair in enumerate(default_heater_channels(mesh)):
-        if puc not in given:  # defaults first, so that a conflict is reported at the given channel
+        if puc not in pairs_by_puc:  # defaults first, so that a conflict is reported at the given channel
             defaults |= {channel: puc for channel in pair if channel is not None}
     users |= dict.fromkeys(defaults, where)
-    for puc, channels in given.items():
+    for puc, channels in pairs_by_puc.items():
         for arm, channel in enumerate(items(channels)):
             if not is_index(channel):
                 continue

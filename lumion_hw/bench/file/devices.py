@@ -41,7 +41,7 @@ class DeviceModel(StrictModel):
     kind: str
 
     @property
-    def inside(self) -> str | None:
+    def container(self) -> str | None:
         """Name of the mainframe that contains this device; ``None`` without a mainframe."""
         return None
 

@@ -87,8 +87,8 @@ class EmulationModel(_PhysicsKeys):
         if "p_pi_mw" in self.model_fields_set or (low_mw, high_mw) == (default.min, default.max):
             return self.p_pi_mw
         # The typical value divides the logarithmic range as on the published chip.
-        place = math.log(default.typical / default.min) / math.log(default.max / default.min)
-        typical_mw = min(low_mw * (high_mw / low_mw) ** place, high_mw)
+        fraction = math.log(default.typical / default.min) / math.log(default.max / default.min)
+        typical_mw = min(low_mw * (high_mw / low_mw) ** fraction, high_mw)
         return HeaterEfficiencyModel(min=low_mw, typical=typical_mw, max=high_mw)
 
     def physics_parameters(

@@ -161,15 +161,15 @@ def _sized(section: Mapping[str, Any], kind: TopologyKind) -> bool:
 
 
 def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    given: dict[str, tuple[int, ...]] = {}
+    sizes: dict[str, tuple[int, ...]] = {}
     for word, layout in LAYOUTS.items():
         value = section.get(_key(layout))
         numbers = tuple(value) if layout.many and isinstance(value, list | tuple) else (value,)
         if layout.key is None and value == word:
-            given[word] = ()
+            sizes[word] = ()
         elif layout.key is not None and all(type(number) is int for number in numbers):
-            given[word] = numbers
-    return given
+            sizes[word] = numbers
+    return sizes
 
 
 def _chosen(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

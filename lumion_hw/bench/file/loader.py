@@ -127,8 +127,8 @@ def mistakes(subject: str, problems: Sequence[Problem]) -> ConfigError:
 
 def problems_in(file: str, text: str, document: Document, checks: Iterable[Check]) -> tuple[Problem, ...]:
     """Return the mistakes in the syntax and the contents of a YAML document, in the order of their lines."""
-    places: list[tuple[Path, Place, str]] = [(fault.path, fault.place, fault.message) for fault in document.faults]
-    return _problems(file, text, [*places, *(_located(check, document) for check in checks)])
+    faults: list[tuple[Path, Place, str]] = [(fault.path, fault.place, fault.message) for fault in document.faults]
+    return _problems(file, text, [*faults, *(_located(check, document) for check in checks)])
 
 
 def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> tuple[Problem, ...]:
@@ -266,11 +266,11 @@ def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
     return check.path, document.place(check.path, key=check.on_key), message
 
 
-def _problems(file: str, text: str, places: list[tuple[Path, Place, str]]) -> tuple[Problem, ...]:
+def _problems(file: str, text: str, faults: list[tuple[Path, Place, str]]) -> tuple[Problem, ...]:
     from lumion_hw.bench.file.checks import path_text
 
     lines = text.splitlines()
-    places.sort(key=lambda item: (item[1].line, item[1].column))
+    faults.sort(key=lambda item: (item[1].line, item[1].column))
     return tuple(
         Problem(
             file=file,
@@ -280,5 +280,5 @@ def _problems(file: str, text: str, places: list[tuple[Path, Place, str]]) -> tu
             message=message,
             source=lines[place.line - 1] if place.line <= len(lines) else "",
         )
-        for path, place, message in places
+        for path, place, message in faults
     )

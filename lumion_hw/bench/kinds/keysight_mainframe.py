@@ -119,7 +119,7 @@ class KeysightLaserModel(DeviceModel):
     )
 
     @property
-    def inside(self) -> str | None:
+    def container(self) -> str | None:
         """Name of the mainframe that contains this laser."""
         return self.mainframe
 
@@ -190,7 +190,7 @@ def _open_laser(name: str, model: KeysightLaserModel, link: Link, clock: Clock) 
 
 def _emulate_meter(bench: EmulatedBench, name: str, model: MainframeMeterModel) -> EmulatedKeysight816x:
     modules: dict[int, str] = dict(model.modules or DEFAULT_SENSORS)
-    laser = next((device.name for device in bench.spec.devices if device.inside == name), None)
+    laser = next((device.name for device in bench.spec.devices if device.container == name), None)
     if laser is not None:
         modules.setdefault(0, DEFAULT_LASER)
     mainframe = _mainframe(bench, name, model, modules, laser or name)

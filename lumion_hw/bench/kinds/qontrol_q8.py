@@ -125,7 +125,7 @@ def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolCha
 
     first = int(bench.chip_id[:3], 16) * 16  # different chips have different modules
     names = model.modules or tuple(f"Q8iv-{first + k:04X}" for k in range(1, -(-bench.n_channels // 8) + 1))
-    modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (each.partition("-") for each in names)]
+    modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (name.partition("-") for name in names)]
     loads = [OPEN] * sum(module.n_channels for module in modules)
     truth = bench.world.truth
 

@@ -176,7 +176,9 @@ class NovoptelPm1000(Driver):
             time_s = self._clock.now()
             words = self._session.read(*POWER, *LATCHED_STOKES, ALARMS, *self._held)
             actual = words[-len(self._held) :]
-            changed = [each for each, word in zip(self._held, actual, strict=True) if word != self._held[each]]
+            changed = [
+                register for register, word in zip(self._held, actual, strict=True) if word != self._held[register]
+            ]
             if not changed:
                 return words[: -len(self._held)], time_s
             _log.warning("%s: another program changed registers %s; restored", self._device, changed)

@@ -101,7 +101,7 @@ class Polatis(ScpiDriver):
         with self._session.transaction():
             before = self.connections()
             in_use = {*before, *before.values()}
-            new = {entry: out for entry, out in requested.items() if before.get(entry) != out}
+            new = {entry: exit_port for entry, exit_port in requested.items() if before.get(entry) != exit_port}
             busy = sorted(port for pair in new.items() for port in pair if port in in_use)
             if busy:
                 raise self._session.error(
@@ -118,7 +118,7 @@ class Polatis(ScpiDriver):
         with self._session.transaction():
             before = self.connections()
             removed = {entry: before[entry] for entry in sorted(inputs) if entry in before}
-            remaining = {entry: out for entry, out in before.items() if entry not in removed}
+            remaining = {entry: exit_port for entry, exit_port in before.items() if entry not in removed}
             self._set_and_verify(f":OXC:SWIT:CONN:SUB {_channel_lists(removed)}" if removed else None, remaining)
 
     def set_connections(self, connections: Mapping[int, int]) -> None:

@@ -127,14 +127,14 @@ class _SfpDump:
 
     def damaged(self, device: int, offset: int) -> bool:
         """Return whether a wrong checksum makes the byte at ``offset`` of the memory at ``device`` doubtful."""
-        wrong = {item.name for item, fits in self.checksums.items() if not fits}
-        if device == A2H and "CC_EXT" in wrong:
+        damaged = {item.name for item, fits in self.checksums.items() if not fits}
+        if device == A2H and "CC_EXT" in damaged:
             return True  # A0h:92-93 define how to interpret A2h
-        if device == A2H and "CC_DMI" in wrong and self.capabilities.calibration is CalibrationKind.EXTERNAL:
+        if device == A2H and "CC_DMI" in damaged and self.capabilities.calibration is CalibrationKind.EXTERNAL:
             return True
         # The byte of the checksum is included, because either may be damaged.
         own = (item for item in self.checksums if item.space == device and item.first <= offset <= item.byte)
-        return any(item.name in wrong for item in own)
+        return any(item.name in damaged for item in own)
 
 
 def decode_sfp(image: SfpImage) -> DecodedModule:
@@ -225,9 +225,9 @@ def _monitor(
         return number, field.unit, f"{number:.5g} {field.unit}", Quality.OK
     power: OpticalPower = dump.calibration.power(monitor, int(count))
     if power.power_dbm is None:
-        over = power.state is RangeState.OVER
-        description = "above +8.16 dBm" if over else "dark (below -40 dBm)"
-        return None, "dBm", description, Quality.ABOVE_RANGE if over else Quality.BELOW_RANGE
+        is_over = power.state is RangeState.OVER
+        description = "above +8.16 dBm" if is_over else "dark (below -40 dBm)"
+        return None, "dBm", description, Quality.ABOVE_RANGE if is_over else Quality.BELOW_RANGE
     return power.power_dbm, "dBm", f"{power.power_dbm:.2f} dBm", Quality.OK
 
 
@@ -344,13 +344,13 @@ def _monitors(dump: _SfpDump) -> Iterator[Finding]:
         return
     for monitor in MONITORS:
         yield from _implausible(dump, monitor)
-        value, place = dump.number(monitor), f"A2h:{FIELDS[monitor].byte}"
+        value, location = dump.number(monitor), f"A2h:{FIELDS[monitor].byte}"
         low, high = PLAUSIBLE_RANGES.get(monitor, (float("-inf"), float("inf")))
         if value is not None and not dump.is_plausible(monitor):
             continue
         if value is not None and not low <= value <= high:
             message = f"{value:g} {FIELDS[monitor].unit} is not a plausible {monitor} of a working module"
-            yield Finding(Severity.ERROR, place, "impossible", message)
+            yield Finding(Severity.ERROR, location, "impossible", message)
             continue
         limits = [
             dump.number(f"{monitor}_{limit}") for limit in ("low_alarm", "low_warning", "high_warning", "high_alarm")
@@ -371,7 +371,7 @@ def _monitors(dump: _SfpDump) -> Iterator[Finding]:
         ):
             low, high = present_limits[0], present_limits[-1]
             message = f"{monitor} is {value:g} {FIELDS[monitor].unit}, outside its alarm limits {low:g} to {high:g}"
-            yield Finding(Severity.WARNING, place, "outside_limits", message)
+            yield Finding(Severity.WARNING, location, "outside_limits", message)
 
 
 _CHECKS = (_missing_bytes, _checksums, _texts, _diagnostics, _constants, _monitors)

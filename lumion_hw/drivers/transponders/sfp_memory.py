@@ -71,26 +71,26 @@ class SfpMemory:
             FrameError: A checksum is wrong and a second reading differs, so the bus is faulty.
         """
         memory = self.registers.read(i2c_device, 0, n_bytes)
-        wrong = [name for name in names if not checksum_matches(CHECKSUMS[name], memory)]
+        damaged = [name for name in names if not checksum_matches(CHECKSUMS[name], memory)]
         self.warnings = {name: text for name, text in self.warnings.items() if name not in names}
-        if not wrong:
+        if not damaged:
             return memory
         # The bus has no error check, so only two equal readings prove that the memory itself is wrong.
         repeated = self.registers.read(i2c_device, 0, n_bytes)
         if repeated != memory:
             raise self._target.error(
                 FrameError,
-                f"wrong checksum {' and '.join(wrong)}, and a second reading differs",
+                f"wrong checksum {' and '.join(damaged)}, and a second reading differs",
                 hint="Check the bus: pull-ups, speed, connectors.",
             )
-        refused = [name for name in wrong if name not in self._accepted]
+        refused = [name for name in damaged if name not in self._accepted]
         if refused:
             raise self._target.error(
                 DeviceError,
                 f"wrong checksum {' and '.join(refused)} in the module's memory",
                 hint="The module is damaged or wrongly programmed. To use it anyway, set accept_wrong_checksums.",
             )
-        for name in wrong:
+        for name in damaged:
             self.warnings[name] = f"{name} is wrong: {_COVERED[name]} may be wrong"
         return memory
 

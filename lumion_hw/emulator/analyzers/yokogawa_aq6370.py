@@ -421,7 +421,7 @@ class EmulatedAq6370(ScpiDevice):
         self._set_span(0.5 * (start_m + stop_m), stop_m - start_m)
 
     def _set_resolution(self, value_m: float) -> None:
-        self.settings.resolution_m = min(RESOLUTIONS_M, key=lambda each: abs(each - value_m))
+        self.settings.resolution_m = min(RESOLUTIONS_M, key=lambda resolution_m: abs(resolution_m - value_m))
 
     def _set_zero(self, call: Call) -> Reply:
         code = call.integer()

@@ -159,7 +159,7 @@ class EmulatedN776xA(ScpiDevice):
         self._changed()
 
     def _regain_power(self) -> None:
-        saved_states = {slot: each.settings.open_at_power_on for slot, each in self._channels.items()}
+        saved_states = {slot: channel.settings.open_at_power_on for slot, channel in self._channels.items()}
         super()._regain_power()
         for slot, opens in saved_states.items():
             self._channels[slot].settings.open_at_power_on = self._channels[slot].settings.open = opens

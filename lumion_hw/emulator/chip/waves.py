@@ -103,7 +103,7 @@ def _shared_graph(mesh: MeshTopology, sends_back: bool) -> _Graph:
 
 def _build_graph(mesh: MeshTopology, sends_back: bool) -> _Graph:
     n, n_joints = 4 * mesh.n_pucs, len(mesh.joints)
-    place = _elimination_order(mesh)
+    position = _elimination_order(mesh)
     ends = mesh.joints  # shape (J, 2): the two PUC-ports of each joint
     # (PUC-port of the entering wave, PUC-port of the leaving wave that feeds it, factor)
     feeds = [(ends[:, 0], ends[:, 1], np.arange(n_joints)), (ends[:, 1], ends[:, 0], np.arange(n_joints))]
@@ -114,15 +114,15 @@ def _build_graph(mesh: MeshTopology, sends_back: bool) -> _Graph:
     into, output_fields, factor = (np.concatenate(part) for part in zip(*feeds, strict=True))
     wave, element = _incident_waves(output_fields)
     equations = WaveEquations.compile(
-        place[np.repeat(into, 2)],
-        place[wave],
+        position[np.repeat(into, 2)],
+        position[wave],
         element,
         np.repeat(factor, 2),
         n_waves=n,
         entry=np.empty(0, dtype=np.int64),
     )
     out_wave, out_element = _incident_waves(mesh.port_puc_port)
-    return _Graph(place, equations, out_wave, out_element)
+    return _Graph(position, equations, out_wave, out_element)
 
 
 def _incident_waves(output_fields: Integers) -> tuple[Integers, Integers]:
@@ -139,6 +139,6 @@ def _elimination_order(mesh: MeshTopology) -> Integers:
     rank = np.empty(mesh.n_pucs, dtype=np.int64)
     rank[dissect(mesh)] = np.arange(mesh.n_pucs)
     waves = np.arange(4 * mesh.n_pucs)
-    place = np.empty_like(waves)
-    place[np.lexsort((waves, rank[waves // 4], mesh.mate >= 0))] = waves
-    return place
+    position = np.empty_like(waves)
+    position[np.lexsort((waves, rank[waves // 4], mesh.mate >= 0))] = waves
+    return position

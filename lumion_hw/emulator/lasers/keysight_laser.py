@@ -125,7 +125,7 @@ class LaserModule:
     def reset(self) -> None:
         """Reset the laser's settings (``*RST``); the lock stays."""
         low, high = self.profile.limits_nm
-        speed = min(self.speeds_nm_per_s, key=lambda each: abs(each - _DEFAULT_SPEED_NM_PER_S))
+        speed = min(self.speeds_nm_per_s, key=lambda speed: abs(speed - _DEFAULT_SPEED_NM_PER_S))
         self.settings = SweepSettings(low, high, speed_nm_per_s=speed)
         self.in_watts = False
         self.select_output(HIGH_POWER)

@@ -337,7 +337,7 @@ class NetworkAddress:
         del call
         if token.kind is not TokenKind.ADDRESS:
             raise ScpiError(scpi_errors.CHARACTER_NOT_ALLOWED)
-        if any(int(each) > 255 for each in token.text.split(".")):
+        if any(int(part) > 255 for part in token.text.split(".")):
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         return token.text
 
@@ -430,7 +430,7 @@ def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
     yield query(":SYSTem:LOCK", lambda _: "0")
     if not tsl.slow:
         yield from _network(tsl)
-        low_nm, high_nm = (round(each) - 1000 for each in tsl.profile.limits_nm)
+        low_nm, high_nm = (round(limit_nm) - 1000 for limit_nm in tsl.profile.limits_nm)
         yield query(":SYSTem:CODe", lambda _: f"8-{low_nm:03d}{high_nm:03d}-P-F-SF-15-0")
         yield number_setting(
             ":SYSTem:COMMunicate:CODe",

@@ -384,7 +384,7 @@ class SweptLaser:
         nm = np.interp(passed_s, self._swept.times_s, self._swept.nm)
         low, high = self.profile.limits_nm
         grid_nm = np.linspace(low, high, _GAIN_POINTS)
-        largest_w = np.interp(nm, grid_nm, [w_from_dbm(self.profile.max_dbm(each)) for each in grid_nm])
+        largest_w = np.interp(nm, grid_nm, [w_from_dbm(self.profile.max_dbm(point_nm)) for point_nm in grid_nm])
         level_w = self._level_w(self._clock.now())
         return np.asarray(np.minimum(level_w, largest_w) * 10.0 ** (self._error_db / 10.0), dtype=np.float64)
 

@@ -264,7 +264,7 @@ class EmulatedSantecMpm(Switchable):
         exposures = [head.expose() for head in heads]
 
         def finish() -> bytes:
-            readings = [head.complete(each).power_w for head, each in zip(heads, exposures, strict=True)]
+            readings = [head.complete(exposure).power_w for head, exposure in zip(heads, exposures, strict=True)]
             return ",".join(self.express(power_w) for power_w in readings).encode()
 
         return max(exposure.end_s for exposure in exposures), finish
@@ -542,7 +542,7 @@ def _decimal(*values: float) -> bytes:
 COMMANDS: Mapping[str, MpmCommand] = {
     "*IDN?": MpmCommand(0, lambda mpm: f"SANTEC,MPM-210H,{mpm.serial},Ver. 2.00".encode()),
     "ERR?": MpmCommand(0, lambda mpm: mpm.pop_error()),
-    "IDIS?": MpmCommand(0, lambda mpm: ",".join(str(int(each in mpm.modules)) for each in range(5)).encode()),
+    "IDIS?": MpmCommand(0, lambda mpm: ",".join(str(int(slot in mpm.modules)) for slot in range(5)).encode()),
     "MMVER?": MpmCommand(1, _version),
     "ADDR": MpmCommand(1, lambda mpm, value: mpm.addresses.update(ADDR=str(_integer(value, 1, 31))), setting=True),
     "ADDR?": MpmCommand(0, lambda mpm: _text(mpm.addresses["ADDR"])),

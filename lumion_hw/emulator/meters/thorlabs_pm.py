@@ -618,15 +618,15 @@ def _system(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 def _triple(
     meter: ThorlabsPm100, pattern: str, key: str, limits: tuple[tuple[int, int], ...], start: tuple[int, ...]
 ) -> ScpiCommand:
-    names = [f"{key} {place}" for place in range(3)]
+    names = [f"{key} {i}" for i in range(3)]
 
     def write(call: Call) -> Reply:
-        meter.calendar.update({name: call.integer(place) for place, name in enumerate(names)})
+        meter.calendar.update({name: call.integer(i) for i, name in enumerate(names)})
         return None
 
     def read(call: Call) -> Reply:
         del call
-        return ",".join(str(meter.calendar.get(name, start[place])) for place, name in enumerate(names))
+        return ",".join(str(meter.calendar.get(name, start[i])) for i, name in enumerate(names))
 
     parameters = tuple(Numeric(low, high, low, integer=True) for low, high in limits)
     return ScpiCommand(pattern, Form(write, parameters), Form(read))

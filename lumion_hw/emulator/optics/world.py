@@ -194,8 +194,8 @@ class OpticalWorld:
         """Apply the heater currents from ``at_s`` on, at index 2·PUC + arm."""
         self._driven_ma = currents_ma.copy()
         # Two swapped wires (a fault): each channel drives the heater of the other.
-        for one, other in self.swapped_heaters:
-            self._driven_ma[[one, other]] = self._driven_ma[[other, one]]
+        for first, second in self.swapped_heaters:
+            self._driven_ma[[first, second]] = self._driven_ma[[second, first]]
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
 
     def disturb(self) -> None:
@@ -382,8 +382,8 @@ class OpticalWorld:
         sender, launch, pair = max(candidates, key=lambda item: item[1].power_w * item[2].transmission)
         signal_w = launch.power_w * pair.transmission
         # Other light counts as noise if it beats within the receiver's band; the receiver filters out the rest.
-        near = np.abs(np.array(self._frequencies_hz) - launch.frequency_hz) <= band_hz
-        other_w = sum(float(beam.powers_w[near].sum()) for beam in beams) - signal_w
+        in_band = np.abs(np.array(self._frequencies_hz) - launch.frequency_hz) <= band_hz
+        other_w = sum(float(beam.powers_w[in_band].sum()) for beam in beams) - signal_w
         # A relative difference below 1e-12 is rounding error.
         crosstalk_db = 10.0 * math.log10(signal_w / other_w) if other_w > 1e-12 * signal_w else math.inf
         noise_w = OSNR_BAND_HZ * sum(beam.noise_w_per_hz for beam in beams)
@@ -410,17 +410,19 @@ class OpticalWorld:
     def _mesh_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
         inputs = [(index, self._beam_at_input(index).gain) for index in self._inputs_by_source.get(sender, [])]
         outputs = [
-            (out, self._output_gain(out) * self._beam_before_splitter(out).gain * out.receiver_fraction)
-            for out in self.wiring.outputs_of(receiver)
+            (output, self._output_gain(output) * self._beam_before_splitter(output).gain * output.receiver_fraction)
+            for output in self.wiring.outputs_of(receiver)
         ]
 
         def jones_at(frequency_hz: float) -> NDArray[np.complex128]:
             jones = np.zeros((2, 2), dtype=np.complex128)
             for index, input_gain in inputs:
                 fields = self._output_fields(index, frequency_hz) * math.sqrt(self._input_gain(index) * input_gain)
-                for out, output_gain in outputs:
-                    row = _TRIBUTARY[out.tributary or "x"]
-                    jones += math.sqrt(output_gain) * fields[out.port] * np.outer(row, self._te_of_tributaries(index))
+                for output, output_gain in outputs:
+                    row = _TRIBUTARY[output.tributary or "x"]
+                    jones += (
+                        math.sqrt(output_gain) * fields[output.port] * np.outer(row, self._te_of_tributaries(index))
+                    )
             return jones
 
         return path_pair(jones_at, launch.frequency_hz)
@@ -576,21 +578,21 @@ class OpticalWorld:
         return self._fields[index, tm, frequency_hz]
 
     def _solve(self, index: int, frequency_hz: float) -> None:
-        wanted = [(index, frequency_hz)]
+        to_solve = [(index, frequency_hz)]
         if frequency_hz == self.chains[index].frequency_hz:
             bright = [(i, self.chains[i].frequency_hz) for i in np.flatnonzero(self._launched_w > 0.0).tolist()]
-            wanted += [(i, hertz) for i, hertz in bright if i != index and (i, False, hertz) not in self._fields]
-        ports = np.array([self.wiring.inputs[i].port for i, _ in wanted])
-        cells = self._cells(np.array([hertz for _, hertz in wanted]))
+            to_solve += [(i, hertz) for i, hertz in bright if i != index and (i, False, hertz) not in self._fields]
+        ports = np.array([self.wiring.inputs[i].port for i, _ in to_solve])
+        cells = self._cells(np.array([hertz for _, hertz in to_solve]))
         solutions: tuple[NDArray[np.complex128], ...]
         if self._physics.effects.tm_path > 0.0:
             solutions = self._chip.output_fields_with_tm(cells, ports)
         else:
             solutions = (self._chip.output_fields(cells, ports),)
         if self._loops.ports:
-            solutions = (self._with_loops(solutions[0], [hertz for _, hertz in wanted]), *solutions[1:])
+            solutions = (self._with_loops(solutions[0], [hertz for _, hertz in to_solve]), *solutions[1:])
         for tm, vectors in enumerate(solutions):
-            for (i, hertz), vector in zip(wanted, vectors, strict=True):
+            for (i, hertz), vector in zip(to_solve, vectors, strict=True):
                 self._fields[i, bool(tm), hertz] = vector
 
     def _with_loops(self, fields: NDArray[np.complex128], hertz: Sequence[float]) -> NDArray[np.complex128]:

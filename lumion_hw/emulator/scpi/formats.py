@@ -43,8 +43,8 @@ def keysight_float32(value: float) -> str:
 
     1.31e-6 m is sent as ``+1.31000000E-006``, as in the manual. Only the largest float32 has all nine digits.
     """
-    held = float32(value)
-    return keysight_float(held if abs(held) == FLOAT32_MAX else float(str(np.float32(held))))
+    rounded = float32(value)
+    return keysight_float(rounded if abs(rounded) == FLOAT32_MAX else float(str(np.float32(rounded))))
 
 
 def keysight_int(value: int) -> str:

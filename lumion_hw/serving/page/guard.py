@@ -89,13 +89,13 @@ async def read_body(receive: Receive) -> bytes:
     """
     body = bytearray()
     async with asyncio.timeout(REQUEST_TIMEOUT_S):
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise ConnectionError
             body.extend(message.get("body", b""))
-            more = message.get("more_body", False)
+            has_more = message.get("more_body", False)
             if len(body) > MAX_BODY_BYTES:
                 raise ValueError(f"more than {MAX_BODY_BYTES} bytes")
     return bytes(body)
@@ -168,8 +168,10 @@ class LoopErrorLog:
         if loop.time() < self._reported_s + _REPORT_EVERY_S:
             self._unreported += 1
             return
-        more = f" ({self._unreported} more like it in the last minutes)" if self._unreported else ""
-        _log.error("event loop error: %s: %s%s", context.get("message", "error"), context.get("exception", ""), more)
+        unreported = f" ({self._unreported} more like it in the last minutes)" if self._unreported else ""
+        _log.error(
+            "event loop error: %s: %s%s", context.get("message", "error"), context.get("exception", ""), unreported
+        )
         self._reported_s, self._unreported = loop.time(), 0
 
 

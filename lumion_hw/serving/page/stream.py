@@ -141,12 +141,12 @@ class EventResponse(Response):
             if not is_new:
                 await _send_with_timeout(send, _event(f'event: beat\ndata: {{"number":{last},"up_s":{up_s}}}\n\n'))
                 continue
-            number, inside = self._stream.message(last)
+            number, content = self._stream.message(last)
             skipped = number - last - 1 if last else 0
             missed += skipped
             self._stream.missed += skipped
             head = f'"previous":{last},"missed":{missed},"up_s":{up_s}'
-            await _send_with_timeout(send, _event(f"data: {{{head},{inside}}}\n\n"))
+            await _send_with_timeout(send, _event(f"data: {{{head},{content}}}\n\n"))
             last = number
         await _send_with_timeout(
             send, {"type": "http.response.body", "body": b"event: end\ndata: {}\n\n", "more_body": False}

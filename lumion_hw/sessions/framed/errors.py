@@ -140,12 +140,13 @@ def _busy(refusal: Refusal, request: Request[Message], target: DeviceAddress) ->
 
 def _limit(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
     is_general = refusal.channel is None
-    place = "the computed power of the whole table" if is_general else f"channel {refusal.channel}"
+    subject = "the computed power of the whole table" if is_general else f"channel {refusal.channel}"
     if refusal.index is not None:
-        place = f"point {refusal.index}, {place}"
+        subject = f"point {refusal.index}, {subject}"
     return target.error(
         LimitError,
-        f"{_name(request)} refused, and nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
+        f"{_name(request)} refused, and nothing was changed: {subject} is above the controller's "
+        f"limit{_quoted(refusal)}",
         requested=refusal.value,
         limit=refusal.limit,
         unit="mW" if is_general else "code",
@@ -163,10 +164,10 @@ def _safe(refusal: Refusal, request: Request[Message], target: DeviceAddress) ->
 
 
 def _interlock(refusal: Refusal, request: Request[Message], target: DeviceAddress) -> LumionError:
-    place = "" if refusal.channel is None else f" on channel {refusal.channel}"
+    channel_text = "" if refusal.channel is None else f" on channel {refusal.channel}"
     return target.error(
         SafetyError,
-        f"{_name(request)} refused: the cause is still present{place}: measured {refusal.value}, "
+        f"{_name(request)} refused: the cause is still present{channel_text}: measured {refusal.value}, "
         f"threshold {refusal.limit}, both in the unit of the fault source{_quoted(refusal)}.",
         hint=f"Remove the cause first. {LIST_FAULTS}.",
     )
@@ -266,15 +267,15 @@ def check_hello(hello: HelloReply, request: HelloRequest, target: DeviceAddress)
     """Raise ``FrameError`` if a HELLO reply describes an impossible or unsuitable controller."""
     # All later messages are sized by HELLO, so 0 channels or an MTU above the
     # host's limit is refused here; otherwise confusing errors follow later.
-    wrong = hello.out_of_range()
-    if wrong is None and hello.fw_tx_max > request.host_rx_max:
-        wrong = hello.layout.offset_of("fw_tx_max"), hello.fw_tx_max
-    if wrong is None and not request.proto_min <= hello.proto <= request.proto_max:
-        wrong = hello.layout.offset_of("proto"), hello.proto
-    if wrong is not None:
-        names = [field.name for field in hello.layout.fields if field.offset == wrong[0]]
+    invalid = hello.out_of_range()
+    if invalid is None and hello.fw_tx_max > request.host_rx_max:
+        invalid = hello.layout.offset_of("fw_tx_max"), hello.fw_tx_max
+    if invalid is None and not request.proto_min <= hello.proto <= request.proto_max:
+        invalid = hello.layout.offset_of("proto"), hello.proto
+    if invalid is not None:
+        names = [field.name for field in hello.layout.fields if field.offset == invalid[0]]
         raise target.error(
             FrameError,
-            f"HELLO: the reply has {names[0]} = {wrong[1]}, which is not possible.",
+            f"HELLO: the reply has {names[0]} = {invalid[1]}, which is not possible.",
             hint="Compare the versions of firmware and lumion-hw.",
         )

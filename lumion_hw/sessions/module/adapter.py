@@ -152,8 +152,8 @@ class I2cAdapter(abc.ABC):
     def _release(self, handle: Any) -> None: ...
 
     @abc.abstractmethod
-    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
-        """Write ``out``, then read ``n_read`` bytes after a repeated start unless ``n_read`` is 0."""
+    def _exchange(self, handle: Any, device: int, written: bytes, n_read: int) -> bytes:
+        """Write ``written``, then read ``n_read`` bytes after a repeated start unless ``n_read`` is 0."""
 
     @abc.abstractmethod
     def _is_no_acknowledge(self, error: Exception) -> bool: ...
@@ -163,8 +163,8 @@ class I2cAdapter(abc.ABC):
 
     # -- inside
 
-    def _transfer(self, label: str, device: int, out: bytes, n_read: int) -> bytes:
-        return self._access(label, lambda handle: self._exchange(handle, device, out, n_read))
+    def _transfer(self, label: str, device: int, written: bytes, n_read: int) -> bytes:
+        return self._access(label, lambda handle: self._exchange(handle, device, written, n_read))
 
     def _access(self, label: str, access: Callable[[Any], _T]) -> _T:
         self._owner.check(self.name, self._device)
@@ -211,8 +211,8 @@ class PinnedAdapter(I2cAdapter):
     pin_numbers: ClassVar[range]
     """Pins that can be used for a signal."""
 
-    def __init__(self, address: str, *, pins: Mapping[str, int] | None = None, **others: Any) -> None:
-        super().__init__(address, **others)
+    def __init__(self, address: str, *, pins: Mapping[str, int] | None = None, **options: Any) -> None:
+        super().__init__(address, **options)
         self._pins = dict(pins or {})
         for signal, pin in self._pins.items():
             if signal not in SIGNALS or pin not in self.pin_numbers:

@@ -31,15 +31,15 @@ class SmbusAdapter(I2cAdapter):
     def _release(self, handle: Any) -> None:
         handle.close()
 
-    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
+    def _exchange(self, handle: Any, device: int, written: bytes, n_read: int) -> bytes:
         message = self._library.i2c_msg
-        written = message.write(device, list(out))
+        request = message.write(device, list(written))
         if not n_read:
-            handle.i2c_rdwr(written)
+            handle.i2c_rdwr(request)
             return b""
         reply = message.read(device, n_read)
         # Both messages in one call, so that the start between them is a repeated start.
-        handle.i2c_rdwr(written, reply)
+        handle.i2c_rdwr(request, reply)
         return bytes(list(reply))
 
     def _is_no_acknowledge(self, error: Exception) -> bool:
@@ -67,8 +67,8 @@ class FtdiAdapter(PinnedAdapter):
     label = "the FTDI chip"
     pin_numbers = range(3, 16)
 
-    def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **others: Any) -> None:
-        super().__init__(address, **others)
+    def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **options: Any) -> None:
+        super().__init__(address, **options)
         self._clock_khz = clock_khz
 
     def _open_handle(self) -> Any:
@@ -79,11 +79,11 @@ class FtdiAdapter(PinnedAdapter):
     def _release(self, handle: Any) -> None:
         handle.close(freeze=bool(self._pins))  # frozen outputs keep their levels
 
-    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
+    def _exchange(self, handle: Any, device: int, written: bytes, n_read: int) -> bytes:
         port = handle.get_port(device)
         if n_read:
-            return bytes(port.exchange(out, n_read))
-        port.write(out)
+            return bytes(port.exchange(written, n_read))
+        port.write(written)
         return b""
 
     def _is_no_acknowledge(self, error: Exception) -> bool:
@@ -101,7 +101,7 @@ class FtdiAdapter(PinnedAdapter):
 
     def _drive(self, handle: Any, pin: int, level: bool) -> None:
         gpio = handle.get_gpio()
-        outputs = sum(1 << one for one in self._outputs())
+        outputs = sum(1 << output for output in self._outputs())
         other_pins = gpio.read(with_output=True) & outputs & ~(1 << pin)
         gpio.write(other_pins | level << pin)
 
@@ -127,8 +127,8 @@ class Mcp2221Adapter(PinnedAdapter):
     default_largest_read = 60
     pin_numbers = range(4)
 
-    def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **others: Any) -> None:
-        super().__init__(address, **others)
+    def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **options: Any) -> None:
+        super().__init__(address, **options)
         self._clock_khz = clock_khz
 
     def _open_handle(self) -> Any:
@@ -141,8 +141,8 @@ class Mcp2221Adapter(PinnedAdapter):
     def _release(self, handle: Any) -> None:
         handle.hidhandler.close()  # the library has no function to release a chip
 
-    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
-        handle.I2C_write(device, out, kind="nonstop" if n_read else "regular")
+    def _exchange(self, handle: Any, device: int, written: bytes, n_read: int) -> bytes:
+        handle.I2C_write(device, written, kind="nonstop" if n_read else "regular")
         return bytes(handle.I2C_read(device, n_read, kind="restart")) if n_read else b""
 
     def _is_no_acknowledge(self, error: Exception) -> bool:

@@ -166,11 +166,11 @@ class MemoryFile:
                     ) from error
             self._clock.sleep(_RETRY_PERIOD_S)
 
-    def _check_length(self, n_bytes: int, wanted: int, label: str) -> None:
-        if n_bytes != wanted:
+    def _check_length(self, n_bytes: int, expected: int, label: str) -> None:
+        if n_bytes != expected:
             raise self._target.error(
                 ShortReadError,
-                f"got {n_bytes} instead of {wanted} bytes {label}",
+                f"got {n_bytes} instead of {expected} bytes {label}",
                 hint="The module may have no memory at this address.",
             )
 

@@ -143,12 +143,12 @@ class Sc18im700(Conversation):
         received += self.receive_exactly(1, label, deadline)
         while len(received) <= length:  # the read was refused, or the data is late and more will follow
             missing = length + 1 - len(received)
-            more = self.receive_available(
+            added = self.receive_available(
                 missing, self._data_deadline(missing) if received[-1] in _REFUSALS else deadline
             )
-            if not more:
+            if not added:
                 break
-            received += more
+            received += added
         return received[:-1], self._check_status(label, received[-1])
 
     def _write_chunk(self, device: int, offset: int, data: bytes) -> None:

@@ -394,7 +394,7 @@ class LumionMeshController(Driver):
 
     def _on_link_lost(self, error: LinkLost) -> None:
         if self._session.state is SessionState.LOST:
-            self._reconnector.lost(error, for_good=self._session.loss is Loss.TAKEN_OVER)
+            self._reconnector.report_loss(error, for_good=self._session.loss is Loss.TAKEN_OVER)
 
     def _reconnect_if_idle(self) -> None:
         if not self._session.belongs_to_other_process and self._lock.acquire(blocking=False):

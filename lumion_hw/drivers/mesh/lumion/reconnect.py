@@ -176,7 +176,7 @@ class Reconnector:
             self.state = LinkState.CLOSED
             self._reason = "it was closed"
 
-    def lost(self, error: LumionError, *, for_good: bool) -> None:
+    def report_loss(self, error: LumionError, *, for_good: bool) -> None:
         """Close a lost link and schedule the first attempt to reconnect, unless the link is lost ``for_good``."""
         with self._change:  # several threads may detect it at once
             if self.state is not LinkState.OPEN:

@@ -98,10 +98,10 @@ class QontrolOutputs:
             self._session.run(requests)
             self.compliance = self._read_compliance()
         actual = (self.compliance.current_ma, self.compliance.voltage_v)
-        for (quantity, values, unit), content, wrong in zip(
+        for (quantity, values, unit), content, differs in zip(
             columns, actual, self._find_differences(requested), strict=True
         ):
-            for channel in np.flatnonzero(wrong)[:1]:
+            for channel in np.flatnonzero(differs)[:1]:
                 raise self._session.error(
                     VerifyError,
                     f"{quantity.text} of channel {channel}",
@@ -127,11 +127,11 @@ class QontrolOutputs:
                 self._clock.sleep(_SETTLE_S)
                 actual_ma = self.read_currents()
             self._raise_reports("program")
-            wrong = np.abs(actual_ma - currents_ma) > self._tolerance_ma
-            if not wrong.any():
+            differs = np.abs(actual_ma - currents_ma) > self._tolerance_ma
+            if not differs.any():
                 self.driven_ma = currents_ma.copy()
                 return
-        raise self._readback_error("program", currents_ma, actual_ma, wrong, f"{LIST_FAULTS}; check the heater.")
+        raise self._readback_error("program", currents_ma, actual_ma, differs, f"{LIST_FAULTS}; check the heater.")
 
     def zero(self) -> None:
         """Set all currents to zero and verify the zeros, in up to three attempts.
@@ -155,13 +155,13 @@ class QontrolOutputs:
                     raise
                 _log.warning("attempt %d to switch the outputs off failed: %s", attempt + 1, error)
         for _ in range(_READINGS_PER_SET):
-            wrong = np.abs(actual_ma) > self._tolerance_ma
-            if not wrong.any():
+            differs = np.abs(actual_ma) > self._tolerance_ma
+            if not differs.any():
                 self.driven_ma = zeros
                 return
             self._clock.sleep(_SETTLE_S)
             actual_ma = self.read_currents()
-        raise self._readback_error("switching off", zeros, actual_ma, wrong, "Disconnect the analog supply.")
+        raise self._readback_error("switching off", zeros, actual_ma, differs, "Disconnect the analog supply.")
 
     def read_currents(self) -> NDArray[np.float64]:
         """Return the measured currents in mA, shape ``(n_channels,)``."""
@@ -251,10 +251,10 @@ class QontrolOutputs:
         operation: str,
         requested_ma: NDArray[np.float64],
         actual_ma: NDArray[np.float64],
-        wrong: NDArray[np.bool_],
+        differs: NDArray[np.bool_],
         hint: str,
     ) -> VerifyError:
-        channels = np.flatnonzero(wrong).tolist()
+        channels = np.flatnonzero(differs).tolist()
         first = channels[0]
         return self._session.error(
             VerifyError,

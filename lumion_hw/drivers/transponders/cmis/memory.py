@@ -231,7 +231,7 @@ class FlagStore:
                 continue
             name = field.name.removesuffix("_flag").removesuffix("_flags")
             for index in field.array.indices if field.array else (None,):
-                if any(data[place.byte] & place.mask for place in field.locations(index)):
+                if any(data[location.byte] & location.mask for location in field.locations(index)):
                     lane = index if field.kind is NumberFormat.BOOL else None
                     yield self.names.get((name, lane), (name, lane))
 

@@ -47,10 +47,12 @@ def open_module(
     halves |= {page: half[0] for page, half in results.items() if isinstance(half, tuple)}
     advertised = Advertised(halves.get, pages.has_page)
     identity = advertised.identity()
-    wrong = {name: value for name, value in expected.items() if value is not None and getattr(identity, name) != value}
-    if wrong:
+    mismatches = {
+        name: value for name, value in expected.items() if value is not None and getattr(identity, name) != value
+    }
+    if mismatches:
         raise IdentityError(
-            f"expected a module with {', '.join(f'{name} {value}' for name, value in wrong.items())}; found "
+            f"expected a module with {', '.join(f'{name} {value}' for name, value in mismatches.items())}; found "
             f"{identity.vendor} {identity.part_number} with serial {identity.serial}",
             device=device,
             address=memory.address,

@@ -337,18 +337,20 @@ def _floored(name: str, value: float, unit: str, source: str) -> Reading:
 
 
 def _contradiction(name: str, draft: _Draft, steady: bool) -> str:
-    good = {key: item for key, item in draft.members.items() if item.quality is Quality.OK and item.value is not None}
-    low, high, average = good.get("minimum"), good.get("maximum"), good.get("average")
+    valid = {key: item for key, item in draft.members.items() if item.quality is Quality.OK and item.value is not None}
+    low, high, average = valid.get("minimum"), valid.get("maximum"), valid.get("average")
     if low and high and average and not _value(low) <= _value(average) <= _value(high):
         return f"minimum {_value(low):g}, average {_value(average):g}, maximum {_value(high):g} are not in order"
-    pairs = [(good.get(member), other) for member, other in draft.others if other.quality is Quality.OK]
+    pairs = [(valid.get(member), second) for member, second in draft.others if second.quality is Quality.OK]
     # Otherwise the average includes times without a link.
     if steady and average is not None:
-        current = [other for member, other in [("current", good.get("current")), *draft.others] if member == "current"]
-        pairs += [(average, other) for other in current if other is not None and not _between(low, other, high)]
-    for one, other in pairs:
-        if one is not None and not _agree(name, one, other):
-            return f"{one.source} reads {_value_text(one)}, {other.source} reads {_value_text(other)}"
+        current = [
+            second for member, second in [("current", valid.get("current")), *draft.others] if member == "current"
+        ]
+        pairs += [(average, second) for second in current if second is not None and not _between(low, second, high)]
+    for first, second in pairs:
+        if first is not None and not _agree(name, first, second):
+            return f"{first.source} reads {_value_text(first)}, {second.source} reads {_value_text(second)}"
     return ""
 
 
@@ -361,12 +363,12 @@ def _between(low: Reading | None, middle: Reading, high: Reading | None) -> bool
     return bool(low and high) and _value(low) - slack <= _value(middle) <= _value(high) + slack
 
 
-def _agree(name: str, one: Reading, other: Reading) -> bool:
-    a, b = _value(one), _value(other)
+def _agree(name: str, first: Reading, second: Reading) -> bool:
+    a, b = _value(first), _value(second)
     if "ber" in name.split("_"):
         large, small = max(a, b), min(a, b)
         return large < _BER_FLOOR or large <= small * _BER_TOLERANCE
-    return one.unit not in _DECIBELS or abs(a - b) <= _SLACK_DB
+    return first.unit not in _DECIBELS or abs(a - b) <= _SLACK_DB
 
 
 def _value(reading: Reading | None) -> float:

@@ -232,20 +232,20 @@ def _laser(dump: Dump) -> Iterator[Finding]:
 def remarks(dump: Dump) -> Iterator[Finding]:
     """Yield findings about problems in reading the dump file."""
     for remark in dump.image.remarks:
-        place, _, text = remark.partition(": ")
-        where = "00h:0" if place == "lower" else f"{place}h"
-        yield Finding(_WARNING, where, "truncated", f"the dump contains {text} of the {_half(place)}")
+        half, _, text = remark.partition(": ")
+        where = "00h:0" if half == "lower" else f"{half}h"
+        yield Finding(_WARNING, where, "truncated", f"the dump contains {text} of the {_half(half)}")
 
 
 def unreadable(dump: Dump) -> Iterator[Finding]:
     """Yield findings about pages that could not be read from the module."""
     for half, reason in dump.image.unreadable.items():
-        place = half_name(half)
-        yield Finding(_WARNING, f"{place}h", "unreadable", f"the {_half(place)} could not be read: {reason}")
+        half_page = half_name(half)
+        yield Finding(_WARNING, f"{half_page}h", "unreadable", f"the {_half(half_page)} could not be read: {reason}")
 
 
-def _half(place: str) -> str:
-    return "lower memory" if place == "lower" else f"page {place}h"
+def _half(half: str) -> str:
+    return "lower memory" if half == "lower" else f"page {half}h"
 
 
 def _hex(numbers: list[int]) -> str:

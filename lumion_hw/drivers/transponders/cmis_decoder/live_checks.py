@@ -274,8 +274,8 @@ def reserved(dump: Dump) -> Iterator[Finding]:
                 f"{byte} ({half[byte - first] & ~defined[byte - first] & 0xFF:02X}h)"
                 for byte in undefined[:_MAX_LISTED]
             )
-            more = f" and {len(undefined) - _MAX_LISTED} more" if len(undefined) > _MAX_LISTED else ""
-            message = f"unknown bits are set in bytes {listing}{more}"
+            omitted = f" and {len(undefined) - _MAX_LISTED} more" if len(undefined) > _MAX_LISTED else ""
+            message = f"unknown bits are set in bytes {listing}{omitted}"
             yield Finding(_NOTE, f"{page or 0:02X}h:{undefined[0]}", "reserved", message)
 
 

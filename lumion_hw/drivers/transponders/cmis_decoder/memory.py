@@ -81,8 +81,8 @@ class Dump:
 
     def is_damaged(self, field: Field) -> bool:
         """Return whether a field lies in memory with a wrong checksum."""
-        wrong = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
-        return any({*range(item.first, item.last + 1), item.byte} & {*field.all_bytes()} for item in wrong)
+        damaged = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
+        return any({*range(item.first, item.last + 1), item.byte} & {*field.all_bytes()} for item in damaged)
 
     @cached_property
     def media_lanes(self) -> frozenset[int]:

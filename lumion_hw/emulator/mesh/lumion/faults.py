@@ -50,8 +50,8 @@ class FaultLog:
     def find_latched(self, source: int, channel: int | None) -> FaultRecord | None:
         """Return the uncleared fault of a source and channel; ``None`` if there is none."""
         for record in self.records:
-            same = record.source == source and record.channel == channel
-            if same and record.fault_state is not FaultState.CLEARED:
+            is_same = record.source == source and record.channel == channel
+            if is_same and record.fault_state is not FaultState.CLEARED:
                 return record
         return None
 
@@ -79,8 +79,8 @@ class FaultLog:
             self.conditions[source, channel] = condition
         state = FaultState.LATCHED if condition is None else FaultState.PRESENT
         for index, record in enumerate(self.records):
-            same = record.source == source and record.channel == channel
-            if same and record.fault_state is not FaultState.CLEARED:
+            is_same = record.source == source and record.channel == channel
+            if is_same and record.fault_state is not FaultState.CLEARED:
                 self.records[index] = replace(record, fault_state=state)
 
     def was_issued(self, fault_id: int) -> bool:

@@ -265,8 +265,8 @@ class QontrolChain(Switchable):
     def _execute(self, item: TextLine | BinaryRequest) -> list[str]:
         if isinstance(item, TextLine) and item.too_long:
             # A line of 86 bytes is answered by E14, then E15 (recorded: branch virtual-module of takeqontrol/api).
-            both = (self._overflow.admit(error_line(code), self._time) for code in (BUFFER_OVERFLOW, SERIAL))
-            return [line for line in both if line is not None]
+            replies = (self._overflow.admit(error_line(code), self._time) for code in (BUFFER_OVERFLOW, SERIAL))
+            return [line for line in replies if line is not None]
         if isinstance(item, TextLine) and not item.text:
             return []
         try:

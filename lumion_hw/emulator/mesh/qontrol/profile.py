@@ -182,8 +182,8 @@ class ChainProfile:
             "long_form_ma": self.long_form_ma <= 0.0,
             "binary_gap_s": self.binary_gap_s <= 0.0,
         }
-        for name, wrong in faults.items():
-            if wrong:
+        for name, is_invalid in faults.items():
+            if is_invalid:
                 raise ConfigError(
                     f"{name} of a Qontrol chain cannot be {getattr(self, name)}", hint="Give a positive value."
                 )

@@ -237,11 +237,16 @@ class Transmitters:
     def _sends(self, lane: int) -> bool:
         memory = self._core.memory
         laser = self._lasers.get(lane)
-        off = memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")
+        disabled_lanes = memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")
         is_enabled = self._sent[lane].enabled
         active = [path for path in self._paths.on_media_lane(lane) if self._paths.may_emit(path, is_enabled)]
         # One active data path is enough to light a carrier that several share.
-        if not active or off >> (lane - 1) & 1 or self.has_failed(lane) or (laser is not None and not laser.is_locked):
+        if (
+            not active
+            or disabled_lanes >> (lane - 1) & 1
+            or self.has_failed(lane)
+            or (laser is not None and not laser.is_locked)
+        ):
             return False
         # Without a host signal the output is squelched, unless the host disables the squelch.
         squelched = not any(path.host_mask & self.host_signal for path in active)

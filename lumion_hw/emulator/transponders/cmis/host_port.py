@@ -134,7 +134,7 @@ class HostPort:
         if any(page == USER_EEPROM_PAGE for page, _ in written):
             self.busy_until_s = self._core.now + self._core.timing.nv_write_s
         # Once per transaction, however many of its bytes were written.
-        for effect in dict.fromkeys(self._effects[place] for place in written if place in self._effects):
+        for effect in dict.fromkeys(self._effects[address] for address in written if address in self._effects):
             effect(written)
 
     def _store_byte(self, address: int, value: int, written: dict[tuple[Page, int], int]) -> None:

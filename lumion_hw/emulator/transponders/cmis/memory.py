@@ -188,8 +188,8 @@ class Flags:
         else:
             self._active.discard(key)
         page, byte, mask = location
-        held = self._held.get((page, byte), 0)
-        self._held[page, byte] = held | mask if active else held & ~mask
+        flags = self._held.get((page, byte), 0)
+        self._held[page, byte] = flags | mask if active else flags & ~mask
         if active:
             self._memory.set_byte(page, byte, self._memory.byte(page, byte) | mask)
 

@@ -51,9 +51,9 @@ class AdvertisedApplication:
     def media_mask(self, host_lane: int) -> int:
         """Return the media lanes, as a bit mask, of the data path that starts on ``host_lane`` (from 1)."""
         # The i-th possible start on the host side belongs to the i-th on the media side.
-        place = (self.host_options & ((1 << (host_lane - 1)) - 1)).bit_count()
+        index = (self.host_options & ((1 << (host_lane - 1)) - 1)).bit_count()
         starts = [lane for lane in range(8) if self.media_options >> lane & 1]
-        return ((1 << self.media_lanes) - 1) << starts[min(place, len(starts) - 1)]
+        return ((1 << self.media_lanes) - 1) << starts[min(index, len(starts) - 1)]
 
 
 @dataclass(frozen=True)

@@ -394,18 +394,18 @@ class ControlSets:
 
     def _finish_apply(self, mask: int, staged: dict[int, Staged], immediate: bool) -> None:
         verdicts = dict.fromkeys(self._groups(mask, staged), ConfigStatus.SUCCESS)
-        good, passed = 0, mask
-        while passed != good:
-            good = passed
+        accepted, passed = 0, mask
+        while passed != accepted:
+            accepted = passed
             for group in [group for group, status in verdicts.items() if status is ConfigStatus.SUCCESS]:
-                verdicts[group] = self._check_group(group, good, staged, immediate)
+                verdicts[group] = self._check_group(group, accepted, staged, immediate)
             passed = sum(group for group, status in verdicts.items() if status is ConfigStatus.SUCCESS)
         for group, status in verdicts.items():
             self._status(group, status)
             if status is ConfigStatus.SUCCESS:
                 self._copy(group, staged)
-        if good:
-            self._paths.form(good, pending=not immediate)
+        if accepted:
+            self._paths.form(accepted, pending=not immediate)
 
     @staticmethod
     def _groups(mask: int, staged: dict[int, Staged]) -> list[int]:
