@@ -107,7 +107,7 @@ def check_everything_is_accounted_for(bench: Bench) -> None:
     bench.link.apply(FaultPlan())
     bench.clock.sleep(1.0)  # whatever was late has come by now
     bench.driver.read_back()
-    transmitted = bench.link.counts(BACK).taken
+    transmitted = bench.link.counts(BACK).accepted
     board, host = bench.driver.board_counters(), Counter(bench.driver.session.counters)
     out, back = bench.link.counts(OUT), bench.link.counts(BACK)
     # Tables: each one that was driven was asked for, in the order in which it was, and none of them twice.
@@ -198,7 +198,7 @@ def test_unplugged_in_mid_frame_it_comes_back_stages_again_and_the_table_is_prov
         assert bench.program()
         truth: list[tuple[int, ...]] = []
         for turn in range(6):
-            cut = bench.link.counts(OUT).taken + bench.dice.randrange(10, 500)  # two STAGE frames and a COMMIT
+            cut = bench.link.counts(OUT).accepted + bench.dice.randrange(10, 500)  # two STAGE frames and a COMMIT
             bench.link.apply(FaultPlan(events=(FaultEvent(FaultKind.UNPLUG, OUT, cut, duration_s=0.1),)))
             with pytest.raises(LinkLost):
                 [bench.program() for _ in range(5)]

@@ -202,7 +202,7 @@ def test_an_unplug_in_mid_frame_costs_no_more_than_the_call_under_way(seed: int)
     dice = random.Random(seed)
     for _ in range(10):
         before = bench.board.driven.tolist()
-        at_byte = bench.link.counts(Direction.TO_DEVICE).taken + dice.randrange(60)
+        at_byte = bench.link.counts(Direction.TO_DEVICE).accepted + dice.randrange(60)
         bench.link.apply(plan(0.0, FaultEvent(FaultKind.UNPLUG, Direction.TO_DEVICE, at_byte)))
         table = bench.table()
         asked = np.rint(table / 20.0 * 65535).tolist()
@@ -224,7 +224,7 @@ def test_an_unplug_in_mid_frame_costs_no_more_than_the_call_under_way(seed: int)
 @pytest.mark.parametrize("direction", list(Direction))
 def test_a_line_that_stalls_or_ends_gives_a_link_error_in_time(kind: FaultKind, direction: Direction) -> None:
     bench = Bench(1)
-    at_byte = bench.link.counts(direction).taken + 10
+    at_byte = bench.link.counts(direction).accepted + 10
     bench.link.apply(FaultPlan(events=(FaultEvent(kind, direction, at_byte, duration_s=30.0),)))
     start = bench.clock.now()
     tables = [bench.table() for _ in range(5)]

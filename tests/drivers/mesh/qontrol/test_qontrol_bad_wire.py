@@ -80,7 +80,7 @@ def test_unplugged_anywhere_is_a_link_error_in_time_and_can_be_opened_again(
     mode: str, kind: FaultKind, direction: Direction, at_byte: int
 ) -> None:
     bench = BadBench(mode, seed=1)
-    start = bench.link.counts(direction).taken
+    start = bench.link.counts(direction).accepted
     bench.link.apply(FaultPlan(events=(FaultEvent(kind, direction, start + at_byte, duration_s=4.0),)))
     started_s = bench.clock.now()
 

@@ -316,7 +316,7 @@ def test_one_fault_on_the_wire_is_an_error_or_nothing_and_the_session_recovers(
     link = FaultLink(MemoryLink(model.connect, clock, "model"), FaultPlan(), clock, seed)
     session = QontrolSession(link, clock, device="mesh0")
     session.open()
-    start = link.counts(direction).taken
+    start = link.counts(direction).accepted
     link.apply(FaultPlan(events=(FaultEvent(kind, direction, start + at_byte, duration_s=0.7),)))
     for channel in range(12):
         with contextlib.suppress(FrameError, LinkTimeout, DeviceError, LinkLost):
