@@ -117,10 +117,10 @@ def check_everything_is_accounted_for(bench: Bench) -> None:
     assert len(driven) == board["latches"]
     assert len(bench.asked) - len(driven) <= bench.given_up  # of each that was not, its caller was told
     # Bytes: what one side sent and what the other one had, and on the wire what became of the difference.
-    assert host["tx_bytes"] == out.taken
-    assert board["rx_bytes"] == out.given == out.taken + out.duplicated - out.dropped
+    assert host["tx_bytes"] == out.accepted
+    assert board["rx_bytes"] == out.delivered == out.accepted + out.duplicated - out.dropped
     assert board["tx_bytes"] == transmitted  # as of before the reply that says so
-    assert host["rx_bytes"] == back.given == back.taken + back.duplicated - back.dropped
+    assert host["rx_bytes"] == back.delivered == back.accepted + back.duplicated - back.dropped
     # Frames to the board: understood, or damaged by something that was done to the wire. A hit on the delimiter between
     # two frames joins them, and costs both.
     sent = 1 + host["requests"] + host["retries"]  # the first is HELLO

@@ -98,8 +98,8 @@ class Bench:
         assert board.received == sum(board.verdicts.values())
         assert board.received <= counts["requests"] + counts["retries"] + board.verdicts["hello"]
         out, back = self.link.counts(Direction.TO_DEVICE), self.link.counts(Direction.FROM_DEVICE)
-        assert counts["tx_bytes"] == out.taken
-        assert counts["rx_bytes"] == back.given
+        assert counts["tx_bytes"] == out.accepted
+        assert counts["rx_bytes"] == back.delivered
         bad = sum(counts.get(f"bad_{cause}", 0) for cause in fp.BadCause)
         assert 0 < bad <= 2 * (back.flipped + back.dropped + back.duplicated + back.noise + back.swaps)
         assert board.latched_mask() == 0
