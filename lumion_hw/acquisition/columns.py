@@ -194,12 +194,15 @@ def _sources(bench: Bench, patterns: Sequence[str]) -> list[_ColumnSource]:
         *((name, partial(_meter, name, meter)) for name, meter in bench.meters.items()),
         *((name, partial(_module, bench, name, module)) for name, module in bench.transponders.items()),
         *((name, partial(_laser, name, laser)) for name, laser in bench.lasers.items()),
-        *((name, partial(_polarization, name, each)) for name, each in bench.polarization.items()),
+        *((name, partial(_polarization, name, controller)) for name, controller in bench.polarization.items()),
         *((name, partial(_polarimeter, name, polarimeter)) for name, polarimeter in bench.polarimeters.items()),
         *((name, partial(_attenuator, name, attenuator)) for name, attenuator in bench.attenuators.items()),
         *((name, partial(_switch, name, switch)) for name, switch in bench.switches.items()),
         *((name, partial(_amplifier, name, amplifier)) for name, amplifier in bench.amplifiers.items()),
-        *((name, partial(_temperature, name, each)) for name, each in bench.temperature_controllers.items()),
+        *(
+            (name, partial(_temperature, name, controller))
+            for name, controller in bench.temperature_controllers.items()
+        ),
         *((name, partial(_controller, name, controller)) for name, controller in _mesh_controllers(bench).items()),
     ]
     # Devices that no pattern can match are not queried, because one of them may not answer.

@@ -101,14 +101,14 @@ def _swept(header: LogHeader) -> dict[str, str]:
 
 def _start(recording: RecordedLog, run: UUID, started_s: float) -> dict[str, Any]:
     header = recording.header
-    apart = {*_swept(header), *((BY_INSTRUMENT,) if header.scan is not None else ())}
+    excluded = {*_swept(header), *((BY_INSTRUMENT,) if header.scan is not None else ())}
     about: dict[str, Any] = {
         "software": header.software or "lumion-hw",  # first: own files are recognised by it
         "uid": str(run),
         "time": started_s,
         "plan_name": "lumion log" if header.scan is None else "lumion scan",
         "plan_type": "generator",
-        "detectors": sorted({column.device for column in header.columns if column.name not in apart}),
+        "detectors": sorted({column.device for column in header.columns if column.name not in excluded}),
         "num_points": header.n_rows,
         "period_s": header.period_s,
         "bench": header.bench,
@@ -138,8 +138,8 @@ def _about_scan(plan: ScanPlan) -> dict[str, Any]:
 
 def _without_dots(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_key(str(name)): _without_dots(each) for name, each in value.items()}
-    return [_without_dots(each) for each in value] if isinstance(value, list) else value
+        return {_key(str(name)): _without_dots(content) for name, content in value.items()}
+    return [_without_dots(item) for item in value] if isinstance(value, list) else value
 
 
 def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: float) -> dict[str, Any]:
@@ -167,7 +167,9 @@ def _descriptor(recording: RecordedLog, run: UUID, descriptor: UUID, started_s: 
         "data_keys": keys,
         "object_keys": {_key(name): names for name, names in of_object.items()},
         "configuration": {_key(name): _configuration(recording, whose[name], started_s) for name in of_object},
-        "hints": {_key(o): {"fields": [each for each in of_object[o] if not each.endswith(_STATE)]} for o in of_object},
+        "hints": {
+            _key(o): {"fields": [field for field in of_object[o] if not field.endswith(_STATE)]} for o in of_object
+        },
     }
 
 

@@ -149,7 +149,7 @@ def fit_fringe(
         )
     at[1] = (at[1] + np.pi) % (2.0 * np.pi) - np.pi
     pairs = [float(number) for pair in zip(at, errors, strict=True) for number in pair]
-    n_left_out = len(points.good) - len(y)
+    n_left_out = len(points.is_valid) - len(y)
     return FringeFit(power_mw, y, residual, f"power of {points.name} (mW)", points.y_label, n_left_out, *pairs)
 
 
@@ -179,12 +179,12 @@ def _driven(data: ScanData, points: FitPoints, heater_ohm: float | None, measure
         raise ConfigError(f"{points.name} is in {unit}, but a fringe fit needs mA, V or mW")
     drive, x, y = _Drive(points.unit), points.x, points.y
     if measured:
-        name, other, good = numbers_of(data, measured)
-        wanted = {"mA": "V", "V": "mA"}.get(points.unit)
-        if data.unit[name] != wanted:
-            raise ConfigError(f"{name} is in {data.unit[name]}, but with {points.name} it must be in {wanted}")
-        both = good[points.good]
-        drive, power_mw, y = _Drive.POWER, (x * other[points.good])[both], y[both]
+        name, other, is_valid = numbers_of(data, measured)
+        expected_unit = {"mA": "V", "V": "mA"}.get(points.unit)
+        if data.unit[name] != expected_unit:
+            raise ConfigError(f"{name} is in {data.unit[name]}, but with {points.name} it must be in {expected_unit}")
+        has_both = is_valid[points.is_valid]
+        drive, power_mw, y = _Drive.POWER, (x * other[points.is_valid])[has_both], y[has_both]
     elif drive is _Drive.POWER:
         power_mw = x
     else:
@@ -220,7 +220,7 @@ class _Fringe(NamedTuple):
     def start(self, bends: Sequence[float]) -> list[float]:
         """Return initial parameters of :meth:`curve`, with the best of ``bends`` (relative change over the sweep)."""
         tried = [(*self._best_turn(bend), bend) for bend in bends]
-        _, p_pi, (mean, cosine, sine), bend = min(tried, key=lambda each: each[0])
+        _, p_pi, (mean, cosine, sine), bend = min(tried, key=lambda start: start[0])
         contrast = math.hypot(cosine, sine) / mean if mean else 0.5
         return [p_pi, math.atan2(-sine, cosine), contrast, mean, bend / float(self.power_mw.max())]
 
@@ -235,9 +235,9 @@ class _Fringe(NamedTuple):
         square = np.einsum("tni,tnj->tij", terms, terms) + 1e-9 * len(y) * np.eye(3)
         projection = np.einsum("tni,n->ti", terms, y)
         coefficients = np.linalg.solve(square, projection[:, :, None])[:, :, 0]
-        left = float(y @ y) - np.einsum("ti,ti->t", projection, coefficients)
-        best = int(np.argmin(left))
-        return float(left[best]), float(p_pi[best]), coefficients[best]
+        residual = float(y @ y) - np.einsum("ti,ti->t", projection, coefficients)
+        best = int(np.argmin(residual))
+        return float(residual[best]), float(p_pi[best]), coefficients[best]
 
     def solve(self, start: Sequence[float]) -> LeastSquares:
         """Fit the fringe; without a fifth parameter in ``start`` the bend stays 0."""
@@ -253,7 +253,7 @@ def _solved_fringe(fringe: _Fringe) -> tuple[Real, Real, Real]:
             return bent_fit.at, bent_fit.errors, bent_fit.residual
     straight = fringe.solve(fringe.start((0.0,))[:4])
     step = 1e-3 * allowed
-    shift = [fringe.curve(np.append(straight.at, way * step)) for way in (1.0, -1.0)]
+    shift = [fringe.curve(np.append(straight.at, direction * step)) for direction in (1.0, -1.0)]
     moved = np.linalg.lstsq(straight.slopes, (shift[0] - shift[1]) / (2.0 * step), rcond=None)[0]
     errors = np.hypot(straight.errors, np.abs(moved) * allowed)
     return np.append(straight.at, 0.0), np.append(errors, allowed), straight.residual
@@ -275,15 +275,15 @@ def fit_loss_per_hop(
     """
     if len(hops) != data.plan.n_points:
         raise ConfigError(f"the scan has {data.plan.n_points} points, but hops has {len(hops)} values")
-    name, values, good = numbers_of(data, reading)
+    name, values, is_valid = numbers_of(data, reading)
     numbers = np.asarray(hops, dtype=np.float64)
     unit = data.unit[name]
     if unit not in ("W", "dBm"):
         raise ConfigError(f"{name} is in {unit}, not a power", hint="Choose a channel in W or dBm.")
-    good &= np.isfinite(numbers)
+    is_valid &= np.isfinite(numbers)
     if unit == "W":
-        good &= values > 0.0
-    x, power = numbers[good], values[good]
+        is_valid &= values > 0.0
+    x, power = numbers[is_valid], values[is_valid]
     if len(x) < 3 or not np.ptp(x) > 0.0:
         raise ConfigError(
             f"{name}: {len(x)} points have a value, but at least three with different numbers of hops are needed",
@@ -358,10 +358,10 @@ def fit_ber(
     Raises:
         ConfigError: A channel or the modulation does not exist, or there are too few different points.
     """
-    (factor, _), (ber_name, ratios, good) = _modulation(modulation), numbers_of(data, ber)
+    (factor, _), (ber_name, ratios, is_valid) = _modulation(modulation), numbers_of(data, ber)
     osnr_name, osnr_db, level_columns = numbers_of(data, osnr)
-    good &= level_columns & (ratios > 0.0) & (ratios < factor)
-    x_db, y = osnr_db[good], np.log10(ratios[good])
+    is_valid &= level_columns & (ratios > 0.0) & (ratios < factor)
+    x_db, y = osnr_db[is_valid], np.log10(ratios[is_valid])
     if len(y) < 4 or not np.ptp(x_db) > 0.0:
         raise ConfigError(
             f"{ber_name}: {len(y)} points with a bit error ratio, but at least four with different OSNR are needed",
@@ -375,7 +375,7 @@ def fit_ber(
         return log_ber
 
     # Total noise over ASE noise is a straight line: its offset and slope are the initial parameters.
-    slope, begin = np.polyfit(noise, 1.0 / snr_of_ber(ratios[good], modulation), 1)
+    slope, begin = np.polyfit(noise, 1.0 / snr_of_ber(ratios[is_valid], modulation), 1)
     start = [10.0 * math.log10(max(float(slope), 0.1)), float(begin)]
     fit = solve(curve, y, start, [1.0, 1e-3])
     parameters, errors, residual = fit.at, fit.errors, fit.residual
@@ -388,7 +388,7 @@ def fit_ber(
 def _heater_ohm(data: ScanData, setting: str) -> float:
     from lumion_hw.bench.file.loader import load_bench
 
-    device = next(each.device for each in data.plan.settings if each.name == setting)
+    device = next(swept.device for swept in data.plan.settings if swept.name == setting)
     file = data.header.bench_file
     try:
         model = None if file is None else load_bench(file.name or "the bench", text=file.text)

@@ -82,7 +82,7 @@ class FitPoints:
     Attributes:
         x: The setting, shape ``(points,)``.
         y: The reading, shape ``(points,)``.
-        good: Whether each point of the scan has a number, shape ``(points of the scan,)``.
+        is_valid: Whether each point of the scan has a number, shape ``(points of the scan,)``.
     """
 
     name: str
@@ -91,7 +91,7 @@ class FitPoints:
     y: Real
     y_unit: str
     y_label: str
-    good: NDArray[np.bool_]
+    is_valid: NDArray[np.bool_]
 
     @classmethod
     def of(cls, data: ScanData, reading: str, setting: str) -> FitPoints:
@@ -105,16 +105,16 @@ class FitPoints:
             raise ConfigError(
                 f"the scan has other dimensions besides {chosen.name}", hint="Fit a scan over this setting alone."
             )
-        name, values, good = numbers_of(data, reading)
+        name, values, is_valid = numbers_of(data, reading)
         # Where a laser ran the sweep, use the wavelengths it logged, not the requested ones.
         x = data.setting_was.get(chosen.name, chosen.numbers).ravel()
         unit = data.unit[name]
-        return cls(chosen.name, chosen.unit, x[good], values[good], unit, f"{name} ({unit})", good)
+        return cls(chosen.name, chosen.unit, x[is_valid], values[is_valid], unit, f"{name} ({unit})", is_valid)
 
     @property
     def n_left_out(self) -> int:
         """Number of points of the scan without a number."""
-        return int(len(self.good) - self.good.sum())
+        return int(len(self.is_valid) - self.is_valid.sum())
 
     def check(self, min_points: int) -> None:
         """Raise ``ConfigError`` if there are too few points for the fit."""
@@ -202,9 +202,9 @@ def _covariance(slopes: Real, residual: Real) -> Real:
         for lag in range(1, lags + 1):
             together = pulls[lag:].T @ pulls[:-lag]
             spread += (1.0 - lag / (lags + 1.0)) * (together + together.T)
-        wide = inverse @ spread @ inverse * n / (n - k)
+        robust = inverse @ spread @ inverse * n / (n - k)
         # Never below the value for independent points: with few points the sum over neighbours is itself uncertain.
-        factor = np.sqrt(np.maximum(np.diag(wide) / np.maximum(np.diag(plain), 1e-300), 1.0))
+        factor = np.sqrt(np.maximum(np.diag(robust) / np.maximum(np.diag(plain), 1e-300), 1.0))
         plain = plain * np.outer(factor, factor)
     covariance: Real = plain / np.outer(norm, norm)
     return covariance

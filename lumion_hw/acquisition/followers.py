@@ -84,21 +84,21 @@ def followers(
         LimitError: A wavelength is outside the range of a meter that is read.
     """
     moving = [light for light in lights if np.ptp(light.nm) > 0.0] or list(lights)
-    settings = [each for each in _wavelengths(bench, columns) if each.name not in swept] if moving else []
+    settings = [setting for setting in _wavelengths(bench, columns) if setting.name not in swept] if moving else []
     if not settings:
         return []
     first = moving[0]
-    apart = [light.name for light in moving if light.axis != first.axis or not np.array_equal(light.nm, first.nm)]
-    if apart:
+    different = [light.name for light in moving if light.axis != first.axis or not np.array_equal(light.nm, first.nm)]
+    if different:
         if np.ptp(first.nm) == 0.0:
             return []
         raise ConfigError(
-            f"{first.name} and {apart[0]} have different wavelengths, but {settings[0].device} can follow only one",
+            f"{first.name} and {different[0]} have different wavelengths, but {settings[0].device} can follow only one",
             device=settings[0].device,
             hint=f"Sweep {settings[0].name} with one source, as in {{({first.name!r}, {settings[0].name!r}): ...}}. "
             + _KEEP_METERS_HINT,
         )
-    followers = [Follower(each, first.axis, _as_unit(each, first.nm)) for each in settings]
+    followers = [Follower(setting, first.axis, _as_unit(setting, first.nm)) for setting in settings]
     for follower in followers:
         for number in (follower.numbers.min(), follower.numbers.max()):
             try:
@@ -115,7 +115,7 @@ def _wavelengths(bench: Bench, columns: Sequence[Column]) -> Iterator[Setting]:
     for device in dict.fromkeys(column.device for column in columns):
         if device in bench.meters or device in bench.polarimeters:
             with contextlib.suppress(ConfigError):  # a meter with nothing to set
-                yield from (each for name, each in Settings(bench, [device]).items() if name in names)
+                yield from (setting for name, setting in Settings(bench, [device]).items() if name in names)
 
 
 def _as_unit(setting: Setting, wavelength_nm: Real) -> Real:

@@ -135,7 +135,7 @@ def _data(entry: Any, header: LogHeader, rows: LogTable) -> None:
     _write_time_series(data, "index", rows.index, long_name="number of the row")
     flags = {
         "flag_values": np.array(list(State), dtype=np.uint8),
-        "flag_meanings": " ".join(each.name for each in State),
+        "flag_meanings": " ".join(state.name for state in State),
     }
     for number, column in enumerate(header.columns):
         name = plain[column.name]

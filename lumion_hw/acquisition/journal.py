@@ -262,9 +262,9 @@ class LogJournal:
         packed = _packed(self._layout, row)
         with writing("the log", self.path):
             # A full disk accepts the beginning of a row without an error; writing the rest then raises.
-            left = memoryview(packed)
-            while left:
-                left = left[self._file.write(left) :]
+            remaining = memoryview(packed)
+            while remaining:
+                remaining = remaining[self._file.write(remaining) :]
         self._written += 1
         self.last_index = row.index
 
@@ -364,8 +364,8 @@ def _table(data: memoryview, n: int) -> LogTable:
     crcs = (zlib.crc32(data[start : start + size]) for start in range(0, len(packed) * step, step))
     is_intact = np.fromiter(crcs, np.uint32, len(packed)) == packed["crc"]
     is_intact &= np.all(packed["state"] <= max(State), axis=1)
-    good = packed[: len(packed) if is_intact.all() else int(np.argmin(is_intact))]
-    return LogTable(*(np.array(good[name]) for name in ("index", "time_s", "value", "state")))
+    intact = packed[: len(packed) if is_intact.all() else int(np.argmin(is_intact))]
+    return LogTable(*(np.array(intact[name]) for name in ("index", "time_s", "value", "state")))
 
 
 def columns_of(names: Sequence[Column]) -> str:

@@ -33,7 +33,9 @@ def lambda_scan(bench: Bench, moves: Moves, reader: Reader) -> LambdaScan | str:
     The reason is empty if the fastest axis is not the wavelength of a laser.
     """
     fastest = moves.of_axis(-1)
-    swept = next((name for name in bench.lasers if f"{name}.wavelength_nm" in {each.name for each in fastest}), None)
+    swept = next(
+        (name for name in bench.lasers if f"{name}.wavelength_nm" in {setting.name for setting in fastest}), None
+    )
     if swept is None or moves.plan.axes[-1].n_points < 2:
         return ""
     laser = bench.lasers[swept]
@@ -89,12 +91,12 @@ class LambdaScan:
             max_points -= 1
         self.max_points_per_sweep = max_points
 
-    def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
+    def run(self, positions: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
         """Run the given points; return the results, or the reason why the sweep failed."""
-        numbers = [self._moves.numbers(place) for place in places]
-        wavelengths_nm = np.array([each[-1] for each in numbers])
+        numbers = [self._moves.numbers(position) for position in positions]
+        wavelengths_nm = np.array([values[-1] for values in numbers])
         upwards = np.argsort(wavelengths_nm)
-        self._moves.move_to(places[0])  # averaging times and ranges are settings too
+        self._moves.move_to(positions[0])  # averaging times and ranges are settings too
         averaging_s = self._averaging_s()
         if isinstance(averaging_s, str):
             return averaging_s
@@ -103,18 +105,21 @@ class LambdaScan:
             return plan
         try:
             self._moves.aim(0.5 * (plan.start_nm + plan.stop_nm))
-            sampled_nm, logs = self._sweep(plan, len(places), averaging_s)
+            sampled_nm, logs = self._sweep(plan, len(positions), averaging_s)
         except DeviceTimeoutError:
             raise
         except (DeviceError, LimitError) as refusal:
             return str(refusal)
         finally:
             self._moves.forget(-1)  # the laser is at the end of the sweep
-        of_place = np.empty(len(places), dtype=np.intp)
-        of_place[upwards] = np.arange(len(places))
+        of_place = np.empty(len(positions), dtype=np.intp)
+        of_place[upwards] = np.arange(len(positions))
         return [
-            SweptPoint((*each[:-1], float(sampled_nm[at])), [_reading(logs[it.device], it, at) for it in self._columns])
-            for each, at in zip(numbers, of_place.tolist(), strict=True)
+            SweptPoint(
+                (*values[:-1], float(sampled_nm[at])),
+                [_reading(logs[column.device], column, at) for column in self._columns],
+            )
+            for values, at in zip(numbers, of_place.tolist(), strict=True)
         ]
 
     def _plan(self, wavelengths_nm: NDArray[np.float64], averaging_s: float) -> LaserSweep | str:
@@ -131,20 +136,20 @@ class LambdaScan:
             return f"steps are wider than {_WIDEST_NM:g} nm, but a meter keeps one wavelength during a sweep"
         ranges = self._laser.ranges
         slowest = min(ranges.sweep_nm_per_s)
-        allowed_speeds = [each for each in ranges.sweep_nm_per_s if each <= ranges.sweep_pulses_per_s * step_nm]
+        allowed_speeds = [speed for speed in ranges.sweep_nm_per_s if speed <= ranges.sweep_pulses_per_s * step_nm]
         if not allowed_speeds:
             return (
                 f"{self._name} would give {slowest / step_nm:.3g} pulses per second for a step of {step_nm:.4g} nm at "
                 f"its lowest speed, but its maximum is {ranges.sweep_pulses_per_s:g}"
             )
-        speeds = [each for each in allowed_speeds if each * averaging_s <= _SHARE * step_nm]
+        speeds = [speed for speed in allowed_speeds if speed * averaging_s <= _SHARE * step_nm]
         if not speeds:
             return (
                 f"a reading averages for {averaging_s:.3g} s, and a step must take {1.0 / _SHARE:g} times as long, but "
                 f"{self._name} passes a step of {step_nm:.4g} nm in {step_nm / slowest:.3g} s at its lowest speed"
             )
         span_nm = step_nm * (len(wavelengths_nm) - 1)
-        slow_speeds = [each for each in speeds if span_nm >= _SHORTEST_S * each] or [min(speeds)]
+        slow_speeds = [speed for speed in speeds if span_nm >= _SHORTEST_S * speed] or [min(speeds)]
         return LaserSweep(start_nm, start_nm + span_nm, step_nm, max(slow_speeds), log=True)
 
     def _grid_nm(self, wavelength_nm: float) -> float:

@@ -33,7 +33,7 @@ class InstrumentSweep(Protocol):
     points_in_pass: int
     max_points_per_sweep: int
 
-    def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
+    def run(self, positions: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
         """Run the given points; return the results, or the reason why the instrument cannot run them."""
 
 
@@ -62,7 +62,7 @@ def _board_sweep(bench: Bench, moves: Moves, reader: Reader) -> InstrumentSweep 
     all_heaters = f"{controller}.heaters_ma"
     n_axes = 0
     while n_axes < len(moves.plan.axes) and all(
-        setting.part_of == all_heaters and setting.place is not None for setting in moves.of_axis(-1 - n_axes)
+        setting.part_of == all_heaters and setting.element is not None for setting in moves.of_axis(-1 - n_axes)
     ):
         n_axes += 1
     if not n_axes:
@@ -79,16 +79,16 @@ class _BoardSweep:
         self.points_in_pass = math.prod(moves.plan.shape[len(moves.plan.axes) - n_axes :])
         self.max_points_per_sweep = _MAX_POINTS_PER_SWEEP
 
-    def run(self, places: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
-        """Measure the points at these places in one sweep of the board."""
-        self._moves.move_to(places[0])
-        tables = [self._moves.arrays(place)[self._all_heaters] for place in places]
+    def run(self, positions: Sequence[tuple[int, ...]]) -> list[SweptPoint] | str:
+        """Measure the points at these positions in one sweep of the board."""
+        self._moves.move_to(positions[0])
+        tables = [self._moves.arrays(position)[self._all_heaters] for position in positions]
         read_ma = self._mesh.sweep(np.array(tables))[:, self._monitors]
-        self._moves.arrived(places[-1], {self._all_heaters: tables[-1]})
+        self._moves.arrived(positions[-1], {self._all_heaters: tables[-1]})
         return [
             SweptPoint(
-                self._moves.numbers(place),
+                self._moves.numbers(position),
                 [Value(State.OVER_RANGE) if np.isnan(value) else Value(State.OK, value) for value in row],
             )
-            for place, row in zip(places, read_ma.tolist(), strict=True)
+            for position, row in zip(positions, read_ma.tolist(), strict=True)
         ]

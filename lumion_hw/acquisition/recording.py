@@ -148,7 +148,7 @@ def _read_hdf5(source: Path, patterns: Sequence[str]) -> RecordedLog:
         if longer := [name for name, length in lengths.items() if length != len(time_s)]:
             raise ValueError(f"{longer[0]!r} and {TIME!r} have different numbers of rows")
         if invalid := [
-            each.name for each in columns if len(each.state) != len(time_s) or not set(each.state) <= set(State)
+            column.name for column in columns if len(column.state) != len(time_s) or not set(column.state) <= set(State)
         ]:
             raise ValueError(f"this version does not know the reading states of {invalid[0]}")
         check_rows(source, header, index)

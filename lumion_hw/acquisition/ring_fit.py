@@ -135,15 +135,15 @@ def fit_ring(data: ScanData, reading: str, setting: str = "", *, reference: str 
     fsr_ghz = _FreeSpectralRange.of(fits)
     chosen = _reported(fits, 0.5 * float(thz[0] + thz[-1]))
     about = chosen.resonance
-    used = np.unique(np.concatenate([each.used for each in fits]))
+    used = np.unique(np.concatenate([fit.used for fit in fits]))
     curve = np.full(len(thz), np.nan)
-    for each in fits:
-        curve[each.used] = each.curve
+    for fit in fits:
+        curve[fit.used] = fit.curve
     return RingFit(
         thz[used], light[used], (light - curve)[used], "optical frequency (THz)", f"{reading} (linear)" if
         points.y_unit.startswith("dB") else points.y_label, points.n_left_out, *fsr_ghz.at(chosen.order),
         about.frequency_thz, about.frequency_error_thz, about.fwhm_ghz, about.fwhm_error_ghz, about.q, about.q_error,
-        about.extinction_db, about.extinction_error_db, tuple(each.resonance for each in fits),
+        about.extinction_db, about.extinction_error_db, tuple(fit.resonance for fit in fits),
     )  # fmt: skip
 
 
@@ -189,18 +189,22 @@ def _is_regular(fits: list[_FittedResonance]) -> bool:
     """Return whether resonances are evenly spaced apart from dispersion. Three or fewer always are."""
     if len(fits) < 4:
         return True
-    orders = np.array([each.order for each in fits], dtype=np.float64)
-    ghz = 1e3 * np.array([each.resonance.frequency_thz for each in fits])
+    orders = np.array([fit.order for fit in fits], dtype=np.float64)
+    ghz = 1e3 * np.array([fit.resonance.frequency_thz for fit in fits])
     orders, ghz = orders - orders.mean(), ghz - ghz.mean()
-    away = np.abs(ghz - np.polyval(np.polyfit(orders, ghz, 2), orders))
-    return float(np.median(away)) < _MAX_UNEVENNESS * float(np.median([each.resonance.fwhm_ghz for each in fits]))
+    deviation_ghz = np.abs(ghz - np.polyval(np.polyfit(orders, ghz, 2), orders))
+    return float(np.median(deviation_ghz)) < _MAX_UNEVENNESS * float(
+        np.median([fit.resonance.fwhm_ghz for fit in fits])
+    )
 
 
 def _fitted(thz: Real, light: Real, even_thz: Real, resonances: Resonances) -> list[_FittedResonance]:
     step_ghz = 1e3 * float(even_thz[1] - even_thz[0])
     fits = []
-    for order, place in zip(resonances.orders.tolist(), resonances.places.tolist(), strict=True):
-        fit = _fit_resonance(thz, light, resonances.dips, order, float(even_thz[place]), resonances.spacing * step_ghz)
+    for order, position in zip(resonances.orders.tolist(), resonances.positions.tolist(), strict=True):
+        fit = _fit_resonance(
+            thz, light, resonances.dips, order, float(even_thz[position]), resonances.spacing * step_ghz
+        )
         if fit is not None:
             fits.append(fit)
     return fits
@@ -230,15 +234,15 @@ def _fit_resonance(
 
 def _half_width_ghz(thz: Real, light: Real, dips: bool, at_thz: float, fsr_ghz: float) -> float:
     """Return a first estimate of the width of a dip or peak, in GHz."""
-    near = np.flatnonzero(np.abs(thz - at_thz) <= 0.5e-3 * fsr_ghz)
-    upright = -light[near] if dips else light[near]
-    middle = int(np.argmin(np.abs(thz[near] - at_thz)))
+    nearby = np.flatnonzero(np.abs(thz - at_thz) <= 0.5e-3 * fsr_ghz)
+    upright = -light[nearby] if dips else light[nearby]
+    middle = int(np.argmin(np.abs(thz[nearby] - at_thz)))
     half = 0.5 * (float(upright[middle]) + float(np.median(upright)))
     below = np.flatnonzero(upright < half)
     before, after = below[below < middle], below[below > middle]
     first = int(before[-1]) if len(before) else 0
-    last = int(after[0]) if len(after) else len(near) - 1
-    return max(1e3 * float(thz[near[last]] - thz[near[first]]), 2e3 * float(thz[1] - thz[0]))
+    last = int(after[0]) if len(after) else len(nearby) - 1
+    return max(1e3 * float(thz[nearby[last]] - thz[nearby[first]]), 2e3 * float(thz[1] - thz[0]))
 
 
 class _Shape(NamedTuple):
@@ -274,10 +278,10 @@ class _Shape(NamedTuple):
 
     def curve(self, at: Real) -> Real:
         """Return the relative power at every point for the given parameters, shape ``(n,)``."""
-        level, place, log_width, depth, slope, *bend = at.tolist()
+        level, centre_ghz, log_width, depth, slope, *bend = at.tolist()
         relative = self.ghz / self.reach_ghz
         top = np.exp(np.clip(level + slope * relative + (bend[0] * relative**2 if bend else 0.0), -100.0, 100.0))
-        resonant = 1.0 / (1.0 + self.finesse(log_width) * np.sin(np.pi * (self.ghz - place) / self.fsr_ghz) ** 2)
+        resonant = 1.0 / (1.0 + self.finesse(log_width) * np.sin(np.pi * (self.ghz - centre_ghz) / self.fsr_ghz) ** 2)
         spectrum: Real = top * (1.0 - (1.0 - depth) * resonant if self.dips else depth + (1.0 - depth) * resonant)
         return spectrum
 
@@ -302,17 +306,17 @@ class _Shape(NamedTuple):
             return np.array([at_thz + 1e-3 * at[1], math.exp(min(at[2], 50.0)), 10.0 * math.log10(max(ratio, 1.0))])
 
         errors = propagated(derived, at, solved.covariance)
-        place, width, extinction = derived(at)
+        centre_thz, width, extinction = derived(at)
         return RingResonance(
-            float(place), float(errors[0]), float(width), float(errors[1]), float(extinction),
+            float(centre_thz), float(errors[0]), float(width), float(errors[1]), float(extinction),
             math.inf if bounded else float(errors[2]),
         )  # fmt: skip
 
 
 def _reported(fits: list[_FittedResonance], middle_thz: float) -> _FittedResonance:
-    brightest = max(each.light for each in fits)
-    bright = [each for each in fits if each.light >= _BRIGHT * brightest]
-    return min(bright, key=lambda each: abs(each.resonance.frequency_thz - middle_thz))
+    brightest = max(fit.light for fit in fits)
+    bright = [fit for fit in fits if fit.light >= _BRIGHT * brightest]
+    return min(bright, key=lambda fit: abs(fit.resonance.frequency_thz - middle_thz))
 
 
 class _FreeSpectralRange(NamedTuple):
@@ -323,10 +327,10 @@ class _FreeSpectralRange(NamedTuple):
     @classmethod
     def of(cls, fits: list[_FittedResonance]) -> _FreeSpectralRange:
         """Fit the frequencies over the orders: a straight line, or a parabola if the curvature is significant."""
-        orders = np.array([each.order for each in fits], dtype=np.float64)
+        orders = np.array([fit.order for fit in fits], dtype=np.float64)
         middle = float(orders.mean())
-        ghz = 1e3 * np.array([each.resonance.frequency_thz for each in fits])
-        sigma = 1e3 * np.array([each.resonance.frequency_error_thz for each in fits])
+        ghz = 1e3 * np.array([fit.resonance.frequency_thz for fit in fits])
+        sigma = 1e3 * np.array([fit.resonance.frequency_error_thz for fit in fits])
         straight = _polynomial(orders - middle, ghz, sigma, 1)
         if len(fits) < 4:
             return cls(middle, *straight)
@@ -336,8 +340,8 @@ class _FreeSpectralRange(NamedTuple):
 
     def at(self, order: int) -> tuple[float, float]:
         """Return the free spectral range at an order and its standard error, both in GHz."""
-        away = order - self.middle
-        slope = np.array([power * away ** max(power - 1, 0) for power in range(len(self.terms))])
+        from_middle = order - self.middle
+        slope = np.array([power * from_middle ** max(power - 1, 0) for power in range(len(self.terms))])
         return float(slope @ self.terms), math.sqrt(max(float(slope @ self.covariance @ slope), 0.0))
 
 

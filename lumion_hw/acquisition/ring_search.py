@@ -49,12 +49,12 @@ class Resonances(NamedTuple):
     Attributes:
         dips: Whether the resonances are dips; otherwise peaks, as at a drop port.
         orders: Relative number of each resonance, shape ``(k,)``, ascending.
-        places: Index of the spectrum point at each resonance, shape ``(k,)``.
+        positions: Index of the spectrum point at each resonance, shape ``(k,)``.
     """
 
     dips: bool
     orders: Places
-    places: Places
+    positions: Places
     spacing: float
 
 
@@ -79,14 +79,14 @@ def find_resonances(light: Real) -> Iterator[Resonances]:
             and not is_ambiguous_pair
         ):
             orders = np.array(sorted(teeth), dtype=np.intp)
-            places = features.places[[teeth[order] for order in orders.tolist()]]
-            yield Resonances(as_dips, orders, places, spacing)
+            positions = features.positions[[teeth[order] for order in orders.tolist()]]
+            yield Resonances(as_dips, orders, positions, spacing)
 
 
 class _Features(NamedTuple):
     """Dips or peaks of a spectrum: index of the point, power, and width in points."""
 
-    places: Places
+    positions: Places
     light: Real
     width: Real
 
@@ -126,15 +126,15 @@ def _features(light: Real, dips: bool) -> _Features:
         return _Features(np.zeros(0, dtype=np.intp), np.zeros(0), np.zeros(0))
     level_db, sign = _decibels(light[low:high]), -1.0 if dips else 1.0
     smooth, half_width = _smoothed(sign * (level_db - _envelope(level_db, sign)))
-    places, details = find_peaks(smooth, prominence=1e-6, distance=max(2 * half_width, 2))
+    positions, details = find_peaks(smooth, prominence=1e-6, distance=max(2 * half_width, 2))
     height = details["prominences"]
-    at = level_db[places]
+    at = level_db[positions]
     difference = np.abs(10.0 ** ((at - sign * height) / 10.0) - 10.0 ** (at / 10.0))
-    clear = height > _CLEAR * _ripple(smooth)[places]
+    clear = height > _CLEAR * _ripple(smooth)[positions]
     if np.count_nonzero(clear) > 1:
         clear &= difference > _MIN_LIGHT_FRACTION * np.sort(difference[clear])[-2]
-    places = places[clear]
-    return _Features(places + low, difference[clear], peak_widths(smooth, places, rel_height=0.5)[0])
+    positions = positions[clear]
+    return _Features(positions + low, difference[clear], peak_widths(smooth, positions, rel_height=0.5)[0])
 
 
 def _ripple(height: Real) -> Real:
@@ -151,8 +151,8 @@ def _smoothed(height: Real) -> tuple[Real, int]:
     half_width = 0
     while True:
         smooth = _average(height, half_width)
-        apart = 2 * half_width + 1
-        steps = smooth[apart:] - smooth[:-apart]
+        distance = 2 * half_width + 1
+        steps = smooth[distance:] - smooth[:-distance]
         noise = 1.4826 * float(np.median(np.abs(steps - np.median(steps)))) / math.sqrt(2.0)
         if float(np.quantile(smooth, 1.0 - 3.0 / len(smooth))) >= 4.0 * noise or 16 * half_width + 16 >= len(height):
             return smooth, half_width
@@ -176,7 +176,7 @@ def _envelope(level_db: Real, sign: float) -> Real:
 
 def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], float]]:
     """Yield the best combs: dips or peaks at even spacing by resonance number, and the spacing in points."""
-    if len(features.places) < 2:
+    if len(features.positions) < 2:
         return
     combs = [
         (score, spacing, teeth)
@@ -189,20 +189,20 @@ def _best_combs(features: _Features, n: int) -> Iterator[tuple[dict[int, int], f
             return
         best = max(score for score, _, _ in combs)
         _, spacing, teeth = max(
-            (each for each in combs if each[0] >= _MIN_RELATIVE_SCORE * best), key=lambda each: each[1]
+            (comb for comb in combs if comb[0] >= _MIN_RELATIVE_SCORE * best), key=lambda comb: comb[1]
         )
         yield teeth, spacing
-        combs = [each for each in combs if abs(each[1] / spacing - 1.0) > _DISPERSION]
+        combs = [comb for comb in combs if abs(comb[1] / spacing - 1.0) > _DISPERSION]
 
 
 def _trials(features: _Features) -> Iterator[tuple[int, float]]:
     """Yield start points and spacings in points of combs to try."""
     largest = np.argsort(-features.light)[:_MAX_FEATURES]
-    places = features.places[largest].tolist()
+    positions = features.positions[largest].tolist()
     spacings = {
         round(abs(a - b) / divisor, 1)
-        for i, a in enumerate(places)
-        for b in places[:i]
+        for i, a in enumerate(positions)
+        for b in positions[:i]
         for divisor in range(1, _MAX_DIVISOR + 1)
         if abs(a - b) / divisor >= _MIN_SPACING
     }
@@ -214,19 +214,19 @@ def _trials(features: _Features) -> Iterator[tuple[int, float]]:
 def _comb(features: _Features, anchor: int, spacing: float, n: int) -> tuple[float, dict[int, int]]:
     """Extend an evenly spaced series from a dip or peak to both sides; return score, and dips or peaks by number."""
     teeth, missing = {0: anchor}, 0
-    for way in (1, -1):
-        at, step, order, gaps = float(features.places[anchor]), spacing, 0, 0
+    for direction in (1, -1):
+        at, step, order, gaps = float(features.positions[anchor]), spacing, 0, 0
         while True:
-            order, expected = order + way, at + way * step
+            order, expected = order + direction, at + direction * step
             if not 0.0 <= expected < n or gaps > _MAX_GAPS:
                 break
-            near = np.flatnonzero(np.abs(features.places - expected) <= _DISPERSION * step * (1 + gaps) + 2.0)
-            if not len(near):
+            nearby = np.flatnonzero(np.abs(features.positions - expected) <= _DISPERSION * step * (1 + gaps) + 2.0)
+            if not len(nearby):
                 at, gaps = expected, gaps + 1
                 continue
-            teeth[order] = tooth = int(near[np.argmax(features.light[near])])
-            place = float(features.places[tooth])
-            step, at, missing, gaps = 0.7 * step + 0.3 * way * (place - at), place, missing + gaps, 0
+            teeth[order] = tooth = int(nearby[np.argmax(features.light[nearby])])
+            position = float(features.positions[tooth])
+            step, at, missing, gaps = 0.7 * step + 0.3 * direction * (position - at), position, missing + gaps, 0
     share = float(features.weight[list(teeth.values())].sum() / features.weight.sum())
     return share * (1.0 - _GAP_COST * missing / (missing + len(teeth))), teeth
 

@@ -70,8 +70,8 @@ class ScanData:
         if not is_consistent or (len(table.index) and int(table.index.max()) >= plan.n_points):
             raise ConfigError("the rows of this scan do not match its plan", hint=hint)
 
-        def on_grid(rows: NDArray[Any], empty: Any) -> NDArray[Any]:
-            grid = np.full(plan.n_points, empty, dtype=rows.dtype)
+        def on_grid(rows: NDArray[Any], fill_value: Any) -> NDArray[Any]:
+            grid = np.full(plan.n_points, fill_value, dtype=rows.dtype)
             grid[table.index] = rows
             return grid.reshape(plan.shape)
 
@@ -104,9 +104,9 @@ class ScanData:
         axes = html_table(repr(self)[1:-1], ("swept", "points", "from", "to", "unit"), rows)
         readings = []
         for name in list(self.value)[:_MAX_LISTED]:
-            good = self.value[name][self.state[name] == State.OK]
-            lowest, highest = (f"{good.min():.6g}", f"{good.max():.6g}") if good.size else ("", "")
-            readings.append((name, good.size, lowest, highest, self.unit[name]))
+            valid = self.value[name][self.state[name] == State.OK]
+            lowest, highest = (f"{valid.min():.6g}", f"{valid.max():.6g}") if valid.size else ("", "")
+            readings.append((name, valid.size, lowest, highest, self.unit[name]))
         return axes + html_table("Readings", ("channel", "numbers", "min", "max", "unit"), readings)
 
     @property
@@ -188,10 +188,10 @@ class ScanData:
             ConfigError: pandas is not installed.
         """
         pandas = require_pandas()
-        places = np.indices(self.plan.shape).reshape(len(self.plan.shape), -1)
+        positions = np.indices(self.plan.shape).reshape(len(self.plan.shape), -1)
         columns: dict[str, NDArray[Any]] = {
             setting.name: setting.labels()[at]
-            for axis, at in zip(self.plan.axes, places, strict=True)
+            for axis, at in zip(self.plan.axes, positions, strict=True)
             for setting in axis.settings
         }
         names = self._names()

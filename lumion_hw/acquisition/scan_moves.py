@@ -56,7 +56,7 @@ class Moves:
             tuple(ScanAxis(tuple(_swept(track) for track in axis), len(axis[0].numbers)) for axis in self._axes),
             snake,
         )
-        parts = {track.setting.part_of for axis in self._axes for track in axis if track.setting.place is not None}
+        parts = {track.setting.part_of for axis in self._axes for track in axis if track.setting.element is not None}
         self.vector_settings = {name: Settings(bench, [name])[name] for name in sorted(parts)}
         self._driven: dict[str, Real] = {}
         self._at: tuple[int | None, ...] = (None,) * len(self._axes)
@@ -73,9 +73,9 @@ class Moves:
     def set_followers(self, columns: Sequence[Column]) -> None:
         """Let the meters follow the wavelength of the swept light. Raises as :func:`followers`."""
         axes = [[(track.setting, track.numbers) for track in axis] for axis in self._axes]
-        swept = {each.part_of or each.name for each in self.settings}
+        swept = {setting.part_of or setting.name for setting in self.settings}
         self.followers = followers(self._bench, swept_light(self._bench, axes), columns, swept)
-        self.plan = replace(self.plan, followers=tuple(each.setting.name for each in self.followers))
+        self.plan = replace(self.plan, followers=tuple(follower.setting.name for follower in self.followers))
 
     @property
     def fastest_followed(self) -> bool:
@@ -88,34 +88,34 @@ class Moves:
             if follower.axis == len(self._axes) - 1:
                 follower.write_nm(wavelength_nm)
 
-    def numbers(self, place: tuple[int, ...]) -> list[float]:
+    def numbers(self, position: tuple[int, ...]) -> list[float]:
         """Return the value of every setting at a scan point, as a number."""
-        return [float(track.numbers[at]) for axis, at in zip(self._axes, place, strict=True) for track in axis]
+        return [float(track.numbers[at]) for axis, at in zip(self._axes, position, strict=True) for track in axis]
 
-    def move_to(self, place: tuple[int, ...]) -> None:
+    def move_to(self, position: tuple[int, ...]) -> None:
         """Set the settings that change at a scan point, and wait until the devices have settled.
 
         Raises the devices' errors.
         """
         moved: dict[str, Setting] = {}
-        for axis, before, at in zip(self._axes, self._at, place, strict=True):
+        for axis, before, at in zip(self._axes, self._at, position, strict=True):
             for track in axis if before != at else ():
-                if track.setting.place is None:
+                if track.setting.element is None:
                     track.setting.write(_value(track, at))
                     moved[track.setting.device] = track.setting
         for follower in self.followers:
-            if self._at[follower.axis] != place[follower.axis]:
-                follower.write(place[follower.axis])
-        for name, values in self.arrays(place).items():
+            if self._at[follower.axis] != position[follower.axis]:
+                follower.write(position[follower.axis])
+        for name, values in self.arrays(position).items():
             if not np.array_equal(values, self._driven.get(name, ())):
                 self.vector_settings[name].write(values)
                 self._driven[name] = values
                 moved[self.vector_settings[name].device] = self.vector_settings[name]
-        self._at = place
+        self._at = position
         for setting in moved.values():
             setting.wait_settled()
 
-    def arrays(self, place: tuple[int, ...]) -> dict[str, Real]:
+    def arrays(self, position: tuple[int, ...]) -> dict[str, Real]:
         """Return the values of the swept array settings at a scan point, by name.
 
         Elements that are not swept keep their values.
@@ -124,10 +124,10 @@ class Moves:
         for name, vector_setting in self.vector_settings.items():
             before = self._driven.get(name)
             positions[name] = np.array(vector_setting.read() if before is None else before, dtype=np.float64)
-        for axis, at in zip(self._axes, place, strict=True):
+        for axis, at in zip(self._axes, position, strict=True):
             for track in axis:
-                if track.setting.place is not None:
-                    positions[track.setting.part_of][track.setting.place] = track.numbers[at]
+                if track.setting.element is not None:
+                    positions[track.setting.part_of][track.setting.element] = track.numbers[at]
         return positions
 
     def forget(self, axis: int) -> None:
@@ -136,12 +136,12 @@ class Moves:
         at[axis] = None
         self._at = tuple(at)
 
-    def arrived(self, place: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
+    def arrived(self, position: tuple[int, ...], arrays: Mapping[str, Real]) -> None:
         """Note that a device has set a scan point itself.
 
         ``arrays`` are the values of the array settings at this point.
         """
-        self._at = place
+        self._at = position
         self._driven |= arrays
 
 
@@ -181,7 +181,7 @@ def _settings(bench: Bench, pattern: str) -> list[Setting]:
 
 
 def _example(bench: Bench, setting: Setting) -> str:
-    parts = [each.name for each in Settings(bench, [setting.device]).values() if each.part_of == setting.name]
+    parts = [part.name for part in Settings(bench, [setting.device]).values() if part.part_of == setting.name]
     return ", ".join(parts[:2]) + (" and so on" if len(parts) > 2 else "")
 
 
@@ -232,11 +232,11 @@ def _swept(track: _Track) -> SweptSetting:
 
 def _check_once(settings: Sequence[Setting]) -> None:
     """Raise ``ConfigError`` if a setting is swept twice, for example as wavelength and as frequency."""
-    first_by_place: dict[tuple[str, int | None], str] = {}
+    first_by_element: dict[tuple[str, int | None], str] = {}
     for setting in settings:
-        key = (setting.part_of or setting.name, setting.place)
-        if key in first_by_place:
+        key = (setting.part_of or setting.name, setting.element)
+        if key in first_by_element:
             raise ConfigError(
-                f"{setting.name} and {first_by_place[key]} are the same setting, swept twice", device=setting.device
+                f"{setting.name} and {first_by_element[key]} are the same setting, swept twice", device=setting.device
             )
-        first_by_place[key] = setting.name
+        first_by_element[key] = setting.name

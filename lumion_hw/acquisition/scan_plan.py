@@ -101,19 +101,19 @@ class ScanPlan:
         """The swept settings of all axes, axis by axis."""
         return tuple(setting for axis in self.axes for setting in axis.settings)
 
-    def place(self, step: int) -> tuple[int, ...]:
+    def position(self, step: int) -> tuple[int, ...]:
         """Return the position on every axis of the scan point at a step; both count from 0."""
-        places: list[int] = []
+        positions: list[int] = []
         passed = step
         for size in reversed(self.shape):
-            passed, place = divmod(passed, size)
+            passed, position = divmod(passed, size)
             # The quotient is the number of completed passes of this axis.
-            places.append(size - 1 - place if self.snake and passed % 2 else place)
-        return tuple(reversed(places))
+            positions.append(size - 1 - position if self.snake and passed % 2 else position)
+        return tuple(reversed(positions))
 
-    def index(self, place: tuple[int, ...]) -> int:
+    def index(self, position: tuple[int, ...]) -> int:
         """Return the index of a scan point in the data arrays, where the last axis is the fastest."""
         number = 0
-        for size, at in zip(self.shape, place, strict=True):
+        for size, at in zip(self.shape, position, strict=True):
             number = number * size + at
         return number

@@ -213,7 +213,7 @@ class _Scanning:
         try:
             if self._own is None:
                 for step in range(self._plan.n_points):
-                    self._visit(self._plan.place(step))
+                    self._visit(self._plan.position(step))
             else:
                 self._run_instrument_sweep(self._own)
         finally:
@@ -224,30 +224,30 @@ class _Scanning:
             end = min(first + own.points_in_pass, self._plan.n_points)
             for begin in range(first, end, own.max_points_per_sweep):
                 steps = range(begin, min(begin + own.max_points_per_sweep, end))
-                places = [place for step in steps if not self._is_stored(place := self._plan.place(step))]
-                if places:
-                    self._run_group(own, places)
+                positions = [position for step in steps if not self._is_stored(position := self._plan.position(step))]
+                if positions:
+                    self._run_group(own, positions)
 
-    def _run_group(self, own: InstrumentSweep, places: Sequence[tuple[int, ...]]) -> None:
-        result = own.run(places)
+    def _run_group(self, own: InstrumentSweep, positions: Sequence[tuple[int, ...]]) -> None:
+        result = own.run(positions)
         if isinstance(result, str):
             if result != self._stepped:
                 _log.info("the host sets the points one by one: %s", result)
             self._stepped = result
-            for place in places:
-                self._visit(place)
+            for position in positions:
+                self._visit(position)
             return
-        for place, point in zip(places, result, strict=True):
-            self._store_point(place, _BY_INSTRUMENT, point.values, point.numbers)
+        for position, point in zip(positions, result, strict=True):
+            self._store_point(position, _BY_INSTRUMENT, point.values, point.numbers)
 
-    def _is_stored(self, place: tuple[int, ...]) -> bool:
-        return bool(self._is_point_done[self._plan.index(place)])
+    def _is_stored(self, position: tuple[int, ...]) -> bool:
+        return bool(self._is_point_done[self._plan.index(position)])
 
-    def _visit(self, place: tuple[int, ...]) -> None:
-        if not self._is_stored(place):
-            self._moves.move_to(place)
+    def _visit(self, position: tuple[int, ...]) -> None:
+        if not self._is_stored(position):
+            self._moves.move_to(position)
             self._reader.begin()
-            self._store_point(place, _BY_HOST, self._read(), self._moves.numbers(place))
+            self._store_point(position, _BY_HOST, self._read(), self._moves.numbers(position))
 
     def _read(self) -> list[Value]:
         values = self._reader.read()
@@ -259,14 +259,14 @@ class _Scanning:
         return values
 
     def _store_point(
-        self, place: tuple[int, ...], way: Value, values: Sequence[Value], numbers: Sequence[float]
+        self, position: tuple[int, ...], origin: Value, values: Sequence[Value], numbers: Sequence[float]
     ) -> None:
         settings = [
             Value(State.NO_SIGNAL if math.isnan(number) else State.OK, number)  # NaN means None, such as automatic
             for number in numbers
         ]
-        index = self._plan.index(place)
-        self._journal.append(LogRow(index, self._clock.now() - self._origin_s, (*settings, way, *values)))
+        index = self._plan.index(position)
+        self._journal.append(LogRow(index, self._clock.now() - self._origin_s, (*settings, origin, *values)))
         self._is_point_done[index] = True
         if time.monotonic() - self._synced_s >= _SYNC_S:
             self._report_progress()

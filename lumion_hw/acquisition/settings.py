@@ -91,7 +91,7 @@ class Setting:
         text_for_none: Meaning of the value ``None``, such as ``automatic``; empty if ``None`` is not allowed.
         part_of: Name of the setting that contains the same value: an array with this setting as an element, or the same
             quantity in another unit. Otherwise empty.
-        place: Index in the array ``part_of``, from 0; ``None`` without such an array.
+        element: Index in the array ``part_of``, from 0; ``None`` without such an array.
         switches: ``light`` if this setting switches a source on and off; ``supply`` if the device accepts other
             settings only while this one is on.
     """
@@ -110,7 +110,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     text_for_none: str = ""
     part_of: str = ""
-    place: int | None = None
+    element: int | None = None
     switches: Literal["", "light", "supply"] = ""
 
     def read(self) -> SettingValue:
@@ -150,7 +150,7 @@ class Setting:
         if not np.all(is_valid):
             first = np.unravel_index(np.argmin(is_valid), np.shape(checked))
             number, lowest, highest = (
-                float(np.broadcast_to(each, np.shape(checked))[first]) for each in (checked, low, high)
+                float(np.broadcast_to(values, np.shape(checked))[first]) for values in (checked, low, high)
             )
             raise LimitError(
                 f"{self.name}, value {first[0]} (counted from 0)" if first else self.name,
@@ -283,13 +283,17 @@ class Settings(Mapping[str, Setting]):
 def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
     """Return for each device a function that yields its settings, in the order in which a bench is restored."""
     devices: dict[str, Callable[[], Iterator[Setting]]] = {}
-    devices |= {name: partial(_temperature, name, each) for name, each in bench.temperature_controllers.items()}
+    devices |= {
+        name: partial(_temperature, name, controller) for name, controller in bench.temperature_controllers.items()
+    }
     devices |= {name: partial(_attenuator, name, attenuator) for name, attenuator in bench.attenuators.items()}
     devices |= {name: partial(_switch, name, switch) for name, switch in bench.switches.items()}
     devices |= {name: partial(_analyzer, name, analyzer) for name, analyzer in bench.spectrum_analyzers.items()}
     devices |= {name: partial(_meter, name, meter) for name, meter in bench.meters.items()}
     devices |= {name: partial(_polarimeter, name, polarimeter) for name, polarimeter in bench.polarimeters.items()}
-    devices |= {name: partial(_polarization, bench, name, each) for name, each in bench.polarization.items()}
+    devices |= {
+        name: partial(_polarization, bench, name, controller) for name, controller in bench.polarization.items()
+    }
     section = bench.model.mesh
     if section is not None:
         with contextlib.suppress(ConfigError):  # not open, or a mesh that is controlled by cell states
@@ -441,7 +445,9 @@ def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
     def write(outputs: NDArray[np.float64]) -> None:
         if not np.all(outputs == np.round(outputs)):
             raise ConfigError(f"{name}.outputs: expected integers", device=name, hint="Nothing was changed.")
-        switch.set_connections({port: int(out) for port, out in zip(inputs, outputs, strict=True) if out != 0.0})
+        switch.set_connections(
+            {port: int(output) for port, output in zip(inputs, outputs, strict=True) if output != 0.0}
+        )
 
     yield Setting(
         name=f"{name}.outputs",
@@ -463,7 +469,7 @@ def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
 
     def resolution(settings: SpectrumSettings) -> str:
         # The analyser may report the measured bandwidth, which is close to the nominal one.
-        return min(resolutions_nm, key=lambda each: abs(np.log(resolutions_nm[each] / settings.resolution_nm)))
+        return min(resolutions_nm, key=lambda choice: abs(np.log(resolutions_nm[choice] / settings.resolution_nm)))
 
     yield part(
         name=f"{name}.span_nm",
@@ -587,7 +593,7 @@ def _elements_of(vector_setting: Setting, number_from: int, stem: str) -> Iterat
             _settle=vector_setting.wait_settled,
             _step=partial(step, index),
             part_of=vector_setting.name,
-            place=index,
+            element=index,
         )
 
 

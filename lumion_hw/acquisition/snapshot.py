@@ -46,7 +46,9 @@ class Snapshot:
     @property
     def values(self) -> dict[str, SettingValue]:
         """All values of the snapshot, by the full name of the setting."""
-        return {f"{name}.{setting}": value for name, each in self.devices.items() for setting, value in each.items()}
+        return {
+            f"{name}.{setting}": value for name, settings in self.devices.items() for setting, value in settings.items()
+        }
 
     def document(self) -> dict[str, Any]:
         """Return the snapshot as a JSON document."""
@@ -98,12 +100,12 @@ def take_snapshot(bench: Bench, patterns: Sequence[str] = ("*",)) -> Snapshot:
             del devices[device]
     raise_silent(
         patterns,
-        {f"{name}.{each}": name for name, device_settings in devices.items() for each in device_settings},
+        {f"{name}.{setting}": name for name, device_settings in devices.items() for setting in device_settings},
         failures,
     )
     time_utc, silent = (
         datetime.now(UTC).isoformat(timespec="seconds"),
-        {name: str(each) for name, each in failures.items()},
+        {name: str(failure) for name, failure in failures.items()},
     )
     return Snapshot(
         bench.model.name, bench.is_emulated, time_utc, f"lumion-hw {__version__}", identities, devices, silent
@@ -166,14 +168,14 @@ def _validated(data: object) -> tuple[Snapshot | None, list[Any]]:
         model = SnapshotFileModel.model_validate(data)
     except ValidationError as error:
         schema = SnapshotFileModel.model_json_schema()
-        return None, [explain(each, lambda loc: (schema, loc)) for each in error.errors(include_url=False)]
-    identities = {name: DeviceIdentity(**each.identity.model_dump()) for name, each in model.devices.items()}
+        return None, [explain(problem, lambda loc: (schema, loc)) for problem in error.errors(include_url=False)]
+    identities = {name: DeviceIdentity(**device.identity.model_dump()) for name, device in model.devices.items()}
     devices: dict[str, dict[str, SettingValue]] = {
         name: {
             setting: np.array(value, dtype=np.float64) if isinstance(value, tuple) else value
-            for setting, value in each.settings.items()
+            for setting, value in device.settings.items()
         }
-        for name, each in model.devices.items()
+        for name, device in model.devices.items()
     }
     stored = Snapshot(model.bench, model.emulated, model.taken_utc, model.software, identities, devices, model.silent)
     return stored, []
@@ -251,7 +253,7 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
             f"the snapshot is from an emulation of bench {snapshot.bench!r}, but this bench is real",
             hint="Take a snapshot of the real bench.",
         )
-    device_of = {f"{name}.{setting}": name for name, each in snapshot.devices.items() for setting in each}
+    device_of = {f"{name}.{setting}": name for name, settings in snapshot.devices.items() for setting in settings}
     chosen = select_names(patterns, device_of, "setting") if device_of else []
     _check_identities(bench, snapshot, {device_of[name] for name in chosen})
     settings = Settings(bench, sorted({device_of[name] for name in chosen}) or patterns)
@@ -331,10 +333,10 @@ class _Restoring:
         self._broken: set[str] = set()
         own = [change for change in changes if not change.setting.switches]
         self._retuned = {change.device for change in own}
-        wanted = {change.name: change.wanted for change in changes}
-        switches = [each for each in settings.values() if each.switches and each.device in concerned]
-        self._before = {each: each.read() for each in switches}
-        self._target = {each: wanted.get(each.name, before) for each, before in self._before.items()}
+        stored = {change.name: change.wanted for change in changes}
+        switches = [setting for setting in settings.values() if setting.switches and setting.device in concerned]
+        self._before = {setting: setting.read() for setting in switches}
+        self._target = {setting: stored.get(setting.name, before) for setting, before in self._before.items()}
 
     def run(self) -> Restoration:
         for light in self._switches("light"):

@@ -173,7 +173,7 @@ def simulate(
     chunk = min(_CHUNK, max(_MAX_IN_TABLE // layouts.size.shape[1], 1))
     counts = [min(chunk, states - first) for first in range(0, states, chunk)]
     work = functools.partial(_chunk, fleet, faults, layouts)
-    parts = list(mapper(work, [(seed, place + 1, count) for place, count in enumerate(counts)]))
+    parts = list(mapper(work, [(seed, i + 1, count) for i, count in enumerate(counts)]))
     values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return _summarise(fleet, values, states, service_level)
 
@@ -222,8 +222,8 @@ def _layouts(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> _Layouts:
     filled = [_fill_racks(fleet, mix, rng) for _ in range(_LAYOUTS)]
     max_size = max(len(sizes) for _, sizes in filled)
     size = np.zeros((_LAYOUTS, max_size), dtype=np.int64)
-    for place, (_, sizes) in enumerate(filled):
-        size[place, : len(sizes)] = sizes
+    for i, (_, sizes) in enumerate(filled):
+        size[i, : len(sizes)] = sizes
     if not max_size:
         raise ConfigError(f"no job of the mix fits into {fleet.racks} racks; sizes: {', '.join(map(str, mix.sizes))}")
     return _Layouts(np.array([job for job, _ in filled]), size)
@@ -240,16 +240,16 @@ def _fill_racks(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Wh
             next_sizes = iter(mix.draw(rng, _SIZES_PER_DRAW).tolist())
             continue
         racks, remainder = divmod(size, max_size)
-        empty = np.flatnonzero(room == max_size)
+        empty_racks = np.flatnonzero(room == max_size)
         free = room.copy()
-        free[empty[len(empty) - racks :] if racks else []] = 0
+        free[empty_racks[len(empty_racks) - racks :] if racks else []] = 0
         # The last part of a job over several racks shares a rack.
         fullest = int(np.argmin(np.where(free >= remainder, free, max_size + 1)))
-        if racks > len(empty) or free[fullest] < remainder:
+        if racks > len(empty_racks) or free[fullest] < remainder:
             misfits += 1
             continue
         misfits = 0
-        for rack in empty[len(empty) - racks :] if racks else ():
+        for rack in empty_racks[len(empty_racks) - racks :] if racks else ():
             job[rack, fleet.spares_per_rack :] = len(sizes)
         if remainder:
             first = fleet.per_rack - free[fullest]
@@ -271,10 +271,10 @@ def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, in
     servers = _draw_failures(rng, faults.server_unavailable, count * fleet.size // fleet.per_server)
     of_servers = (servers[:, None] * fleet.per_server + np.arange(fleet.per_server)).ravel()
     failed = np.union1d(single_failures, of_servers) if len(of_servers) else single_failures
-    state, place = np.divmod(failed, fleet.size)
-    job = layouts.job[layout[state], place]
+    state, accelerator = np.divmod(failed, fleet.size)
+    job = layouts.job[layout[state], accelerator]
     racks = count * fleet.racks
-    spare = place % fleet.per_rack < fleet.spares_per_rack
+    spare = accelerator % fleet.per_rack < fleet.spares_per_rack
     free_spares = fleet.spares_per_rack - np.bincount(failed[spare] // fleet.per_rack, minlength=racks)
     # A failure of an accelerator without a job costs nothing.
     hit = job != _IDLE
@@ -322,9 +322,9 @@ def _draw_failures(rng: np.random.Generator, share: float, count: int) -> WholeN
     draws: list[WholeNumber] = []
     last = -1
     while last < count:
-        more = last + np.cumsum(rng.geometric(share, size=int(count * share * 1.1) + 64))
-        draws.append(more)
-        last = int(more[-1])
+        draw = last + np.cumsum(rng.geometric(share, size=int(count * share * 1.1) + 64))
+        draws.append(draw)
+        last = int(draw[-1])
     every = np.concatenate(draws)
     return every[every < count]
 
@@ -361,17 +361,17 @@ def _summarise(fleet: Fleet, samples: dict[str, Real], states: int, service_leve
         share = 1.0 if is_whole_rack is None else float(is_whole_rack.mean())
         return PolicyCost(policy, scope, float(stranded.mean()), error, float(idle.mean()), reserved, share)
 
-    none = np.zeros(states)
+    zeros = np.zeros(states)
     pool = fleet.per_rack * -(-moving // fleet.per_rack)
     waiting = np.clip(spare_racks - moving, 0.0, None)
-    left = moving - samples["behind"]
+    remaining = moving - samples["behind"]
     costs = (
-        cost("job-migration", "fleet", samples["moved"] - failed, none, at_level(samples["moved"]), None),
-        cost("server-eviction", "fleet", samples["evicted"] - failed, none, at_level(samples["evicted"]), None),
+        cost("job-migration", "fleet", samples["moved"] - failed, zeros, at_level(samples["moved"]), None),
+        cost("server-eviction", "fleet", samples["evicted"] - failed, zeros, at_level(samples["evicted"]), None),
         cost(
             "in-rack-spares",
             "rack",
-            left,
+            remaining,
             samples["idle"],
             fleet.racks * at_level(samples["worst_rack"]),
             moving == 0.0,
@@ -379,7 +379,7 @@ def _summarise(fleet: Fleet, samples: dict[str, Real], states: int, service_leve
         cost(
             "spares-and-racks",
             "rack, then fleet",
-            left,
+            remaining,
             samples["idle"] + waiting,
             spares + at_level(pool),
             moving <= spare_racks,

@@ -102,11 +102,11 @@ def plot_stream(results: Mapping[str, StreamResult], target: AnyPath, overwrite:
     ):
         left_axes.barh(lanes, 100.0 * np.array(shares), left=starts, height=0.6, color=colour, label=label)
         starts = starts + 100.0 * np.array(shares)
-    for label, colour, shares, place in (
+    for label, colour, shares, offset in (
         ("accelerators at work", "C0", [result.used for result in results.values()], -0.2),
         ("links used by an all-reduce", "C1", [result.bandwidth_share for result in results.values()], 0.2),
     ):
-        right_axes.barh(lanes + place, 100.0 * np.array(shares), height=0.35, color=colour, label=label)
+        right_axes.barh(lanes + offset, 100.0 * np.array(shares), height=0.35, color=colour, label=label)
     left_axes.set_yticks(lanes, list(results))
     left_axes.invert_yaxis()
     left_axes.set_xlabel("requests (%)")

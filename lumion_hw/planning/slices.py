@@ -55,13 +55,13 @@ class SliceRequest:
             return tuple(itertools.combinations(range(count), 2))
         lengths = (count,) if self.topology == "ring" else nearest_cubic_box(count)
         pairs = set()
-        for place in np.ndindex(*lengths):
+        for position in np.ndindex(*lengths):
             for axis, length in enumerate(lengths):
-                following = list(place)
-                following[axis] = (place[axis] + 1) % length
-                one, other = (int(np.ravel_multi_index(where, lengths)) for where in (place, tuple(following)))
-                if one != other:
-                    pairs.add((min(one, other), max(one, other)))
+                following = list(position)
+                following[axis] = (position[axis] + 1) % length
+                first, second = (int(np.ravel_multi_index(where, lengths)) for where in (position, tuple(following)))
+                if first != second:
+                    pairs.add((min(first, second), max(first, second)))
         return tuple(sorted(pairs))
 
     @property
@@ -125,12 +125,12 @@ def nearest_cubic_box(volume: int, longest: Sequence[int] | None = None) -> tupl
 
 
 def _boxes(volume: int) -> Iterator[tuple[int, int, int]]:
-    for one in range(1, math.isqrt(volume) + 1):
-        if volume % one == 0:
-            area = volume // one
-            for other in range(one, math.isqrt(area) + 1):
-                if area % other == 0:
-                    yield one, other, area // other
+    for first in range(1, math.isqrt(volume) + 1):
+        if volume % first == 0:
+            area = volume // first
+            for second in range(first, math.isqrt(area) + 1):
+                if area % second == 0:
+                    yield first, second, area // other
 
 
 def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
@@ -215,8 +215,8 @@ class TorusRack:
             if len(free):
                 corner = np.unravel_index(free[0], corners)
                 axes = [(first + np.arange(n)) % ring for first, n, ring in zip(corner, box, self.shape, strict=True)]
-                places = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape).ravel()
-                return PlacedSlice(request, tuple(places.tolist()), box, torus_share(box, self.shape))
+                accelerators = np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape).ravel()
+                return PlacedSlice(request, tuple(accelerators.tolist()), box, torus_share(box, self.shape))
         return None
 
     def _boxes_of_volume(self, volume: int) -> list[tuple[int, int, int]]:

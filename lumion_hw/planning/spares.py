@@ -80,11 +80,11 @@ def lost_probability(group: RiskGroup) -> Real:
 
     Parts of a group fail independently.
     """
-    inside = np.ones(1)
+    of_parts = np.ones(1)
     for part in group.parts:
-        inside = np.convolve(inside, lost_probability(part))
-    inside = np.append(inside, np.zeros(group.accelerators))
-    probability: Real = (1.0 - group.unavailable) * inside
+        of_parts = np.convolve(of_parts, lost_probability(part))
+    of_parts = np.append(of_parts, np.zeros(group.accelerators))
+    probability: Real = (1.0 - group.unavailable) * of_parts
     probability[-1] += group.unavailable
     probability.setflags(write=False)
     return probability
@@ -109,14 +109,14 @@ def spares_needed(
         raise ConfigError(f"a service level must be between 0 and 1, found {service_level}")
     if not 0.0 <= spare_unavailable < 1.0:
         raise ConfigError(f"the unavailability of spares must be at least 0 and below 1, found {spare_unavailable}")
-    both = loss_distribution
+    losses = loss_distribution
     for spares in range(2 * len(loss_distribution) + 64):
         covered = spares if rule == "sufficient" else spares - 1
         # Sum from the far end, so that small tail values keep their precision.
-        if both[covered + 1 :][::-1].sum() <= 1.0 - service_level:
+        if losses[covered + 1 :][::-1].sum() <= 1.0 - service_level:
             return spares
         if spare_unavailable:
-            both = np.convolve(both, (1.0 - spare_unavailable, spare_unavailable))
+            losses = np.convolve(losses, (1.0 - spare_unavailable, spare_unavailable))
     raise ConfigError(
         f"no number of spares reaches a service level of {service_level} when each is lost {spare_unavailable:.0%} "
         "of the time"
@@ -167,7 +167,7 @@ def plan_spares(
         )
     loss_probability = lost_probability(rack)
     fleet = lost_probability(RiskGroup(0.0, (rack,) * racks))
-    one, every, pooled = (
+    per_rack, per_rack_in_fleet, pooled = (
         spares_needed(probability, level, rule, spare_unavailable=spare_unavailable)
         for probability, level in (
             (loss_probability, service_level),
@@ -175,4 +175,4 @@ def plan_spares(
             (fleet, service_level),
         )
     )
-    return SparePlan(racks, service_level, rule, one, every, pooled)
+    return SparePlan(racks, service_level, rule, per_rack, per_rack_in_fleet, pooled)

@@ -157,7 +157,7 @@ class PolarizationSearch:
             if neighbour in self._periods:
                 coordinate = Coordinate.from_actuator(self._actuators[neighbour], self._periods[neighbour])
                 start = float(settings[neighbour])
-                settings[neighbour] = coordinate.inside(start + 0.25 * coordinate.period, start)
+                settings[neighbour] = coordinate.wrap_into_range(start + 0.25 * coordinate.period, start)
         return settings
 
     def _sweep(self, channel: int) -> Reading:

@@ -47,12 +47,12 @@ class Coordinate:
     def other_settings(self, start: float) -> list[float]:
         """Return settings for further readings, equally spaced over a period and inside the range."""
         count = 2 * self.harmonics + 1
-        places = [self.inside(start + step * self.period / count, start) for step in range(1, count)]
-        if len({round(place, 9) for place in [start, *places]}) < count:  # the range is shorter than a period
-            places = [float(place) for place in np.linspace(self.minimum, self.maximum, count)[1:]]
-        return places
+        settings = [self.wrap_into_range(start + step * self.period / count, start) for step in range(1, count)]
+        if len({round(setting, 9) for setting in [start, *settings]}) < count:  # the range is shorter than a period
+            settings = [float(setting) for setting in np.linspace(self.minimum, self.maximum, count)[1:]]
+        return settings
 
-    def inside(self, setting: float, near: float) -> float:
+    def wrap_into_range(self, setting: float, near: float) -> float:
         """Return a setting moved by full periods to near mid-range, or else the nearer limit."""
         middle = 0.5 * (self.minimum + self.maximum)
         aim = 0.5 * (near + middle)  # towards the middle, where most of the range remains for later moves
@@ -77,7 +77,7 @@ class Coordinate:
         fitted, *_ = np.linalg.lstsq(harmonic_columns(settings, self.period, self.harmonics), readings, rcond=None)
         if self.harmonics == 1:
             phase = float(np.arctan2(sign * fitted[2], sign * fitted[1]))
-            setting = self.inside(phase / (2.0 * np.pi) * self.period, near)
+            setting = self.wrap_into_range(phase / (2.0 * np.pi) * self.period, near)
         else:
             # With two harmonics the extreme has no simple formula.
             grid = np.linspace(self.minimum, self.maximum, _GRID)

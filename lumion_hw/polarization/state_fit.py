@@ -355,15 +355,15 @@ class LightEnsemble:
             trial, moved = _take_step(members, products)
             trial_products = self._normal_products(trial, targets, weights)
             trial.chi2 = trial_products[:, -1, -1]
-            better = trial.chi2 < members.chi2
+            is_better = trial.chi2 < members.chi2
             moving = moved * np.maximum(members.damping, 1.0) > _SETTLED_RAD
             # Levenberg-Marquardt: a step that helps lowers the damping of its member, and a step that fails raises it.
             trial.damping = np.maximum(members.damping / 5.0, 1e-9)
             members.damping = np.minimum(members.damping * 4.0, 1e6)
-            if better.all():
+            if is_better.all():
                 members, products = trial, trial_products
             else:
-                chosen = better.nonzero()[0]
+                chosen = is_better.nonzero()[0]
                 members.replace(chosen, trial.subset(chosen))
                 products[chosen] = trial_products[chosen]
             if not moving.all():

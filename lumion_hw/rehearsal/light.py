@@ -93,11 +93,11 @@ class SwitchedLight:
             spare = next(name for name in self._spares if name not in self._present_members and name not in self._cut)
             mark("spare_chosen", "measured")
             mark("route_found", "measured")
-            place = self._present_members.index(failed)
-            self._present_members[place] = ""
+            index = self._present_members.index(failed)
+            self._present_members[index] = ""
             self._arrives({})
             time.sleep(self._switching_s)
-            self._present_members[place] = spare
+            self._present_members[index] = spare
             source = f"emulated: switching time {1e3 * self._switching_s:g} ms"
             mark("programmed", source)
             self._report_light()

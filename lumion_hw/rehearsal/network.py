@@ -88,7 +88,7 @@ class Forwarder:
     """
 
     def __init__(self, ports: Mapping[str, int], *, taps: bool) -> None:
-        self._control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control, forwarder_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._child = os.fork()
         if not self._child:
             code = 1
@@ -96,11 +96,11 @@ class Forwarder:
                 die_with_parent()
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
                 self._control.close()
-                _forward(inside, dict(ports), taps)
+                _forward(forwarder_end, dict(ports), taps)
                 code = 0
             finally:
                 os._exit(code)
-        inside.close()
+        forwarder_end.close()
         self._is_open = True
 
     def set_light(self, arrives: Mapping[str, str]) -> None:
@@ -200,11 +200,11 @@ class NamespaceNetwork:
         home = os.open("/proc/self/ns/net", os.O_RDONLY)
         try:
             for number, (name, space) in enumerate(self._names.items()):
-                host, inside = f"{self._prefix}h{number}", f"{self._prefix}i{number}"
+                host, namespace_link = f"{self._prefix}h{number}", f"{self._prefix}i{number}"
                 _ip([
                     f"netns add {space}",
-                    f"link add {host} type veth peer name {inside}",
-                    f"link set {inside} netns {space}",
+                    f"link add {host} type veth peer name {namespace_link}",
+                    f"link set {namespace_link} netns {space}",
                     f"addr add 10.213.{run}.{4 * number + 1}/30 dev {host}",
                     f"link set {host} up",
                 ])  # fmt: skip
@@ -212,7 +212,7 @@ class NamespaceNetwork:
                 enter_namespace(self._handles[name])
                 try:
                     taps[name] = _tap(DATA_INTERFACE)
-                    self._configure_namespace(number, inside, run)
+                    self._configure_namespace(number, namespace_link, run)
                 finally:
                     enter_namespace(home)
             self.forwarder = Forwarder(taps, taps=True)
@@ -221,7 +221,7 @@ class NamespaceNetwork:
             for handle in taps.values():
                 os.close(handle)
 
-    def _configure_namespace(self, number: int, inside: str, run: int) -> None:
+    def _configure_namespace(self, number: int, namespace_link: str, run: int) -> None:
         for where in ("all", "default"):  # avoid unsolicited IPv6 packets
             path = Path(f"/proc/sys/net/ipv6/conf/{where}/disable_ipv6")
             if path.exists():
@@ -230,7 +230,7 @@ class NamespaceNetwork:
         other_numbers = [other for other in range(len(self._names)) if other != number]
         _ip([
             "link set lo up",
-            f"link set {inside} name {CONTROL_INTERFACE}",
+            f"link set {namespace_link} name {CONTROL_INTERFACE}",
             f"addr add 10.213.{run}.{4 * number + 2}/30 dev {CONTROL_INTERFACE}",
             f"link set {CONTROL_INTERFACE} up",
             f"link set {DATA_INTERFACE} address {mac.format(number + 1)}",

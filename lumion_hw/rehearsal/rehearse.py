@@ -214,15 +214,15 @@ class _Stage:
             raise
 
     def _start_worker_pool(self, job: str, seed: int) -> socket.socket:
-        supervisor_end, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        supervisor_end, pool_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._worker_pool_pid = os.fork()
         if not self._worker_pool_pid:
             try:
                 supervisor_end.close()
-                run_worker_pool(inside, job, seed)
+                run_worker_pool(pool_end, job, seed)
             finally:
                 os._exit(1)
-        inside.close()
+        pool_end.close()
         supervisor_end.settimeout(_START_S)
         if supervisor_end.recv(64) != b"ready":
             raise DeviceError("the workers could not be started")

@@ -373,11 +373,11 @@ class GlooGroup:
 
     def _wait(self, work: Any) -> None:
         """Wait for a collective operation, or until the connections are shut down."""
-        over = threading.Event()  # a separate event, because abandoned collectives may end at any time
-        self._waits_for = over
-        work.get_future().then(lambda _: over.set())
+        has_ended = threading.Event()  # a separate event, because abandoned collectives may end at any time
+        self._waits_for = has_ended
+        work.get_future().then(lambda _: has_ended.set())
         if not self._is_cut:
-            over.wait()
+            has_ended.wait()
         if self._is_cut:
             raise DeviceError("the communication group was cut during a collective operation")
         work.wait()

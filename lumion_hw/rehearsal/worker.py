@@ -119,7 +119,7 @@ class Worker:
         self._report("done", sha256=digest)
 
 
-def run_worker_pool(inside: socket.socket, job: str, seed: int) -> None:
+def run_worker_pool(pool_end: socket.socket, job: str, seed: int) -> None:
     """Start workers on request by forking this process; never returns.
 
     A request contains the kind of network and the file descriptors of the worker; the reply is the process ID.
@@ -129,15 +129,15 @@ def run_worker_pool(inside: socket.socket, job: str, seed: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps ended children
     if job == "torch":
         importlib.import_module("torch.distributed")  # once, for all workers
-    inside.send(b"ready")
+    pool_end.send(b"ready")
     while True:
-        order, handles, _, _ = socket.recv_fds(inside, 64, 4)
+        order, handles, _, _ = socket.recv_fds(pool_end, 64, 4)
         if not order:
             os._exit(0)
         is_space = order == b"space"
         child = os.fork()
         if not child:
-            inside.close()
+            pool_end.close()
             die_with_parent()
             try:
                 _work(handles, is_space, job, seed)
@@ -145,7 +145,7 @@ def run_worker_pool(inside: socket.socket, job: str, seed: int) -> None:
                 os._exit(1)
         for handle in handles:
             os.close(handle)
-        inside.send(str(child).encode())
+        pool_end.send(str(child).encode())
 
 
 def _work(handles: list[int], is_space: bool, job: str, seed: int) -> None:

@@ -105,10 +105,10 @@ class ScheduleCost:
             Dark time in seconds; 0 if this schedule is never faster, infinite if it always is.
         """
         gain_s = self._latency_gain_s(static, model) + (static.buffers - self.buffers) * _buffer_s(model, buffer_bytes)
-        more = self.programmings - static.programmings
-        if more <= 0:
+        extra_programmings = self.programmings - static.programmings
+        if extra_programmings <= 0:
             return math.inf if gain_s > 0.0 else 0.0
-        return max(0.0, gain_s / more)
+        return max(0.0, gain_s / extra_programmings)
 
     def winning_range_bytes(self, static: ScheduleCost, model: CostModel) -> tuple[float, float] | None:
         """Return the smallest and largest buffer in bytes for which this schedule is faster, or ``None``."""

@@ -171,8 +171,8 @@ def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex
     if not duplex and budget and demand.ranks <= 256:
         sets.append([configuration.circuits for configuration in birkhoff(demand).configurations[:count]])
     for chosen in dict.fromkeys(map(tuple, sets)):
-        held = _optimise_hold_times(demand, chosen, budget)
-        configurations = tuple(TimedConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
+        hold_times = _optimise_hold_times(demand, chosen, budget)
+        configurations = tuple(TimedConfiguration(c, h) for c, h in zip(chosen, hold_times, strict=True) if h > 0)
         other = Decomposition("bounded", demand, duplex, configurations)
         if other.served_after_bytes[-1] > best.served_after_bytes[-1]:
             best = other
@@ -210,10 +210,10 @@ def _choose_greedily(demand: Demand, count: int, budget: int, price: float, dupl
 def _serve_largest(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circuits]:
     """Return the circuits that serve most of a demand matrix, and the bytes that they serve."""
     if duplex:
-        both = value + value.T
-        np.fill_diagonal(both, -1e30)
-        pairs = [pair for pair in heavy_matching(both) if both[pair] > 0.0]
-        return float(sum(both[pair] for pair in pairs)), both_directions(pairs)
+        pair_value = value + value.T
+        np.fill_diagonal(pair_value, -1e30)
+        pairs = [pair for pair in heavy_matching(pair_value) if pair_value[pair] > 0.0]
+        return float(sum(pair_value[pair] for pair in pairs)), both_directions(pairs)
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(value, maximize=True)
@@ -227,10 +227,10 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
 
     row_of: dict[tuple[int, int], int] = {}
     rows, columns = [], []
-    for place, circuits in enumerate(chosen):
+    for column, circuits in enumerate(chosen):
         for pair in circuits:
             rows.append(row_of.setdefault(pair, len(row_of)))
-            columns.append(place)
+            columns.append(column)
     k, pairs = len(chosen), list(row_of)
     if not pairs:
         return [0] * k
@@ -238,7 +238,7 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
     scale = max(float(demanded.max()), 1.0)
     # The amount served per pair is limited by its demand, and by the hold times of configurations with this pair.
     served = np.arange(len(pairs))
-    held = coo_array(
+    constraints = coo_array(
         (
             np.concatenate([np.full(len(rows), -1.0), np.ones(len(pairs)), np.ones(k)]),
             (
@@ -252,7 +252,7 @@ def _optimise_hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int
     maxima = np.append(np.zeros(len(pairs)), budget / scale)
     value = np.append(np.zeros(k), -np.ones(len(pairs)))
     upper = np.append(np.full(k, np.inf), demanded / scale)
-    limits = LinearConstraint(held.tocsr(), -np.inf, maxima)
+    limits = LinearConstraint(constraints.tocsr(), -np.inf, maxima)
     solved = milp(value, bounds=Bounds(0.0, upper), constraints=limits)  # all unknowns are continuous
     if solved.x is None:
         raise UndecidedError(f"the hold times of {k} configurations could not be optimised: {solved.message}")

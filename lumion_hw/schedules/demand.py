@@ -83,9 +83,9 @@ def demand_from_counts(
         raise ConfigError(f"bytes_per_count must be above 0 and below {_MAX_BYTES}, not {bytes_per_count}")
     with np.errstate(over="ignore", invalid="ignore"):
         in_bytes = matrix * bytes_per_count
-    wrong = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MAX_BYTES)))
-    if len(wrong):
-        row, column = wrong[0].tolist()
+    invalid = np.argwhere(~((in_bytes >= 0.0) & (in_bytes <= _MAX_BYTES)))
+    if len(invalid):
+        row, column = invalid[0].tolist()
         value = matrix[row, column]
         reason = "negative" if value < 0.0 else "not finite" if not np.isfinite(value) else "too large"
         raise ConfigError(f"demand of row {row}, column {column} (counted from 0) is {reason}: {value}")
@@ -128,7 +128,7 @@ def read_counts(path: AnyPath) -> NDArray[np.float64]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             rows.append(
-                [_parse_number(cell, path, number, place) for place, cell in enumerate(line.split(","), start=1)]
+                [_parse_number(cell, path, number, column) for column, cell in enumerate(line.split(","), start=1)]
             )
             if len(rows[-1]) != len(rows[0]):
                 raise ConfigError(
@@ -139,13 +139,13 @@ def read_counts(path: AnyPath) -> NDArray[np.float64]:
     return np.array(rows)
 
 
-def _parse_number(cell: str, path: Path, line: int, place: int) -> float:
+def _parse_number(cell: str, path: Path, line: int, column: int) -> float:
     try:
         return float(cell)
     except ValueError:
         text = cell.strip()
         short_text = text if len(text) <= 40 else f"{text[:40]}…"
-        raise ConfigError(f"{path}:{line}: expected number {place} of the row, found {short_text!r}") from None
+        raise ConfigError(f"{path}:{line}: expected number {column} of the row, found {short_text!r}") from None
 
 
 def _read_npy(data: bytes, path: Path, hint: str) -> NDArray[np.float64]:

@@ -93,13 +93,13 @@ def schedule_from_document(document: Any, name: str) -> Schedule:
 
 def _round(reader: _Fields) -> ScheduleRound:
     circuits = []
-    for place, pair in enumerate(reader.get("circuits", list)):
+    for i, pair in enumerate(reader.get("circuits", list)):
         if not isinstance(pair, list) or [type(end) for end in pair] != [int, int]:
-            reader.refuse(f"circuits[{place}]", "two ranks", pair)
+            reader.refuse(f"circuits[{i}]", "two ranks", pair)
         circuits.append((pair[0], pair[1]))
     transfers = []
-    for place, entry in enumerate(reader.get("transfers", list)):
-        fields = _Fields(entry, f"{reader.name}.transfers[{place}]")
+    for i, entry in enumerate(reader.get("transfers", list)):
+        fields = _Fields(entry, f"{reader.name}.transfers[{i}]")
         chunks = fields.get("chunks", list)
         if any(type(chunk) is not int for chunk in chunks):
             fields.refuse("chunks", "numbers of chunks", chunks)

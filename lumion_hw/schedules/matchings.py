@@ -67,7 +67,7 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
 
     after = linear_sum_assignment(weight, maximize=True)[1].tolist()
     pairs: _Pairs = []
-    left = []
+    unpaired = []
     is_visited = [False] * len(after)
     for start in range(len(after)):
         cycle = []
@@ -77,11 +77,11 @@ def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
             start = after[start]  # noqa: PLW2901 - follow the cycle
         chosen = _best_pairs_of_cycle(cycle, lambda pair: float(weight[pair]))
         pairs += chosen
-        left += sorted(set(cycle) - {rank for pair in chosen for rank in pair})
-    while len(left) > 1:
-        a, b = divmod(int(weight[np.ix_(left, left)].argmax()), len(left))
-        pairs.append((left[a], left[b]))
-        left = [rank for place, rank in enumerate(left) if place not in (a, b)]
+        unpaired += sorted(set(cycle) - {rank for pair in chosen for rank in pair})
+    while len(unpaired) > 1:
+        a, b = divmod(int(weight[np.ix_(unpaired, unpaired)].argmax()), len(unpaired))
+        pairs.append((unpaired[a], unpaired[b]))
+        unpaired = [rank for i, rank in enumerate(unpaired) if i not in (a, b)]
     return _improve_by_swaps(weight, pairs)
 
 

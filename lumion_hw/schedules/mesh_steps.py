@@ -104,8 +104,8 @@ class MeshRouter:
                 raise ConfigError(
                     f"{side} {list(ports)}: two ranks share port {twice[0]}", hint="Give each rank its own port."
                 )
-        if not self._one_fibre and (both := set(self.inputs) & set(self.outputs)):
-            raise ConfigError(f"port {min(both)} is an input of one rank and an output of another")
+        if not self._one_fibre and (shared_ports := set(self.inputs) & set(self.outputs)):
+            raise ConfigError(f"port {min(shared_ports)} is an input of one rank and an output of another")
 
     def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
         """Route one set of circuits, if possible on the same paths as in earlier steps.
@@ -149,10 +149,10 @@ class MeshRouter:
             return None
         return True
 
-    def with_ports_of(self, places: Sequence[int]) -> MeshRouter:
-        """Return a router in which rank r has the ports that rank ``places[r]`` has here."""
+    def with_ports_of(self, old_ranks: Sequence[int]) -> MeshRouter:
+        """Return a router in which rank r has the ports that rank ``old_ranks[r]`` has here."""
         return replace(
-            self, inputs=[self.inputs[place] for place in places], outputs=[self.outputs[place] for place in places]
+            self, inputs=[self.inputs[rank] for rank in old_ranks], outputs=[self.outputs[rank] for rank in old_ranks]
         )
 
     def _compatible(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
@@ -244,7 +244,7 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     """
     units = _make_units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
-        settings = Packer(lambda wanted: router.is_routable(wanted, hard=False)).pack(units, random.Random(0))
+        settings = Packer(lambda circuits: router.is_routable(circuits, hard=False)).pack(units, random.Random(0))
         return [_merged(group) for group in settings], 1 + impossible
     all_units = (1 << len(units)) - 1
     answers: dict[int, bool | None] = {}
@@ -252,15 +252,15 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     def is_routable(mask: int) -> bool | None:
         # Supersets of an unroutable set are unroutable, and subsets of a routable set are routable.
         if mask not in answers:
-            if any(answer is False and other & mask == other for other, answer in answers.items()):
+            if any(answer is False and second & mask == second for second, answer in answers.items()):
                 return False
-            if any(answer is True and other & mask == mask for other, answer in answers.items()):
+            if any(answer is True and second & mask == mask for second, answer in answers.items()):
                 return True
             answers[mask] = router.is_routable(_selected(units, mask))
         return answers[mask]
 
-    for one, other in combinations(range(len(units)), 2):
-        is_routable(1 << one | 1 << other)  # pairs are quick to check, and rule out most larger sets
+    for first, second in combinations(range(len(units)), 2):
+        is_routable(1 << first | 1 << second)  # pairs are quick to check, and rule out most larger sets
     parts = _minimal_cover(all_units, lambda mask: is_routable(mask) is True)
     proven = len(_minimal_cover(all_units, lambda mask: is_routable(mask) is not False))
     return [_selected(units, mask) for mask in parts], proven
@@ -339,7 +339,7 @@ def regroup_schedule(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -
     if not as_given.extra:
         return schedule
     best = [step.circuits for step in as_given.steps]
-    packer = Packer(lambda wanted: router.is_routable(wanted, hard=False))
+    packer = Packer(lambda circuits: router.is_routable(circuits, hard=False))
     units = _make_units(router, {pair for round_ in schedule.rounds for pair in round_.circuits}, schedule.duplex)
     for turn in range(_PACKINGS):
         settings = packer.pack(units, random.Random(f"{seed} {turn}"), _PUSHES)
@@ -367,8 +367,8 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
     _check_enough_ports(router, schedule)
     order, uses = random.Random(seed), Counter(round_.circuits for round_ in schedule.rounds)
 
-    def unrouted(places: Sequence[int], limit: float = math.inf) -> int:
-        with_ports_of, n_unroutable = router.with_ports_of(places), 0
+    def unrouted(labels: Sequence[int], limit: float = math.inf) -> int:
+        with_ports_of, n_unroutable = router.with_ports_of(labels), 0
         for circuits, count in uses.most_common():
             n_unroutable += 0 if with_ports_of.is_routable(circuits, hard=False) else count
             if n_unroutable > limit:
@@ -380,9 +380,9 @@ def relabel_ranks(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> t
     for _ in range(_RELABELLINGS):
         if not fewest:
             break
-        places = list(best)
-        one, other = order.randrange(schedule.ranks), order.randrange(len(places))
-        places[one], places[other] = places[other], places[one]
-        if one != other and (n_unrouted := unrouted(places, fewest)) <= fewest:
-            best, fewest = places, n_unrouted
+        labels = list(best)
+        first, second = order.randrange(schedule.ranks), order.randrange(len(labels))
+        labels[first], labels[second] = labels[second], labels[first]
+        if first != second and (n_unrouted := unrouted(labels, fewest)) <= fewest:
+            best, fewest = labels, n_unrouted
     return tuple(best[: schedule.ranks])

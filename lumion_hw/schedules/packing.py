@@ -77,22 +77,22 @@ class Packer:
         self, settings: Sequence[Sequence[Unit]], order: random.Random, steps: int
     ) -> tuple[list[list[Unit]] | None, int]:
         smallest = min(settings, key=len)
-        kept, pool = [list(setting) for setting in settings if setting is not smallest], list(smallest)
+        larger, pool = [list(setting) for setting in settings if setting is not smallest], list(smallest)
         while pool and steps > 0:
             steps -= 1
-            unit, place = order.choice(pool), order.randrange(len(kept))
-            out = _conflicting_units(kept[place], unit)
-            if len(out) > 1 and order.random() > 0.1:
+            unit, number = order.choice(pool), order.randrange(len(larger))
+            removed = _conflicting_units(larger[number], unit)
+            if len(removed) > 1 and order.random() > 0.1:
                 continue
-            wider = [member for member in kept[place] if member not in out]
+            wider = [member for member in larger[number] if member not in removed]
             if not self.fits([*wider, unit]):
                 continue
-            kept[place] = [*wider, unit]
-            pool = [member for member in (*pool, *out) if member != unit]
-            for other in range(len(kept)):
-                kept[other] = self._fill(kept[other], pool)
-                pool = [member for member in pool if member not in kept[other]]
-        return (None if pool else kept), steps
+            larger[number] = [*wider, unit]
+            pool = [member for member in (*pool, *removed) if member != unit]
+            for other in range(len(larger)):
+                larger[other] = self._fill(larger[other], pool)
+                pool = [member for member in pool if member not in larger[other]]
+        return (None if pool else larger), steps
 
 
 def _conflicting_units(setting: Sequence[Unit], unit: Unit) -> list[Unit]:

@@ -56,10 +56,10 @@ class PhaseFileModel(StrictModel):
             where = ("phases", number)
             yield from tags.claim(phase.tag, (*where, "tag"), f"tag {phase.tag!r}")
             senders, receivers = Uses(), Uses()
-            for (a, b), place in phase.placed():
+            for (a, b), path in phase.placed():
                 if a == b:
-                    yield Check((*where, *place), f"expected two modules, found {a!r} connected to itself")
-                yield from senders.claim(a, (*where, *place), f"transmitter of {a}")
-                yield from receivers.claim(b, (*where, *place), f"receiver of {b}")
+                    yield Check((*where, *path), f"expected two modules, found {a!r} connected to itself")
+                yield from senders.claim(a, (*where, *path), f"transmitter of {a}")
+                yield from receivers.claim(b, (*where, *path), f"receiver of {b}")
         if not any(phase.all_circuits() for phase in self.phases):
             yield Check(("phases",), "expected a phase with circuits, found none")

@@ -162,8 +162,8 @@ def schedule_phases(
     if ranks > len(modules):
         raise ConfigError(f"{ranks} ranks need as many modules, not {len(modules)}", hint="Give one module per rank.")
     phases = tuple(
-        JobPhase(f"step-{place}", duration_s, tuple(sorted((modules[a], modules[b]) for a, b in step.circuits)))
-        for place, step in enumerate(mesh_schedule.steps)
+        JobPhase(f"step-{number}", duration_s, tuple(sorted((modules[a], modules[b]) for a, b in step.circuits)))
+        for number, step in enumerate(mesh_schedule.steps)
     )
     return PhasePlan(job, phases, iterations=1)
 
@@ -344,12 +344,12 @@ class _Preparation:
             error.message = f"phase {phase.tag}: {error.message}"
             raise
         planned = {_ends_of(circuit): circuit for circuit in plan.circuits}
-        kept = tuple(
+        kept_circuits = tuple(
             pair for pair in circuits if pair in self._active and self._planned[pair].paths == planned[pair].paths
         )
         self._planned |= planned
         self._active = circuits
-        return PreparedPhase(phase, circuits, plan, kept, excludes_others)
+        return PreparedPhase(phase, circuits, plan, kept_circuits, excludes_others)
 
     def _plan_phase(self, phase: JobPhase) -> tuple[ModuleCircuits, bool, CircuitPlan]:
         circuits = _with_remaining(self._active, phase.circuits)
@@ -362,12 +362,14 @@ class _Preparation:
 
     def _plan_circuits(self, circuits: ModuleCircuits) -> CircuitPlan:
         refusal: LumionError | None = None
-        kept = [pair for pair in circuits if pair in self._active]
-        for kept_pairs in dict.fromkeys((self._compatible_pairs(circuits), self._compatible_pairs(kept), ())):
-            wanted = [CircuitRequest(*pair) for pair in circuits if pair not in kept_pairs]
+        active_circuits = [pair for pair in circuits if pair in self._active]
+        for kept_pairs in dict.fromkeys(
+            (self._compatible_pairs(circuits), self._compatible_pairs(active_circuits), ())
+        ):
+            requests = [CircuitRequest(*pair) for pair in circuits if pair not in kept_pairs]
             active = [self._planned[pair] for pair in kept_pairs]
             try:
-                return _in_given_order(plan_circuits(self._model, self._record, wanted, active=active), circuits)
+                return _in_given_order(plan_circuits(self._model, self._record, requests, active=active), circuits)
             except _NO_ROOM as error:
                 refusal = error
         raise refusal or RoutingError("nothing was tried")

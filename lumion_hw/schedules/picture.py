@@ -77,8 +77,8 @@ def plot_schedule(schedule: Schedule, target: AnyPath, overwrite: Overwrite = "o
     for number, round_ in enumerate(schedule.rounds):
         sent = {(transfer.source, transfer.target): transfer.adds for transfer in round_.transfers}
         # Spread arrows within the round, so that they do not hide each other.
-        for place, (a, b) in enumerate(round_.circuits):
-            x = number + 0.8 * (place + 0.5) / len(round_.circuits) - 0.4
+        for i, (a, b) in enumerate(round_.circuits):
+            x = number + 0.8 * (i + 0.5) / len(round_.circuits) - 0.4
             colour = {None: "0.8", True: "tab:red", False: "tab:blue"}[sent.get((a, b))]
             axes.annotate("", (x, b), (x, a), arrowprops={"arrowstyle": "->", "color": colour, "shrinkA": 0, "lw": 0.8})
     axes.set_xlim(-0.6, len(schedule.rounds) - 0.4)
@@ -158,7 +158,7 @@ def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over
     """
     require_plots()
     lanes = ["phase", *(port for name in plan.modules for port in (f"{name}>", f">{name}"))]
-    place = {lane: number for number, lane in enumerate(lanes)}
+    row = {lane: number for number, lane in enumerate(lanes)}
     from matplotlib.patches import Patch
 
     figure = new_figure(9.0, 1.6 + 0.28 * len(lanes))
@@ -168,7 +168,7 @@ def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over
         ports = [port for a, b in phase.circuits for port in (f"{a}>", f">{b}")]
         for lane in ("phase", *ports):
             width = scale * phase.duration_s
-            axes.barh(place[lane], width, left=scale * start_s, height=0.8, color=f"C{number % 10}", alpha=0.7)
+            axes.barh(row[lane], width, left=scale * start_s, height=0.8, color=f"C{number % 10}", alpha=0.7)
         axes.text(scale * (start_s + 0.5 * phase.duration_s), 0, phase.tag, ha="center", va="center", fontsize="small")
     for span in times.dark:
         # A span that begins in the previous iteration is drawn at the end, where the next one begins.
@@ -176,7 +176,7 @@ def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over
             start_s = max(span.starts_s + shift_s, 0.0)
             end_s = min(span.ends_s + shift_s, times.total_s)
             if start_s < end_s:
-                axes.barh(place[span.port], scale * (end_s - start_s), left=scale * start_s, height=0.8, color="black")
+                axes.barh(row[span.port], scale * (end_s - start_s), left=scale * start_s, height=0.8, color="black")
     labels = ["phase", *(text for name in plan.modules for text in (f"{name} sends", f"{name} receives"))]
     axes.set_yticks(range(len(lanes)), [one_line(label).replace("$", r"\$") for label in labels])
     axes.set_ylim(len(lanes) - 0.5, -0.5)

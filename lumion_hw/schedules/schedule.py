@@ -142,15 +142,15 @@ class Schedule:
         lines = (f"{number:>{width}}: {self._line(round_)}" for number, round_ in enumerate(self.rounds))
         return "\n".join([head, *lines])
 
-    def _line(self, each: ScheduleRound) -> str:
+    def _line(self, round_: ScheduleRound) -> str:
         sent = {
             (transfer.source, transfer.target): _spans(transfer.chunks) + "+" * transfer.adds
-            for transfer in each.transfers
+            for transfer in round_.transfers
         }
         if self.duplex:
-            both = ((f"{a}-{b}", sent.get((a, b), "."), sent.get((b, a), ".")) for a, b in each.pairs)
-            return "  ".join(pair if not self.chunks else f"{pair} {x}/{y}" for pair, x, y in both)
-        one_way = ((f"{a}>{b}", sent.get((a, b), ".")) for a, b in each.circuits)
+            pairs = ((f"{a}-{b}", sent.get((a, b), "."), sent.get((b, a), ".")) for a, b in round_.pairs)
+            return "  ".join(pair if not self.chunks else f"{pair} {x}/{y}" for pair, x, y in pairs)
+        one_way = ((f"{a}>{b}", sent.get((a, b), ".")) for a, b in round_.circuits)
         return "  ".join(circuit if not self.chunks else f"{circuit} {x}" for circuit, x in one_way)
 
 
@@ -206,9 +206,9 @@ def _check_circuits(circuits: Circuits, ranks: int, duplex: bool, where: str) ->
             raise ConfigError(f"{where}: rank {twice} {word} two ranks at once, but has one port per direction")
 
 
-def _check_transfers(each: ScheduleRound, chunks: int, where: str) -> None:
-    free = set(each.circuits)
-    for transfer in each.transfers:
+def _check_transfers(round_: ScheduleRound, chunks: int, where: str) -> None:
+    free = set(round_.circuits)
+    for transfer in round_.transfers:
         if (pair := (transfer.source, transfer.target)) not in free:
             raise ConfigError(f"{where}: rank {pair[0]} sends to rank {pair[1]} twice, or without a circuit")
         free.discard(pair)

@@ -140,36 +140,36 @@ def _search_rounds(
     ranks: int, rotation: Rotation, random: np.random.Generator, progress: Progress = no_progress
 ) -> list[ScheduleRound]:
     late = ranks - 1
-    held = np.zeros((ranks, late), dtype=np.bool_)
+    is_held = np.zeros((ranks, late), dtype=np.bool_)
     rounds: list[ScheduleRound] = []
-    while not held.all():
+    while not is_held.all():
         t = len(rounds)
         progress("rounds", t, max(t, min_straggler_rounds(ranks)))
         if rotation and t < late:
-            sent = _transfers_by_rotation(rotation, t, held, random)
+            sent = _transfers_by_rotation(rotation, t, is_held, random)
             pairs = sorted({(min(pair), max(pair)) for pair in sent})
         else:
             pairs, sent = _best_matching(
-                held, [rank for rank in range(ranks) if t >= late or rank not in (t, late)], random
+                is_held, [rank for rank in range(ranks) if t >= late or rank not in (t, late)], random
             )
         rounds.append(_round(ranks, t, pairs, sent))
         for (_, to), chunk in sent.items():
-            held[to, chunk] = True
+            is_held[to, chunk] = True
         if t < late:
-            held[[t, late], t] = True
+            is_held[[t, late], t] = True
     return rounds
 
 
 def _transfers_by_rotation(
-    rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator
+    rotation: Rotation, t: int, is_held: NDArray[np.bool_], random: np.random.Generator
 ) -> _Transfers:
-    late = held.shape[1]
+    late = is_held.shape[1]
     sent: _Transfers = {}
     for x, y, x_age, y_age in rotation:
         a, b = (x + t) % late, (y + t) % late
         for source, target, age in ((a, b, x_age), (b, a, y_age)):
-            useful = np.flatnonzero(held[source] & ~held[target])
-            if t >= age and held[source, t - age] and not held[target, t - age]:
+            useful = np.flatnonzero(is_held[source] & ~is_held[target])
+            if t >= age and is_held[source, t - age] and not is_held[target, t - age]:
                 sent[source, target] = t - age
             elif len(useful):
                 sent[source, target] = int(useful[0] if random.random() < 0.5 else useful[-1])
@@ -177,25 +177,25 @@ def _transfers_by_rotation(
 
 
 def _best_matching(
-    held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
+    is_held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator
 ) -> tuple[_Pairs, _Transfers]:
-    ranks = len(held)
-    copies = np.maximum(held.sum(axis=0), 1)
-    weight = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])
+    ranks = len(is_held)
+    copies = np.maximum(is_held.sum(axis=0), 1)
+    weight = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(is_held.shape[1])
     # Chunks that no rank or every rank has are of no use.
-    active = np.flatnonzero(held.any(axis=0) & ~held.all(axis=0))
+    active = np.flatnonzero(is_held.any(axis=0) & ~is_held.all(axis=0))
     if not len(active):
         return [], {}
-    own, weight = held[list(free)][:, active], weight[active]
+    own, weight = is_held[list(free)][:, active], weight[active]
     value = np.where(own[:, None, :] & ~own[None, :, :], weight, 0.0)
     chunk, one_way = value.argmax(axis=2), value.max(axis=2)
-    both = one_way + one_way.T
-    chance = random.random(both.shape)
-    both = np.where(both > 0.0, both + _NOISE * (chance + chance.T), 0.0)
-    np.fill_diagonal(both, -1e9)
+    pair_value = one_way + one_way.T
+    chance = random.random(pair_value.shape)
+    pair_value = np.where(pair_value > 0.0, pair_value + _NOISE * (chance + chance.T), 0.0)
+    np.fill_diagonal(pair_value, -1e9)
     pairs, sent = [], {}
-    for a, b in heavy_matching(both):
-        if both[a, b] > 0.0:
+    for a, b in heavy_matching(pair_value):
+        if pair_value[a, b] > 0.0:
             pairs.append((free[a], free[b]))
             for x, y in ((a, b), (b, a)):
                 if one_way[x, y] > 0.0:

@@ -38,32 +38,32 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
             unit="chunks",
         )
     own = np.random.default_rng(seed).integers(1, _LARGEST, (schedule.ranks, schedule.chunks), dtype=np.int64)
-    held, value = _initial_state(schedule, own)
+    is_held, value = _initial_state(schedule, own)
     for number, round_ in enumerate(schedule.rounds):
         if round_.transfers:
-            _execute(schedule, number, held, value)
-    _check_end(schedule, own, held, value)
+            _execute(schedule, number, is_held, value)
+    _check_end(schedule, own, is_held, value)
 
 
 def _initial_state(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
     ranks, chunks = own.shape
-    held = np.ones(own.shape, dtype=np.bool_)
+    is_held = np.ones(own.shape, dtype=np.bool_)
     value = own.copy()
     rank = np.arange(ranks)
     if schedule.collective == "straggler all-reduce":
         # The other ranks have finished their reduce-scatter while the last one was late.
-        held[:-1] = np.eye(ranks - 1, chunks, dtype=np.bool_)
+        is_held[:-1] = np.eye(ranks - 1, chunks, dtype=np.bool_)
         value[:-1] = own[:-1].sum(axis=0)
     elif schedule.collective == "all-gather":
-        held = rank[:, None] == np.arange(chunks)[None, :]
+        is_held = rank[:, None] == np.arange(chunks)[None, :]
     elif schedule.collective == "broadcast":
-        held[1:] = False
+        is_held[1:] = False
     elif schedule.collective == "all-to-all":
-        held = rank[:, None] == (np.arange(chunks) // ranks)[None, :]
-    return held, np.where(held, value, 0)
+        is_held = rank[:, None] == (np.arange(chunks) // ranks)[None, :]
+    return is_held, np.where(is_held, value, 0)
 
 
-def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> None:
+def _execute(schedule: Schedule, number: int, is_held: _Mask, value: _Array) -> None:
     transfers = schedule.rounds[number].transfers
     sizes = [len(transfer.chunks) for transfer in transfers]
     source, target, adds = (
@@ -72,22 +72,22 @@ def _execute(schedule: Schedule, number: int, held: _Mask, value: _Array) -> Non
     )
     chunk = np.fromiter((chunk for transfer in transfers for chunk in transfer.chunks), np.int64, sum(sizes))
     where = f"{schedule.name}, round {number}"
-    if len(missing := np.flatnonzero(~held[source, chunk])):
+    if len(missing := np.flatnonzero(~is_held[source, chunk])):
         rank, which = source[missing[0]], chunk[missing[0]]
         raise ConfigError(f"{where}: rank {rank} sends chunk {which}, which it does not hold")
-    if len(missing := np.flatnonzero(adds & ~held[target, chunk])):
+    if len(missing := np.flatnonzero(adds & ~is_held[target, chunk])):
         rank, which = target[missing[0]], chunk[missing[0]]
         raise ConfigError(f"{where}: rank {rank} adds to chunk {which}, which it does not hold")
     value[target, chunk] = value[source, chunk] + np.where(adds, value[target, chunk], 0)
-    held[target, chunk] = True
+    is_held[target, chunk] = True
 
 
-def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> None:
+def _check_end(schedule: Schedule, own: _Array, is_held: _Mask, value: _Array) -> None:
     ranks, chunks = own.shape
     if schedule.collective in ("all-reduce", "straggler all-reduce"):
         expected, needed = np.broadcast_to(own.sum(axis=0), own.shape), np.ones(own.shape, dtype=np.bool_)
     elif schedule.collective == "reduce-scatter":
-        _check_reduce_scatter(schedule, held & (value == own.sum(axis=0)))
+        _check_reduce_scatter(schedule, is_held & (value == own.sum(axis=0)))
         return
     elif schedule.collective == "all-to-all":
         block = np.arange(chunks)
@@ -97,12 +97,12 @@ def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> N
         origin = np.zeros(chunks, dtype=np.int64) if schedule.collective == "broadcast" else np.arange(chunks)
         expected = np.broadcast_to(own[origin, np.arange(chunks)], own.shape)
         needed = np.ones(own.shape, dtype=np.bool_)
-    wrong = np.argwhere(needed & ~(held & (value == expected)))
-    if len(wrong):
-        rank, chunk = wrong[0].tolist()
-        problem = "a wrong value of" if held[rank, chunk] else "no"
+    errors = np.argwhere(needed & ~(is_held & (value == expected)))
+    if len(errors):
+        rank, chunk = errors[0].tolist()
+        problem = "a wrong value of" if is_held[rank, chunk] else "no"
         raise ConfigError(
-            f"{schedule.name}: rank {rank} ends with {problem} chunk {chunk} ({len(wrong)} such errors in total)"
+            f"{schedule.name}: rank {rank} ends with {problem} chunk {chunk} ({len(errors)} such errors in total)"
         )
 
 

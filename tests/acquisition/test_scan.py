@@ -131,7 +131,7 @@ def plan(*sizes: int, snake: bool) -> ScanPlan:
 @pytest.mark.parametrize("snake", [False, True])
 def test_every_place_is_visited_once_and_a_snake_never_jumps(sizes: tuple[int, ...], snake: bool) -> None:
     order = plan(*sizes, snake=snake)
-    places = [order.place(step) for step in range(order.n_points)]
+    places = [order.position(step) for step in range(order.n_points)]
     assert sorted(order.index(place) for place in places) == list(range(order.n_points))
     if snake:
         steps = np.abs(np.diff(np.array(places), axis=0)).sum(axis=1)

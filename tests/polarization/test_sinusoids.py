@@ -22,9 +22,9 @@ def test_three_readings_a_third_of_a_period_apart_give_maximum_and_minimum() -> 
 
 
 def test_an_equivalent_inside_the_range_is_taken_towards_its_middle() -> None:
-    assert SQUEEZER.inside(5600.0, near=5000.0) == pytest.approx(2000.0)
-    assert SQUEEZER.inside(-4000.0, near=0.0) == pytest.approx(-400.0)
-    assert Coordinate(-100.0, 100.0, 3600.0, 1).inside(900.0, near=0.0) == 100.0
+    assert SQUEEZER.wrap_into_range(5600.0, near=5000.0) == pytest.approx(2000.0)
+    assert SQUEEZER.wrap_into_range(-4000.0, near=0.0) == pytest.approx(-400.0)
+    assert Coordinate(-100.0, 100.0, 3600.0, 1).wrap_into_range(900.0, near=0.0) == 100.0
 
 
 def test_five_readings_36_degrees_apart_describe_a_plate() -> None:
