@@ -130,7 +130,7 @@ def _boxes(volume: int) -> Iterator[tuple[int, int, int]]:
             area = volume // first
             for second in range(first, math.isqrt(area) + 1):
                 if area % second == 0:
-                    yield first, second, area // other
+                    yield first, second, area // second
 
 
 def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
