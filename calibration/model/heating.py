@@ -166,7 +166,7 @@ class Heating:
         rho2, rho4, rho6 = parameters.heater_law.T
         square = flowing**2
         by_ma = 2.0 * flowing * (rho2 + square * (2.0 * rho4 + 3.0 * square * rho6))
-        other_ma = np.moveaxis(self._returns.others_ma(driven_ma), 0, -1)
+        other_ma = np.moveaxis(self._returns.others_mean_ma(driven_ma), 0, -1)
         slopes: Real = -by_ma[..., None] * np.concatenate([other_ma * driven_ma[..., None], other_ma], axis=-1)
         return slopes
 

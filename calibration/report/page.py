@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from lumion_hw.files.escaping import markdown, xml_text
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.own_files import CREATOR
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def html_text(page: Page) -> str:
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
-        f'<head><meta charset="utf-8"><meta name="generator" content="{MADE_BY}">',
+        f'<head><meta charset="utf-8"><meta name="generator" content="{CREATOR}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{xml_text(page.title)}</title>",
         f"<style>{_CSS}</style></head>",
@@ -179,7 +179,7 @@ def cell_text(cell: object) -> str:
 def markdown_text(page: Page, folder: str) -> str:
     """Return a page as Markdown with pictures in a folder."""
     lines = [
-        f"<!-- {MADE_BY} -->",
+        f"<!-- {CREATOR} -->",
         f"# {markdown(page.title)}",
         "",
         *(line for paragraph in page.summary for line in (markdown(paragraph), "")),

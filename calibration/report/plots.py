@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.report.numbers import Extinction
 from calibration.report.readings import Fringe, Readings
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.own_files import CREATOR
 from lumion_hw.mesh.record.calibration_record import CrosstalkKernel
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _figure(height: float) -> Figure:
 
 def _svg(figure: Figure) -> str:
     file = io.StringIO()
-    figure.savefig(file, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": MADE_BY})
+    figure.savefig(file, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": CREATOR})
     return file.getvalue()
 
 

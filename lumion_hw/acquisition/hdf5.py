@@ -14,9 +14,9 @@ import numpy as np
 from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.journal import LogHeader, LogTable, read_table
 from lumion_hw.files import AnyPath
-from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, require_hdf5
+from lumion_hw.files.hdf5 import CREATOR_ATTRIBUTE, require_hdf5
 from lumion_hw.files.json_text import json_text
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.own_files import CREATOR
 from lumion_hw.files.writing import write_file
 
 DATA = "entry/data"
@@ -80,8 +80,8 @@ def _group(
 def _about_file(file: Any, header: LogHeader, name: str) -> None:
     program, _, version = header.software.partition(" ")
     file.attrs.update(NX_class="NXroot", default="entry", file_name=name, file_time=header.started)
-    file.attrs.update(creator=program or MADE_BY, creator_version=version, bench=header.bench)
-    file.attrs[MADE_BY_ATTRIBUTE] = np.bytes_(MADE_BY)
+    file.attrs.update(creator=program or CREATOR, creator_version=version, bench=header.bench)
+    file.attrs[CREATOR_ATTRIBUTE] = np.bytes_(CREATOR)
 
 
 def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
@@ -91,7 +91,7 @@ def _about_run(entry: Any, header: LogHeader, rows: LogTable) -> None:
     entry["start_time"] = header.started
     with contextlib.suppress(ValueError):  # a journal edited by hand
         entry["end_time"] = (datetime.fromisoformat(header.started) + timedelta(seconds=duration_s)).isoformat()
-    entry["program_name"] = program or MADE_BY
+    entry["program_name"] = program or CREATOR
     entry["program_name"].attrs["version"] = version
     plan = _group(entry, "plan", "NXcollection", {"period": header.period_s, "rows": header.n_rows})
     plan["period"].attrs["units"] = "s"

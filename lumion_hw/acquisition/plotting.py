@@ -14,7 +14,7 @@ from lumion_hw.acquisition.recording import RecordedColumn, read_recording
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.escaping import one_line
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.own_files import CREATOR
 from lumion_hw.files.writing import Overwrite, check_target, write_file
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def save_figure(figure: Figure, target: Path, overwrite: Overwrite) -> None:
     """Write a figure to a file. Raises ``ConfigError`` for a format that is not in :data:`FORMATS`."""
     check_format(target)
     suffix = target.suffix.lower()
-    metadata = {_CREATOR_KEYS[suffix]: MADE_BY}
+    metadata = {_CREATOR_KEYS[suffix]: CREATOR}
     write_file(
         target, "the picture", lambda path: figure.savefig(path, format=suffix[1:], metadata=metadata), overwrite
     )
@@ -105,5 +105,5 @@ def _draw(panel: Axes, time_s: NDArray[np.float64], column: RecordedColumn) -> N
     for where, colour in ((failed, "red"), ((column.state != State.OK) & ~failed, line.get_color())):
         if not where.any():
             continue
-        foot = panel.get_xaxis_transform()
-        panel.plot(time_s[where], np.zeros(int(where.sum())), "|", color=colour, transform=foot, clip_on=False)
+        transform = panel.get_xaxis_transform()
+        panel.plot(time_s[where], np.zeros(int(where.sum())), "|", color=colour, transform=transform, clip_on=False)

@@ -465,7 +465,7 @@ def _switch(name: str, switch: OpticalSwitch) -> Iterator[Setting]:
 def _analyzer(name: str, analyzer: SpectrumAnalyzer) -> Iterator[Setting]:
     limits = analyzer.limits()
     part = partial(Setting, device=name, _read=analyzer.settings)
-    resolutions_nm = {f"{each_nm:g}": each_nm for each_nm in limits.resolutions_nm}
+    resolutions_nm = {f"{resolution_nm:g}": resolution_nm for resolution_nm in limits.resolutions_nm}
 
     def resolution(settings: SpectrumSettings) -> str:
         # The analyser may report the measured bandwidth, which is close to the nominal one.

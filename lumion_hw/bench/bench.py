@@ -333,14 +333,14 @@ class Bench:
         names = [name for name in self.model.devices if name in self._names_to_open]
         failures: dict[str, LumionError] = {}
 
-        def open_one(name: str) -> None:
+        def try_to_open(name: str) -> None:
             device = self.model.devices[name]
             try:
                 self._devices[name] = open_device(name, device, link(name, device), self.clock)
             except LumionError as error:
                 failures[name] = error
 
-        jobs = [(name, functools.partial(open_one, name)) for name in names]
+        jobs = [(name, functools.partial(try_to_open, name)) for name in names]
         try:
             if self.clock.is_virtual:  # one after another: waiting costs nothing
                 for _, job in jobs:

@@ -185,8 +185,8 @@ class _ArmDiagnosis:
         self._arm = arm
         self._background_w = background_w
         self._siblings = [other for other in proof.circuit.arms if other is not arm]
-        launched_over_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
-        self._expected_dbm = expected_level_dbm(proof.circuit, arm) + launched_over_db
+        excess_launch_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
+        self._expected_dbm = expected_level_dbm(proof.circuit, arm) + excess_launch_db
         """Expected power in the output fibre."""
         out_db = diagnosis.exits.facet_loss_db(arm.exit.port)
         self._expected_w = w_from_dbm(self._expected_dbm + out_db)
@@ -312,11 +312,11 @@ class _ArmDiagnosis:
     def _conclude_on_path(self, first_w: Mapping[int, float]) -> CircuitFinding:
         finding, output = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._diagnosis.exits
-        leaves_dbm = dbm_from_w(first_w[output.port]) - exits.facet_loss_db(output.port)
-        arrives_dbm = exits.fibre_level_dbm(output) if output.meter is not None else leaves_dbm
-        if arrives_dbm is None or leaves_dbm - arrives_dbm > _MIN_LOSS_DB:
-            return finding("fibre behind the mesh", self._loss_behind_text(leaves_dbm, arrives_dbm))
-        missing_db = self._expected_dbm - leaves_dbm
+        exit_dbm = dbm_from_w(first_w[output.port]) - exits.facet_loss_db(output.port)
+        arriving_dbm = exits.fibre_level_dbm(output) if output.meter is not None else exit_dbm
+        if arriving_dbm is None or exit_dbm - arriving_dbm > _MIN_LOSS_DB:
+            return finding("fibre behind the mesh", self._loss_behind_text(exit_dbm, arriving_dbm))
+        missing_db = self._expected_dbm - exit_dbm
         if missing_db > _MIN_LOSS_DB:
             missing = f"port {output.port} emits {missing_db:.1f} dB less than predicted"
             if self._circuit.strategy == "none" or (
@@ -331,18 +331,18 @@ class _ArmDiagnosis:
             return finding("receiver", f"its light arrives, but {target} reports loss of signal")
         return finding("budget", ", ".join(self._proof.failures))
 
-    def _loss_behind_text(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
+    def _loss_behind_text(self, exit_dbm: float, arriving_dbm: float | None) -> str:
         own_output, target = self._arm.exit, self._circuit.request.target
         # Swapped output fibres show as the missing power at another meter.
         for output in self._diagnosis.wiring.outputs:
             if output.meter is None or output.port == own_output.port:
                 continue
             level_dbm = self._diagnosis.exits.fibre_level_dbm(output)
-            if level_dbm is not None and abs(level_dbm - leaves_dbm) < _SAME_LIGHT_DB:
+            if level_dbm is not None and abs(level_dbm - exit_dbm) < _SAME_LIGHT_DB:
                 return (
                     f"light for {target} leaves port {own_output.port} and arrives at the meter of "
                     f"{output.transponder or output.meter}, which the bench file connects to port {output.port}: "
                     "their fibres are swapped"
                 )
-        loss = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB"
+        loss = "all of it" if arriving_dbm is None else f"{exit_dbm - arriving_dbm:.1f} dB"
         return f"light leaves port {own_output.port}, but {loss} is lost behind the port"

@@ -201,8 +201,8 @@ class CircuitMaintenance:
         if latched_faults(self._setup.bench):
             self._restore_circuits()
         if self._service.end_expired_leases():
-            held_before, self._watched = self._watched, self._watched_circuits()
-            self._resume_tracking(held_before)
+            watched_before, self._watched = self._watched, self._watched_circuits()
+            self._resume_tracking(watched_before)
         before = [(watched.health.marks, watched.health.fault) for watched in self._watched]
         self._check_circuits()
         for watched in self._watched:
@@ -218,8 +218,8 @@ class CircuitMaintenance:
         for watched in self._watched:
             self._set_fault(watched, LocatedFault("controller", reason))
         self._service.restore_after_shutdown()
-        held_before, self._watched = self._watched, self._watched_circuits()
-        self._resume_tracking(held_before)
+        watched_before, self._watched = self._watched, self._watched_circuits()
+        self._resume_tracking(watched_before)
 
     def resync(self) -> None:
         """Continue maintenance after another part of the program has changed circuits."""
@@ -473,9 +473,11 @@ class CircuitMaintenance:
             reading = self._monitor_reading(watched, monitors_ma)
             if watched.reference is None or _fibre_level(reading) > _fibre_level(watched.reference):
                 watched.reference = self._reference_reading(watched, reading)
-            well_dbm = None if watched.reference is None else watched.reference.fibre_dbm
-            if well_dbm is not None:
-                watched.health.lost_db = None if reading.fibre_dbm is None else round(well_dbm - reading.fibre_dbm, 3)
+            reference_dbm = None if watched.reference is None else watched.reference.fibre_dbm
+            if reference_dbm is not None:
+                watched.health.lost_db = (
+                    None if reading.fibre_dbm is None else round(reference_dbm - reading.fibre_dbm, 3)
+                )
 
     def _reference_reading(self, watched: _WatchedCircuit, reading: LightReading) -> LightReading:
         # A circuit that is dark already when maintenance begins must not become its own reference.

@@ -213,7 +213,7 @@ def _stop_on_signals() -> Iterator[threading.Event]:
 
     def end(*_: object) -> None:
         if not stop.is_set():
-            last_resort = threading.Timer(END_S, _exit_at_once)
+            last_resort = threading.Timer(END_S, _exit_immediately)
             last_resort.daemon = True
             last_resort.start()
         stop.set()
@@ -227,7 +227,7 @@ def _stop_on_signals() -> Iterator[threading.Event]:
             signal.signal(kind, handler)
 
 
-def _exit_at_once() -> None:
+def _exit_immediately() -> None:
     """End the process without waiting for threads.
 
     The watchdog of the mesh controller then switches the heaters off.

@@ -42,7 +42,7 @@ def check_fault_id(fault_id: object, device: str, address: str) -> None:
         )
 
 
-def number_each(
+def numbers_per_channel(
     values: Any, n: int, label: str, owner: str, *, device: str | None, address: str | None
 ) -> NDArray[np.float64]:
     """Return ``values`` as one real number per channel.

@@ -88,12 +88,12 @@ class DropSpare:
     """Action: take a failed spare out of service.
 
     Attributes:
-        lost_ends: Modules of the spare, which may be dead.
+        dead_modules: Modules of the spare, which may be dead.
     """
 
     unit: str
     circuits: tuple[CircuitRequest, ...]
-    lost_ends: tuple[str, ...]
+    dead_modules: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ class Refuse:
     Attributes:
         reason: Reason, with the problem of every spare.
         circuits: Circuits of these jobs, which are to be removed.
-        lost_ends: Modules of failed units, which may be dead.
+        dead_modules: Modules of failed units, which may be dead.
     """
 
     jobs: tuple[str, ...]
     reason: str
     circuits: tuple[CircuitRequest, ...]
-    lost_ends: tuple[str, ...]
+    dead_modules: tuple[str, ...]
 
 
 @dataclass(frozen=True)

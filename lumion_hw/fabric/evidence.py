@@ -232,9 +232,9 @@ class FailureJudge:
         # A single dark fibre may be a fade or a broken fibre, so it never convicts a server (docs/decisions/0019).
         if len(modules) < 2 or any(name not in self._dark for name in circuits):
             return False
-        firsts = [min(self._dark[name].values(), key=lambda report: report.at_s) for name in circuits]
+        first_reports = [min(self._dark[name].values(), key=lambda report: report.at_s) for name in circuits]
         # Each light went out between the last check with light and the first one without.
-        return max(first.since_s for first in firsts) <= min(first.at_s for first in firsts) + TOGETHER_S
+        return max(first.since_s for first in first_reports) <= min(first.at_s for first in first_reports) + TOGETHER_S
 
     def _evidence_in_order(self, circuits: Iterable[str]) -> list[Evidence]:
         reports = [report for name in circuits for report in self._dark.get(name, {}).values()]

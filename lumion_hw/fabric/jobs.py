@@ -155,11 +155,11 @@ class JobCircuits:
                 state = dataclasses.replace(self.state, places=places, refused=refused)
                 self.journal.record("tried again", state)
 
-    def _remove_circuits(self, requests: Sequence[CircuitRequest], lost_ends: Sequence[str] = ()) -> None:
+    def _remove_circuits(self, requests: Sequence[CircuitRequest], dead_modules: Sequence[str] = ()) -> None:
         active = [request for request in requests if request in self._active_requests()]
         # Waiting for the time-outs of dead modules would delay the recovery, so their circuits are dropped without
         # them.
-        dead = [request.name for request in active if {request.source, request.target} & set(lost_ends)]
+        dead = [request.name for request in active if {request.source, request.target} & set(dead_modules)]
         remaining = [request.name for request in active if request.name not in dead]
         if dead:
             self.service.drop(dead)

@@ -562,7 +562,7 @@ class FabricManager(JobCircuits):
             self.journal.end("nothing to do", self.state, words=verdict.reason)
             return None
         self._block_failed_unit(verdict.name)
-        self._remove_circuits(decision.circuits, decision.lost_ends)
+        self._remove_circuits(decision.circuits, decision.dead_modules)
         if isinstance(decision, DropSpare):
             self.journal.end("spare lost", with_failed(self.state, verdict), unit=verdict.name)
             self._emit("spare lost", {"unit": verdict.name, "words": verdict.reason})

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files.reading import MEGABYTE, check_regular
 
-MADE_BY_ATTRIBUTE = "made_by"
+CREATOR_ATTRIBUTE = "made_by"
 NUMBERS = "biuf"
 """Kinds of numpy types that are numbers: booleans, integers, floats."""
 _ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION = 32 * MEGABYTE, 32
@@ -65,12 +65,12 @@ class Hdf5Reader:
     def creator(self) -> str:
         """Return the name of the program that wrote the file, or an empty text."""
         attributes = self._file.attrs
-        if MADE_BY_ATTRIBUTE not in attributes:
+        if CREATOR_ATTRIBUTE not in attributes:
             return ""
         # Never read text of variable length: HDF5 1.14 loops forever if its heap is damaged.
-        if attributes.get_id(MADE_BY_ATTRIBUTE).dtype.kind != "S":
+        if attributes.get_id(CREATOR_ATTRIBUTE).dtype.kind != "S":
             return ""
-        return bytes(attributes[MADE_BY_ATTRIBUTE]).decode("ascii", "replace")
+        return bytes(attributes[CREATOR_ATTRIBUTE]).decode("ascii", "replace")
 
     def array(self, name: str, dimensions: int | None = None) -> NDArray[Any]:
         """Return a numeric dataset with the required number of dimensions (by default any)."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from lumion_hw.errors import LumionError
 
-MADE_BY = "lumion-hw"
+CREATOR = "lumion-hw"
 """Program name, for file formats with such a field."""
 _CHECKED_BYTES = 4096
-_NAME = MADE_BY.encode()
+_NAME = CREATOR.encode()
 
 _BEGINNINGS: dict[str, bytes] = {
     "calibration record, mesh, parameters": rb'\{\s*"(schema|format)": "lumion-',
@@ -68,6 +68,6 @@ def _is_own_hdf5(path: Path) -> bool:
 
     try:
         with open_hdf5(path, "file") as file:
-            return file.creator() == MADE_BY
+            return file.creator() == CREATOR
     except LumionError:  # damaged, of another kind, or h5py is missing: not known to be our own
         return False

@@ -16,7 +16,7 @@ from lumion_hw.errors import ForkError
 LockT = TypeVar("LockT")
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
-_forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
+_links: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class OwnerProcess:
@@ -59,7 +59,7 @@ def fork_safe(lock: LockT) -> LockT:
 
 def forget_in_child(link: Any) -> None:
     """Call ``link.forget()`` in forked child processes."""
-    _forgetful.add(link)
+    _links.add(link)
 
 
 def _in_child() -> None:
@@ -68,7 +68,7 @@ def _in_child() -> None:
         owned: Callable[[], bool] = getattr(lock, "_is_owned", lambda: False)
         if not owned():  # a lock held by the thread that forked stays held in the child
             lock._at_fork_reinit()
-    for link in tuple(_forgetful):
+    for link in tuple(_links):
         link.forget()
 
 

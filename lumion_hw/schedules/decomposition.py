@@ -79,23 +79,23 @@ class Decomposition:
         """Fraction of the demand that is served; 1 for an empty demand."""
         return self.served_after_bytes[-1] / self.demand.total_bytes if self.demand.total_bytes else 1.0
 
-    def time_s(self, model: CostModel, count: int | None = None, rest_bytes_per_s: float = math.inf) -> float:
+    def time_s(self, model: CostModel, count: int | None = None, electrical_bytes_per_s: float = math.inf) -> float:
         """Return the time in s to serve a demand: durations, dark times, and the remaining traffic.
 
         Args:
             model: The fabric; only its rate and dark time are used.
             count: Number of configurations to use, from the first; all by default.
-            rest_bytes_per_s: Rate at which an electrical network carries the remaining traffic of all ranks together;
-                by default this traffic takes no time.
+            electrical_bytes_per_s: Rate at which an electrical network carries the remaining traffic of all ranks
+                together; by default this traffic takes no time.
         """
         count = len(self.configurations) if count is None else count
         held_s = sum(configuration.hold_bytes for configuration in self.configurations[:count]) / model.bytes_per_s
-        remainder_s = (self.demand.total_bytes - self.served_after_bytes[count]) / rest_bytes_per_s
+        remainder_s = (self.demand.total_bytes - self.served_after_bytes[count]) / electrical_bytes_per_s
         return held_s + count * model.delta_s + remainder_s
 
-    def best_count(self, model: CostModel, rest_bytes_per_s: float) -> int:
+    def best_count(self, model: CostModel, electrical_bytes_per_s: float) -> int:
         """Return the number of configurations after which an electrical network should carry the remaining traffic."""
-        return min(range(len(self.configurations) + 1), key=lambda k: self.time_s(model, k, rest_bytes_per_s))
+        return min(range(len(self.configurations) + 1), key=lambda k: self.time_s(model, k, electrical_bytes_per_s))
 
     def duty(self, model: CostModel) -> float:
         """Return the fraction of time in which circuits are up."""

@@ -20,9 +20,9 @@ def circle(ranks: int) -> tuple[Circuits, ...]:
     and (t + i) with (t - i) modulo m, where m is the largest odd number below ``ranks`` (``ranks`` itself if odd).
     """
     check_ranks(ranks, "circle method")
-    seats = ranks + ranks % 2
-    m = seats - 1
-    rounds = [[(m, t), *(((t + i) % m, (t - i) % m) for i in range(1, seats // 2))] for t in range(m)]
+    n_slots = ranks + ranks % 2
+    m = n_slots - 1
+    rounds = [[(m, t), *(((t + i) % m, (t - i) % m) for i in range(1, n_slots // 2))] for t in range(m)]
     return tuple(both_directions(pair for pair in pairs if max(pair) < ranks) for pairs in rounds)
 
 

@@ -98,13 +98,13 @@ class MeshRouter:
     _paths_by_pair: dict[tuple[int, int], Path] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._one_fibre = list(self.inputs) == list(self.outputs)
+        self._is_single_fibre = list(self.inputs) == list(self.outputs)
         for side, ports in (("inputs", self.inputs), ("outputs", self.outputs)):
             if twice := [port for port in ports if list(ports).count(port) > 1]:
                 raise ConfigError(
                     f"{side} {list(ports)}: two ranks share port {twice[0]}", hint="Give each rank its own port."
                 )
-        if not self._one_fibre and (shared_ports := set(self.inputs) & set(self.outputs)):
+        if not self._is_single_fibre and (shared_ports := set(self.inputs) & set(self.outputs)):
             raise ConfigError(f"port {min(shared_ports)} is an input of one rank and an output of another")
 
     def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
@@ -176,7 +176,7 @@ class MeshRouter:
             unusable=self.unusable,
             active=active,
             max_hops=self.max_hops,
-            counter_propagation=self._one_fibre,
+            counter_propagation=self._is_single_fibre,
             exact_search="rescue" if hard else "never",
             explain_s=explain_s,
         )

@@ -69,8 +69,8 @@ class Packer:
         return wider
 
     def _busiest_first(self, remaining: Sequence[Unit], order: random.Random) -> list[Unit]:
-        todo = Counter(rank for unit in remaining for circuit in unit for rank in circuit)
-        weight = {unit: sum(todo[rank] for rank in unit[0]) + _SPREAD * order.random() for unit in remaining}
+        circuit_count = Counter(rank for unit in remaining for circuit in unit for rank in circuit)
+        weight = {unit: sum(circuit_count[rank] for rank in unit[0]) + _SPREAD * order.random() for unit in remaining}
         return sorted(remaining, key=lambda unit: -weight[unit])
 
     def _without_one_setting(

@@ -20,7 +20,7 @@ from lumion_hw.circuits.plan.refusal import BudgetError
 from lumion_hw.circuits.plan.request import CircuitRequest
 from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError, VerifyError
 from lumion_hw.files import AnyPath
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.own_files import CREATOR
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
@@ -139,7 +139,7 @@ def save_phases(plan: PhasePlan, target: AnyPath, overwrite: Overwrite = "own") 
         for phase in plan.phases
     ]
     document = {"version": 1, "job": plan.job, "iterations": plan.iterations, "phases": phases}
-    text = f"# {MADE_BY}\n{yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)}"
+    text = f"# {CREATOR}\n{yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)}"
     _read(text, os.fspath(target))
     write_file(Path(target), "phase file", text, overwrite)
 

@@ -12,7 +12,7 @@ from lumion_hw.acquisition.plotting import FORMATS, require_plots
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.escaping import one_line
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.own_files import CREATOR
 from lumion_hw.files.writing import Overwrite, check_target, write_file
 from lumion_hw.schedules.cost import CostModel, best_static, cost_of, size_text
 from lumion_hw.schedules.decomposition import Decomposition
@@ -51,7 +51,7 @@ def save_figure(figure: Figure, target: AnyPath, overwrite: Overwrite = "own") -
     if suffix not in FORMATS:
         raise ConfigError(f"{path}: unknown picture format", hint=f"Use a file name ending in {', '.join(FORMATS)}.")
     check_target(path, "the picture", overwrite)
-    metadata = {("Software" if suffix == ".png" else "Creator"): MADE_BY}
+    metadata = {("Software" if suffix == ".png" else "Creator"): CREATOR}
     write_file(path, "the picture", lambda file: figure.savefig(file, format=suffix[1:], metadata=metadata), overwrite)
 
 

@@ -89,10 +89,8 @@ def save_prepared(
         )
         for configuration in prepared.values()
     )
-    belonging = _origin(model, record)
-    content = _Content(
-        __version__, **belonging, job=plan.job, iterations=plan.iterations, configurations=configurations
-    )
+    origin = _origin(model, record)
+    content = _Content(__version__, **origin, job=plan.job, iterations=plan.iterations, configurations=configurations)
     body = TypeAdapter(_Content).dump_python(content, mode="json")
     check_numbers(body, _FILE_KIND)
     header = dict(zip(_HEADER, (_SCHEMA, _VERSION, content_hash(body)), strict=True))

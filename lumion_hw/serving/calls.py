@@ -67,7 +67,7 @@ class Calls:
         self._lock = threading.Lock()
         self._handles: dict[str, _Handle] = {}
         self._numbers = itertools.count(1)
-        self._under_way: Counter[str] = Counter()
+        self._running_calls: Counter[str] = Counter()
 
     def describe(self) -> dict[str, tuple[str, dict[str, Any]]]:
         """Return the interface name and properties of every device."""
@@ -101,14 +101,14 @@ class Calls:
     @contextlib.contextmanager
     def _count_call(self, connection: str) -> Iterator[None]:
         with self._lock:
-            if self._under_way[connection] >= _MAX_CALLS:
+            if self._running_calls[connection] >= _MAX_CALLS:
                 raise BusyError(f"{_MAX_CALLS} calls of this connection are running", hint="Wait until a call ends.")
-            self._under_way[connection] += 1
+            self._running_calls[connection] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._under_way -= Counter([connection])
+                self._running_calls -= Counter([connection])
 
     def _call_device(
         self, device: str, method: str, arguments: Sequence[Any], named: Mapping[str, Any], caller: Caller

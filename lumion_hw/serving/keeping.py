@@ -88,7 +88,7 @@ class BenchKeeper:
         self._bench, self._lock, self._on_change, self._wall_s = bench, lock, on_change, wall_s
         self._directory = Path(directory)
         self._requests = RequestBox(directory)
-        self._wants_fabric = fabric and bool(bench.model.fabric.all_jobs)
+        self._runs_fabric = fabric and bool(bench.model.fabric.all_jobs)
         self._stack = contextlib.ExitStack()
         self._aligner = Aligner(bench.clock)
         self._journal: CircuitJournal | None = None
@@ -164,7 +164,7 @@ class BenchKeeper:
         section = self._bench.model.mesh
         if section is None or device != section.controller:
             return
-        if method == "watch_light" and self._wants_fabric and self.service is not None:
+        if method == "watch_light" and self._runs_fabric and self.service is not None:
             raise BusyError(
                 "only the fabric manager may watch the light", device=device, hint="Read telemetry instead."
             )
@@ -230,7 +230,7 @@ class BenchKeeper:
         """
         try:
             self._run_job()
-            if not self._wants_fabric:
+            if not self._runs_fabric:
                 self._requests.serve(self._lock.owner, self._perform)
             self._maintain(for_s)
             self._clear_trouble()
@@ -250,7 +250,7 @@ class BenchKeeper:
 
     def _maintain(self, for_s: float | None) -> None:
         service = self.service
-        if service is not None and self._wants_fabric:
+        if service is not None and self._runs_fabric:
             self._maintain_fabric(service, for_s)
         elif service is not None and service.state.circuits:
             if self._maintenance is None:
@@ -422,7 +422,7 @@ class BenchKeeper:
 
     def _require_free_circuits(self) -> CircuitService:
         service = self.require_service()
-        if self._wants_fabric:  # also while the fabric starts or fails: it would remove circuits of no job
+        if self._runs_fabric:  # also while the fabric starts or fails: it would remove circuits of no job
             raise ConfigError(
                 "the jobs of the bench file control the circuits of this bench",
                 hint="Change the jobs, or serve the bench with --no-fabric.",
@@ -490,7 +490,7 @@ class BenchKeeper:
         manager = self._manager
         if manager is not None:
             return manager
-        if self._wants_fabric and self.service is not None:
+        if self._runs_fabric and self.service is not None:
             reason = self.trouble or "its jobs are being connected"
             raise BusyError(f"the fabric accepts no requests now: {reason}", hint="Try again later.")
         raise ConfigError(

@@ -437,8 +437,8 @@ def _table(nt: Any, rows: list[tuple[Any, ...]]) -> Any:
 
 
 def _stamped(value: Any, time_s: float, severity: AlarmSeverity, alarm: str) -> Any:
-    whole_s = math.floor(time_s)
-    value["timeStamp.secondsPastEpoch"], value["timeStamp.nanoseconds"] = whole_s, int((time_s - whole_s) * 1e9)
+    seconds = math.floor(time_s)
+    value["timeStamp.secondsPastEpoch"], value["timeStamp.nanoseconds"] = seconds, int((time_s - seconds) * 1e9)
     value["alarm.severity"], value["alarm.status"] = int(severity), int(severity != AlarmSeverity.NONE)
     value["alarm.message"] = alarm
     return value

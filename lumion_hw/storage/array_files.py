@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError
-from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, max_bytes, open_hdf5, require_hdf5, unreadable_reason
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.hdf5 import CREATOR_ATTRIBUTE, max_bytes, open_hdf5, require_hdf5, unreadable_reason
+from lumion_hw.files.own_files import CREATOR
 from lumion_hw.files.reading import MEGABYTE, check_regular
 from lumion_hw.files.writing import Overwrite, write_file
 from lumion_hw.mesh.record.canonical import Arrays, storable_array
@@ -42,14 +42,14 @@ def write_arrays(path: Path, arrays: Arrays, description: str = "the arrays", ov
 
         def fill(temporary: Path) -> None:
             with h5py.File(temporary, "w") as file:
-                file.attrs[MADE_BY_ATTRIBUTE] = np.bytes_(MADE_BY)
+                file.attrs[CREATOR_ATTRIBUTE] = np.bytes_(CREATOR)
                 for name, array in plain.items():
                     file.create_dataset(name, data=array, track_times=False)
     else:
 
         def fill(temporary: Path) -> None:
             with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.comment = MADE_BY.encode()
+                archive.comment = CREATOR.encode()
                 for name, array in plain.items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         np.lib.format.write_array(member, array, allow_pickle=False)

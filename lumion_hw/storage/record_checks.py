@@ -44,8 +44,10 @@ def mismatches(record: CalibrationRecord) -> Iterator[str]:
     if any(not 0 <= channel < _MAX_CHANNELS for channel in record.heater_channels if channel != NO_CHANNEL):
         yield f"a heater channel is outside 0 to {_MAX_CHANNELS - 1}"
     source_ports = {entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None}
-    firsts = [entry.lit_with for entry in record.ports if entry.lit_with is not None and entry.source_dbm is not None]
-    if not set(firsts) <= source_ports or len(set(firsts)) < len(firsts):
+    first_ports = [
+        entry.lit_with for entry in record.ports if entry.lit_with is not None and entry.source_dbm is not None
+    ]
+    if not set(first_ports) <= source_ports or len(set(first_ports)) < len(first_ports):
         yield "a port has lit_with set to a port without a source, or two ports have the same lit_with"
     for name in ("wavelength_nm", "heater_ohm"):
         if not getattr(record, name) > 0.0:

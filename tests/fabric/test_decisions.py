@@ -78,7 +78,7 @@ def test_after_any_sequence_of_failures_jobs_are_whole_or_refused_with_every_rea
             assert all(reason in decision.reason for reason in (*view.unusable, *failures))
         else:
             assert isinstance(decision, DropSpare)
-            assert decision.circuits == tuple(CircuitRequest(nic, nic) for nic in decision.lost_ends)
+            assert decision.circuits == tuple(CircuitRequest(nic, nic) for nic in decision.dead_modules)
             state = with_failed(state, verdict)
         check(state)
         if is_repaired:
@@ -102,7 +102,7 @@ def test_spares_are_tried_in_the_order_of_their_plans_and_each_once() -> None:
     assert isinstance(third, Refuse)
     assert third.jobs == ("server0-server1",)
     assert third.reason.endswith("No spare can replace it: server2: dark; server3: dark")
-    assert set(third.lost_ends) == {"sfp-s1n0", "sfp-s1n1"}
+    assert set(third.dead_modules) == {"sfp-s1n0", "sfp-s1n1"}
     assert len(third.circuits) == 4
 
 
@@ -117,7 +117,7 @@ def test_without_any_spare_the_reason_says_so() -> None:
     decision = decide(view_of(state, "server0"), unit_verdict("server0"))
     assert isinstance(decision, Refuse)
     assert decision.reason.endswith("the bench file has no free spare")
-    assert set(decision.lost_ends) == {f"sfp-s{server}n{nic}" for server in (0, 2, 3) for nic in (0, 1)}
+    assert set(decision.dead_modules) == {f"sfp-s{server}n{nic}" for server in (0, 2, 3) for nic in (0, 1)}
 
 
 CONNECTED = {

@@ -130,7 +130,7 @@ def test_time_counts_dark_time_and_the_rest() -> None:
     model = CostModel(1e9, switching_s=1e-2)
     assert found.time_s(model) == pytest.approx(4e-3 + 3e-2)
     assert found.duty(model) == pytest.approx(4.0 / 34.0)
-    assert found.time_s(model, 0, rest_bytes_per_s=1e9) == pytest.approx(1e-2)
+    assert found.time_s(model, 0, electrical_bytes_per_s=1e9) == pytest.approx(1e-2)
     # The electrical network alone takes 10 ms, one configuration alone 12 ms of which 10 dark.
     assert found.best_count(model, 1e9) == 0
     assert found.best_count(model.with_delta_s(0.0), 1e9) == 3

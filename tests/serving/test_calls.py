@@ -88,4 +88,4 @@ def test_no_more_calls_of_one_connection_are_under_way_than_there_may_be(lease: 
 
     threads.run(*[call] * 5)
     assert most == [2]
-    assert calls._under_way == {}
+    assert calls._running_calls == {}

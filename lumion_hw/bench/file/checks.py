@@ -361,7 +361,7 @@ def _fibres(bench: BenchData) -> Iterator[Check]:
             if mixed is not None:
                 yield Check(path, f"expected the key tributary at each {side} of {module!r}, but one has none", mixed)
     for base, fibre in bench.inputs:
-        yield from _one_source(base, fibre)
+        yield from _check_source(base, fibre)
         laser, path = fibre.get("laser"), (*base, "laser")
         yield from bench.reference(path, laser, Role.LASER)
         if isinstance(laser, str):
@@ -387,7 +387,7 @@ def _bypass_fibres(bench: BenchData, lasers: PartedUses) -> Iterator[Check]:
             if isinstance(module, str):
                 uses.first.setdefault(module, (*base, "transponder"))
     for base, fibre in bench.fibres:
-        yield from _one_source(base, fibre)
+        yield from _check_source(base, fibre)
         laser = fibre.get("laser")
         yield from bench.reference((*base, "laser"), laser, Role.LASER)
         if isinstance(laser, str):
@@ -446,7 +446,7 @@ _INLINE_KEYS: Mapping[Role, tuple[str, ...]] = {
 """Keys of the devices in light paths in the wiring section, by role of the device."""
 
 
-def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
+def _check_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
     """Check that the source of a fibre is either a module or a laser; a laser must not have the key ``tributary``."""
     if "laser" not in fibre and "transponder" not in fibre:
         yield Check(base, "expected one of the keys transponder, laser; found neither")

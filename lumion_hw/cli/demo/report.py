@@ -13,7 +13,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitProof, CircuitRequest
 from lumion_hw.fabric import Recovery
 from lumion_hw.files.escaping import markdown
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.own_files import CREATOR
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 
 EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"
@@ -266,7 +266,7 @@ def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
         f"{markdown(bench.mesh.controller.info.serial)}. Emulated: {EMULATED}. Seed {seed}."
     )
     parts = [
-        f"<!-- {MADE_BY} -->\n# {markdown(bench.model.name)}: run report",
+        f"<!-- {CREATOR} -->\n# {markdown(bench.model.name)}: run report",
         markdown(verdict(demo_run)),
         "![The mesh with its circuits after the recovery](mesh.svg)",
         f"## Key figures\n\n{markdown_table(('calibration', ''), _figure_rows(demo_run.record))}",

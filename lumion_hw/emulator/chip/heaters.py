@@ -63,9 +63,9 @@ class HeaterVariations:
         if not self.ground_return_share:
             return driven_ma
         total_ma, count = np.bincount(self.group, weights=driven_ma), np.bincount(self.group)
-        others_ma = (total_ma[self.group] - driven_ma) / np.maximum(count[self.group] - 1, 1)
+        others_mean_ma = (total_ma[self.group] - driven_ma) / np.maximum(count[self.group] - 1, 1)
         # The loss of current is limited to all of it: currents do not reverse.
-        carried: Real = driven_ma * np.maximum(1.0 - self.ground_return_share * others_ma / _GROUP_MA, 0.0)
+        carried: Real = driven_ma * np.maximum(1.0 - self.ground_return_share * others_mean_ma / _GROUP_MA, 0.0)
         return carried
 
     def heat_mw(self, current_ma: Real, heater_ohm: Real, rise_per_mw: Real) -> Real:

@@ -240,8 +240,8 @@ class Pm100Sensor:
 
     def select_range(self, native: float) -> None:
         """Select the smallest amplifier range for a signal in A or V, without automatic ranging."""
-        ranges_that_fit = [index for index, scale in enumerate(self.profile.ranges) if native <= scale * (1 + 1e-9)]
-        self.settings.range_index = ranges_that_fit[0] if ranges_that_fit else len(self.profile.ranges) - 1
+        sufficient_ranges = [index for index, scale in enumerate(self.profile.ranges) if native <= scale * (1 + 1e-9)]
+        self.settings.range_index = sufficient_ranges[0] if sufficient_ranges else len(self.profile.ranges) - 1
         self.settings.automatic = False
 
     # -- signal
@@ -311,8 +311,8 @@ class Pm100Sensor:
         displayed = abs(self._signal) + 4.0 * self._sigma(SAMPLE_S)
         ranges = self.profile.ranges
         if not AUTORANGE_LOWER * ranges[before] <= displayed <= ranges[before]:
-            ranges_that_fit = [index for index, scale in enumerate(ranges) if displayed <= scale]
-            settings.range_index = ranges_that_fit[0] if ranges_that_fit else len(ranges) - 1
+            sufficient_ranges = [index for index, scale in enumerate(ranges) if displayed <= scale]
+            settings.range_index = sufficient_ranges[0] if sufficient_ranges else len(ranges) - 1
         return settings.range_index != before
 
     def sample(self, start_signal: float) -> SensorSample:

@@ -89,8 +89,8 @@ def _oriented_ends(mate: NDArray[np.int64], first: int) -> NDArray[np.int64]:
         for puc_port in range(4 * cell, 4 * cell + 4):
             other, end = divmod(int(mate[puc_port]), 4)
             if mate[puc_port] >= 0 and left_end[other] < 0:
-                leaves_left = puc_port % 4 // 2 == left_end[cell]
-                left_end[other] = end // 2 ^ int(leaves_left)
+                exits_left = puc_port % 4 // 2 == left_end[cell]
+                left_end[other] = end // 2 ^ int(exits_left)
                 pending.append(other)
     # Rail L lies on the left when looking from A to B; a cell with end B on the left is turned by 180 degrees.
     order = np.where(left_end[:, None] == 1, [3, 2, 1, 0], [0, 1, 2, 3])

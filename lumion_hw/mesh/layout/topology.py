@@ -280,13 +280,13 @@ class MeshTopology(ABC):
                 continue
             part[start] = len(is_colourable)
             is_colourable.append(True)
-            todo = [start]
-            while todo:
-                node = todo.pop()
+            pending = [start]
+            while pending:
+                node = pending.pop()
                 for neighbour in neighbours[node]:
                     if part[neighbour] < 0:
                         part[neighbour], colour[neighbour] = part[start], colour[node] ^ 1
-                        todo.append(neighbour)
+                        pending.append(neighbour)
                     # A cycle of odd length: two paths of different parity lead to the same place.
                     elif colour[neighbour] == colour[node]:
                         is_colourable[part[start]] = False

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.escaping import xml_text
-from lumion_hw.files.own_files import MADE_BY
+from lumion_hw.files.own_files import CREATOR
 from lumion_hw.mesh.layout.cells import CELL_KINDS, NO_CHANNEL, PUC
 from lumion_hw.mesh.layout.topology import EXIT_XOR, MeshTopology, State
 from lumion_hw.mesh.picture.field import checked_field_db, field_lines, scale_steps
@@ -172,7 +172,7 @@ def _opening(width: float, height: float, heading: str, description: str) -> lis
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
         "font-family=\"'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif\">",
-        f"<!-- {MADE_BY} -->",
+        f"<!-- {CREATOR} -->",
         f"<title>{heading}</title>",
         f"<desc>{xml_text(description)}</desc>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',

@@ -44,13 +44,15 @@ def round_robin(ports: Sequence[int]) -> list[Matching]:
 
     One port is idle in each set if the number of ports is odd.
     """
-    seats: list[int | None] = [*ports, *([None] * (len(ports) % 2))]
+    slots: list[int | None] = [*ports, *([None] * (len(ports) % 2))]
     rounds: list[Matching] = []
-    for _ in range(len(seats) - 1):
-        facing = zip(seats[: len(seats) // 2], reversed(seats), strict=False)
-        rounds.append(tuple(sorted((min(a, b), max(a, b)) for a, b in facing if a is not None and b is not None)))
-        # The first port stays, all others move up by one seat.
-        seats = [seats[0], seats[-1], *seats[1:-1]]
+    for _ in range(len(slots) - 1):
+        opposite_pairs = zip(slots[: len(slots) // 2], reversed(slots), strict=False)
+        rounds.append(
+            tuple(sorted((min(a, b), max(a, b)) for a, b in opposite_pairs if a is not None and b is not None))
+        )
+        # The first port stays, all others move up by one slot.
+        slots = [slots[0], slots[-1], *slots[1:-1]]
     return rounds
 
 

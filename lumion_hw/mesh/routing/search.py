@@ -242,10 +242,10 @@ class Search:
             SearchBudgetExceeded: The search ended without a result.
         """
         walks: list[tuple[float, int, tuple[int, ...], Nodes]] = []
-        todo: list[tuple[int, ...]] = [()]
+        pending: list[tuple[int, ...]] = [()]
         searches = 0
         while True:
-            for banned in todo:
+            for banned in pending:
                 searches += 1
                 if path := self._walk(index, banned):
                     # The running number decides ties, so that the result does not depend on the nodes.
@@ -263,7 +263,7 @@ class Search:
             if clash is None:
                 return cost, nodes
             # Every valid path avoids at least one of these two states, so no path is lost.
-            todo = [(*banned, clash), (*banned, clash ^ 1)]
+            pending = [(*banned, clash), (*banned, clash ^ 1)]
 
     def _walk(self, index: int, banned: Sequence[int]) -> tuple[float, Nodes] | None:
         """Return the cheapest walk that avoids the banned PUC states; it may need one PUC in both states."""

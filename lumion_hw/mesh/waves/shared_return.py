@@ -38,7 +38,7 @@ class SharedReturns:
         groups = [np.asarray(channels, dtype=np.int64) // size for size in RETURN_GROUP_SIZES]
         return cls(tuple((group[:, None] == np.unique(group)).astype(np.float64) for group in groups))
 
-    def others_ma(self, driven_ma: Real) -> Real:
+    def others_mean_ma(self, driven_ma: Real) -> Real:
         """Return the mean current j of the other heaters in a group, shape ``(T, …, 2E)`` for T group sizes.
 
         Args:
@@ -58,7 +58,9 @@ class SharedReturns:
         """
         if per_ma is None:
             return driven_ma
-        loss_fraction, loss_ma = (np.tensordot(part, self.others_ma(driven_ma), axes=1) for part in np.split(per_ma, 2))
+        loss_fraction, loss_ma = (
+            np.tensordot(part, self.others_mean_ma(driven_ma), axes=1) for part in np.split(per_ma, 2)
+        )
         flowing: Real = driven_ma - loss_fraction * driven_ma - loss_ma
         return flowing
 

@@ -141,11 +141,11 @@ class FramedExchange:
         """
         start, may_resend_all = self._clock.now(), True
         answers: list[Answer | None] = [None] * len(messages)
-        todo = list(range(len(messages)))
+        pending = list(range(len(messages)))
         while True:
-            for index, answer in zip(todo, self.run([messages[index] for index in todo]), strict=True):
+            for index, answer in zip(pending, self.run([messages[index] for index in pending]), strict=True):
                 answers[index] = answer
-            unanswered = [index for index in todo if not isinstance(answers[index], Message)]
+            unanswered = [index for index in pending if not isinstance(answers[index], Message)]
             if not unanswered:
                 replies = cast("list[Message]", answers)
                 for message, reply in zip(messages, replies, strict=True):
@@ -156,7 +156,7 @@ class FramedExchange:
                 must_resend = self._wait_while_busy(refusal, start + DEADLINE_RTOS * self.rto_s(messages[index]))
             # A COMMIT is sent in one burst with its STAGE frames. If a STAGE frame
             # was lost and repeated, only the COMMIT must be sent again.
-            elif refusal.status == Status.INCOMPLETE and len(unanswered) < len(todo):
+            elif refusal.status == Status.INCOMPLETE and len(unanswered) < len(pending):
                 must_resend = True  # the earlier frames have arrived by now
             else:
                 must_resend, may_resend_all = may_resend_all and refusal.status in _RESENDABLE, False
@@ -168,7 +168,7 @@ class FramedExchange:
                     self._line.lose(Loss.TAKEN_OVER if refusal.value_u32 else Loss.RESTARTED)
                 raise error_from_refusal(refusal, messages[index], self._target)
             self._line.inbox.counts["resent"] += refusal.status != Status.BUSY
-            todo = unanswered
+            pending = unanswered
 
     def run(self, messages: Sequence[Request[Message]]) -> list[Answer | None]:
         """Send requests in order and return their replies.
@@ -180,16 +180,16 @@ class FramedExchange:
             LinkTimeout: A request was not answered; it may or may not have been executed.
             ConfigError: A request cannot be encoded; nothing was sent.
         """
-        todo = deque(self._job(index, message) for index, message in enumerate(messages))
+        pending = deque(self._job(index, message) for index, message in enumerate(messages))
         answers: list[Answer | None] = [None] * len(messages)
         waiting: list[_PendingRequest] = []
         try:
-            while todo or waiting:
-                if todo:
-                    self._send(todo, waiting)
+            while pending or waiting:
+                if pending:
+                    self._send(pending, waiting)
                 # After a refusal, the requests that depend on it are not sent.
                 if self._collect(waiting, answers):
-                    todo.clear()
+                    pending.clear()
                 if waiting:
                     self._repeat(waiting)
         finally:
@@ -215,7 +215,7 @@ class FramedExchange:
             self._sizes[key] = computed_s, exchange_bytes(message, self._hello)
         return self._sizes[key]
 
-    def _send(self, todo: deque[_PendingRequest], waiting: list[_PendingRequest]) -> None:
+    def _send(self, pending: deque[_PendingRequest], waiting: list[_PendingRequest]) -> None:
         burst = []
         now_s = self._clock.now()
         quality = self._line.quality
@@ -223,8 +223,8 @@ class FramedExchange:
         while self._late_counted < self._line.inbox.counts["late"]:
             self._late_counted += 1
             quality.record_late_answer()
-        while todo and self._may_follow(todo[0], waiting):
-            job = todo.popleft()
+        while pending and self._may_follow(pending[0], waiting):
+            job = pending.popleft()
             job.start_s = now_s
             job.computed_s = job.single_s
             if waiting:

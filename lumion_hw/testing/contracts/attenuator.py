@@ -174,14 +174,14 @@ class VariableAttenuatorContract(DeviceContract):
             channel: value_in_range(driver.limits(channel).attenuation_db, 0.2 + 0.1 * channel)
             for channel in driver.channels
         }
-        for channel, each_db in wanted_db.items():
-            driver.set_attenuation_db(channel, each_db)
-        for channel, each_db in wanted_db.items():
+        for channel, attenuation_db in wanted_db.items():
+            driver.set_attenuation_db(channel, attenuation_db)
+        for channel, attenuation_db in wanted_db.items():
             actual_db = driver.settings(channel).attenuation_db
             slack_db = 0.51 * driver.limits(channel).attenuation_step_db + self.readback_db
             expect(
-                abs(actual_db - each_db) <= slack_db,
-                f"channel {channel} has {actual_db:g} dB instead of {each_db:g} dB",
+                abs(actual_db - attenuation_db) <= slack_db,
+                f"channel {channel} has {actual_db:g} dB instead of {attenuation_db:g} dB",
             )
 
     def test_the_light_has_followed_when_a_set_returns(

@@ -25,7 +25,7 @@ from firmware_protocol import (
     max_payload,
     output_from_code,
 )
-from lumion_hw.drivers.ranges import number_each
+from lumion_hw.drivers.ranges import numbers_per_channel
 from lumion_hw.errors import DeviceAddress, LimitError
 from lumion_hw.interfaces import ControllerLimits
 
@@ -174,7 +174,7 @@ def _fault_mask(features: int) -> int:
 
 
 def _column(values: NDArray[np.float64], n: int, label: str, target: DeviceAddress) -> NDArray[np.float64]:
-    return number_each(
+    return numbers_per_channel(
         values, n, label, f"the controller has {n} heaters", device=target.device, address=target.address
     )
 

@@ -122,8 +122,8 @@ class LumionMeshController(Driver):
         self._tables = self._session_setup.tables
         self._keep = KeepAlive(self._session, clock, self._feed, self._reconnect_if_idle, lease_s)
         self._reconnector = Reconnector(reconnect, clock, self._reattach, self._session.close, on_link, self._target)
-        self._streams = TelemetryStreams(self._session, clock, self._target, self._keep_going, self._on_link_lost)
-        self._light = LightWatching(self._session, clock, self._target, self._keep_going, self._on_link_lost)
+        self._streams = TelemetryStreams(self._session, clock, self._target, self._on_wait, self._on_link_lost)
+        self._light = LightWatching(self._session, clock, self._target, self._on_wait, self._on_link_lost)
         self._closing = False
         self.ended_hold: tuple[Fault, ...] = ()
 
@@ -264,7 +264,7 @@ class LumionMeshController(Driver):
             allowed = TableLimits(self._session_setup.max_ma, self._session_setup.limits)
             planned = planned_sweep(plan, base.codes, hello, allowed, self._target)
             generation = self._tables.next_generation()
-            run = SweepRun(self._session, self._clock, planned, generation, self._keep_going)
+            run = SweepRun(self._session, self._clock, planned, generation, self._on_wait)
             values, late = run.run(base.crc32)
             # A watchdog or fault during the sweep changes the currents; then the readings do not belong to the plan.
             self._tables.confirm(planned.end)
@@ -422,7 +422,7 @@ class LumionMeshController(Driver):
             self._on_link_lost(error)
             raise
 
-    def _keep_going(self) -> float:
+    def _on_wait(self) -> float:
         if self._closing:
             raise self._target.error(LinkLost, "the driver was closed while waiting for events")
         self._keep.renew()

@@ -209,14 +209,14 @@ class WatchedCall:
     """Context manager for one driver call. On exit, it records a lost link and reports new faults.
 
     Args:
-        on_lost: Called if the call ended with a lost link.
+        on_link_lost: Called if the call ended with a lost link.
     """
 
-    __slots__ = ("_on_lost", "_watch")
+    __slots__ = ("_on_link_lost", "_watch")
 
-    def __init__(self, watch: FaultWatch, on_lost: Callable[[LinkLost], None]) -> None:
+    def __init__(self, watch: FaultWatch, on_link_lost: Callable[[LinkLost], None]) -> None:
         self._watch = watch
-        self._on_lost = on_lost
+        self._on_link_lost = on_link_lost
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -225,5 +225,5 @@ class WatchedCall:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, LinkLost):
-            self._on_lost(error)
+            self._on_link_lost(error)
         self._watch.check()

@@ -26,7 +26,7 @@ class KeepAlive:
     Args:
         clock: Clock that calls this object periodically.
         feed: Function that sends one request. If its argument is ``True``, it sends only while the session is idle.
-        on_lost: Called periodically while the session is not open.
+        on_link_lost: Called periodically while the session is not open.
         lease_s: Longest time between two calls of the application; ``None`` for no lease.
     """
 
@@ -35,13 +35,13 @@ class KeepAlive:
         session: FramedSession,
         clock: Clock,
         feed: Callable[[bool], None],
-        on_lost: Callable[[], None],
+        on_link_lost: Callable[[], None],
         lease_s: float | None,
     ) -> None:
         self._session = session
         self._clock = clock
         self._feed = feed
-        self._on_lost = on_lost
+        self._on_link_lost = on_link_lost
         self._lease_s = lease_s
         self._renewed_s = clock.now()
         self._warned = False
@@ -84,7 +84,7 @@ class KeepAlive:
 
     def _tick(self) -> None:
         if not self._session.is_open:
-            self._on_lost()
+            self._on_link_lost()
             return
         # Every request feeds the watchdog (section 11.2), so a busy host sends no
         # PING. Half a period, because ticks and requests are not synchronous.

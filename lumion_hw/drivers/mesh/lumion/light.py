@@ -90,8 +90,8 @@ class WatchedLight:
 
     Args:
         clock: Clock of the link.
-        keep_going: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
-        on_lost: Called if the link is lost during a wait.
+        on_wait: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
+        on_link_lost: Called if the link is lost during a wait.
         on_ended: Called once, when this object is closed.
     """
 
@@ -100,12 +100,12 @@ class WatchedLight:
         session: FramedSession,
         clock: Clock,
         target: DeviceAddress,
-        keep_going: Callable[[], float],
-        on_lost: Callable[[LinkLost], None],
+        on_wait: Callable[[], float],
+        on_link_lost: Callable[[LinkLost], None],
         on_ended: Callable[[], None],
     ) -> None:
         self._session, self._clock, self._target = session, clock, target
-        self._keep_going, self._on_lost, self._on_ended = keep_going, on_lost, on_ended
+        self._on_wait, self._on_link_lost, self._on_ended = on_wait, on_link_lost, on_ended
         self._epoch = session.epoch
         self._tick_s = session.hello.tick_us * 1e-6
         self._n_adc = session.hello.n_adc
@@ -140,7 +140,7 @@ class WatchedLight:
         try:
             while not self._states:
                 self._check_session()
-                due_s = self._keep_going()
+                due_s = self._on_wait()
                 request_s = self._news_s + _REQUEST_PERIOD_S
                 if self._clock.now() >= min(deadline, request_s):
                     if self._clock.now() < request_s:
@@ -149,7 +149,7 @@ class WatchedLight:
                     continue
                 self._session.wait_events(Deadline(min(due_s, deadline, request_s)))
         except LinkLost as error:
-            self._on_lost(error)
+            self._on_link_lost(error)
             raise
         return self._states.popleft()
 
@@ -213,11 +213,11 @@ class LightWatching:
         session: FramedSession,
         clock: Clock,
         target: DeviceAddress,
-        keep_going: Callable[[], float],
-        on_lost: Callable[[LinkLost], None],
+        on_wait: Callable[[], float],
+        on_link_lost: Callable[[LinkLost], None],
     ) -> None:
         self._session, self._clock, self._target = session, clock, target
-        self._keep_going, self._on_lost = keep_going, on_lost
+        self._on_wait, self._on_link_lost = on_wait, on_link_lost
         self._watch_epoch: int | None = None
 
     def start(self, thresholds: Sequence[LightThreshold], period_s: float) -> WatchedLight:
@@ -233,7 +233,7 @@ class LightWatching:
                     hint="Change the active watch for light, or close it first.",
                 )
             requests = watch_requests(session.hello, thresholds, period_s, self._target)
-            watch = WatchedLight(session, self._clock, self._target, self._keep_going, self._on_lost, self._mark_free)
+            watch = WatchedLight(session, self._clock, self._target, self._on_wait, self._on_link_lost, self._mark_free)
             watch.begin(requests)
             self._watch_epoch = session.epoch
             return watch

@@ -227,7 +227,7 @@ class SweepRun:
         clock: Clock of the link.
         planned: Sweep to run.
         generation: Number of this sweep, higher than that of the present heater currents.
-        keep_going: Called while waiting. It may raise an error to end the sweep, and returns the time of its next call.
+        on_wait: Called while waiting. It may raise an error to end the sweep, and returns the time of its next call.
     """
 
     def __init__(
@@ -236,14 +236,14 @@ class SweepRun:
         clock: Clock,
         planned: PlannedSweep,
         generation: int,
-        keep_going: Callable[[], float],
+        on_wait: Callable[[], float],
     ) -> None:
         self._session = session
         self._target = DeviceAddress(session.device, session.address)
         self._clock = clock
         self._planned = planned
         self._generation = generation
-        self._keep_going = keep_going
+        self._on_wait = on_wait
         self._values = np.zeros((planned.n_points, len(planned.monitors)), dtype=np.uint16)
         self._track = RecordTrack(planned.window)
         self._produced = 0
@@ -324,7 +324,7 @@ class SweepRun:
         requested_s = moved_s = self._clock.now()
         progress = -1
         while not self._is_complete():
-            due_s = self._keep_going()
+            due_s = self._on_wait()
             self._session.wait_events(Deadline(min(requested_s + self._quiet_s, due_s)))
             now_s = self._clock.now()
             # Every new record increases one of the two.

@@ -76,8 +76,8 @@ class TelemetryStream:
     Args:
         clock: Clock of the link.
         request: Request that starts the stream.
-        keep_going: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
-        on_lost: Called if the link is lost during a wait.
+        on_wait: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
+        on_link_lost: Called if the link is lost during a wait.
         on_ended: Called once, when the stream has ended.
 
     Raises:
@@ -89,14 +89,14 @@ class TelemetryStream:
         session: FramedSession,
         clock: Clock,
         request: SubscribeRequest,
-        keep_going: Callable[[], float],
-        on_lost: Callable[[LinkLost], None],
+        on_wait: Callable[[], float],
+        on_link_lost: Callable[[LinkLost], None],
         on_ended: Callable[[], None],
     ) -> None:
         self._session = session
         self._clock = clock
         self._request = request
-        self._keep_going, self._on_lost, self._on_ended = keep_going, on_lost, on_ended
+        self._on_wait, self._on_link_lost, self._on_ended = on_wait, on_link_lost, on_ended
         self._is_closed = False
         self._epoch = session.epoch
         self._full_scale_ma = session.hello.adc_full_scale * 1e-6
@@ -130,7 +130,7 @@ class TelemetryStream:
             return self._next()
         except LinkLost as error:
             self.close()
-            self._on_lost(error)
+            self._on_link_lost(error)
             raise
         except BaseException:
             self.close()
@@ -149,7 +149,7 @@ class TelemetryStream:
             if self._is_closed:
                 raise StopIteration
             self._check_session()
-            due_s = self._keep_going()
+            due_s = self._on_wait()
             self._renew()
             self._session.wait_events(Deadline(min(due_s, last_event_s + self._silent_s)))
             if not self._samples and self._clock.now() >= last_event_s + self._silent_s:
@@ -248,8 +248,8 @@ class TelemetryStreams:
 
     Args:
         clock: Clock of the link.
-        keep_going: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
-        on_lost: Called if the link is lost while an iterator waits.
+        on_wait: Called while waiting. It may raise an error to end the wait, and returns the time of its next call.
+        on_link_lost: Called if the link is lost while an iterator waits.
     """
 
     def __init__(
@@ -257,14 +257,14 @@ class TelemetryStreams:
         session: FramedSession,
         clock: Clock,
         target: DeviceAddress,
-        keep_going: Callable[[], float],
-        on_lost: Callable[[LinkLost], None],
+        on_wait: Callable[[], float],
+        on_link_lost: Callable[[LinkLost], None],
     ) -> None:
         self._session = session
         self._clock = clock
         self._target = target
-        self._keep_going = keep_going
-        self._on_lost = on_lost
+        self._on_wait = on_wait
+        self._on_link_lost = on_link_lost
         self._used_streams: set[tuple[int, int]] = set()
 
     def start(self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int) -> TelemetryIterator:
@@ -276,7 +276,7 @@ class TelemetryStreams:
             self._used_streams.add(key)
             on_ended = functools.partial(self._used_streams.discard, key)
             return TelemetryIterator(
-                TelemetryStream(self._session, self._clock, request, self._keep_going, self._on_lost, on_ended)
+                TelemetryStream(self._session, self._clock, request, self._on_wait, self._on_link_lost, on_ended)
             )
 
     def _free_stream(self) -> int:

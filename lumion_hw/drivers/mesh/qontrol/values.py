@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain
-from lumion_hw.drivers.ranges import number_each
+from lumion_hw.drivers.ranges import numbers_per_channel
 from lumion_hw.errors import FrameError, LimitError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.sessions.codecs.qontrol import (
@@ -75,7 +75,9 @@ def checked_column(
         ConfigError: The number of values differs from the number of channels.
     """
     owner = f"the chain has {len(highest)} channels"
-    column = number_each(values, len(highest), label, owner, device=session.device, address=session.address).copy()
+    column = numbers_per_channel(
+        values, len(highest), label, owner, device=session.device, address=session.address
+    ).copy()
     for channel in np.flatnonzero(~((column >= lowest) & (column <= highest)))[:1]:
         broken = highest[channel] if column[channel] > highest[channel] else lowest
         raise session.error(
