@@ -64,11 +64,11 @@ def _text(path: Path) -> str | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write the files, or only compare them with ``--check``; returns the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given not in ([], ["--check"]):
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    if argv not in ([], ["--check"]):
         sys.stderr.write("usage: python -m firmware_protocol.generate [--check]\n")
         return 2
-    checking = bool(given)
+    checking = bool(argv)
     for name in stale() if checking else write():
         sys.stdout.write(f"{'stale' if checking else 'written'}: {name}\n")
     return 1 if checking and stale() else 0

@@ -80,9 +80,9 @@ def code_from_output(output: NDArray[np.float64], full_scale: float) -> NDArray[
     """
     codes = np.rint(np.asarray(output, dtype=np.float64) / full_scale * FULL_SCALE_CODE)
     # Negated, so that NaN counts as wrong too: every comparison with NaN is false.
-    wrong = np.flatnonzero(~((codes >= 0) & (codes <= FULL_SCALE_CODE)))
-    if wrong.size:
-        raise ValueError(f"channel {wrong[0]}: output {output[wrong[0]]} is outside 0..{full_scale}")
+    invalid = np.flatnonzero(~((codes >= 0) & (codes <= FULL_SCALE_CODE)))
+    if invalid.size:
+        raise ValueError(f"channel {invalid[0]}: output {output[invalid[0]]} is outside 0..{full_scale}")
     return codes.astype(np.uint16)
 
 
@@ -104,5 +104,5 @@ def native_code(code: NDArray[Any], bits: int) -> NDArray[np.uint16]:
 
 def monitor_code(native: NDArray[Any], bits: int) -> NDArray[np.uint16]:
     """Return the 16-bit monitor codes for a converter's codes: ``native × 65535 // (2^bits − 1)`` (section 6.1)."""
-    wide = np.asarray(native, dtype=np.uint64) * np.uint64(FULL_SCALE_CODE) // np.uint64((1 << bits) - 1)
-    return wide.astype(np.uint16)
+    code = np.asarray(native, dtype=np.uint64) * np.uint64(FULL_SCALE_CODE) // np.uint64((1 << bits) - 1)
+    return code.astype(np.uint16)

@@ -101,8 +101,8 @@ class EventTrack:
     def renewal(self) -> int | None:
         """Return a new limit if half of the credit is used, otherwise ``None``. Call :meth:`grant` after sending it."""
         # At half of the credit, so the renewal arrives before the board must stop sending.
-        left = (self.credit_limit - self.next_event) % _U32
-        if is_newer(self.credit_limit, self.next_event) and 2 * left > self.window:
+        remaining = (self.credit_limit - self.next_event) % _U32
+        if is_newer(self.credit_limit, self.next_event) and 2 * remaining > self.window:
             return None
         return (self.next_event + self.window) % _U32
 

@@ -29,20 +29,20 @@ def _long_run(run: bytes, *, last: bool) -> bytes:
 
 def encode_plain(content: bytes) -> bytes:
     """Return the COBS form of ``content``, in plain Python."""
-    out: list[bytes] = []
+    groups: list[bytes] = []
     # Without this, a table of zeros (mesh off) would be the slowest to encode.
     parts = _ZEROS.split(content) if b"\0\0\0\0" in content else [content]  # zeros are at the odd places
     end = len(parts) - 1
-    for place, part in enumerate(parts):
-        if place % 2:
-            out.append(b"\x01" * (len(part) - 1))
+    for index, part in enumerate(parts):
+        if index % 2:
+            groups.append(b"\x01" * (len(part) - 1))
             continue
         runs = part.split(b"\0")
-        closing = runs.pop() if place == end else None
-        out += [_CODES[len(run)] + run if len(run) < _GROUP else _long_run(run, last=False) for run in runs]
+        closing = runs.pop() if index == end else None
+        groups += [_CODES[len(run)] + run if len(run) < _GROUP else _long_run(run, last=False) for run in runs]
         if closing is not None:
-            out.append(_CODES[len(closing)] + closing if len(closing) < _GROUP else _long_run(closing, last=True))
-    return b"".join(out)
+            groups.append(_CODES[len(closing)] + closing if len(closing) < _GROUP else _long_run(closing, last=True))
+    return b"".join(groups)
 
 
 def decode_plain(block: bytes) -> bytes:
@@ -53,7 +53,7 @@ def decode_plain(block: bytes) -> bytes:
     """
     if b"\0" in block:
         raise StuffingError(f"there is a zero at byte {block.index(0)} inside a block of {len(block)} bytes")
-    out: list[bytes] = []
+    groups: list[bytes] = []
     pos, end = 0, len(block)
     while pos < end:
         code = block[pos]
@@ -62,16 +62,16 @@ def decode_plain(block: bytes) -> bytes:
             one_bytes = _ONE_BYTES.match(block, pos)
             count = len(one_bytes.group()) if one_bytes else 1
             pos += count
-            out.append(bytes(count if pos < end else count - 1))
+            groups.append(bytes(count if pos < end else count - 1))
             continue
         if pos + code > end:
             raise StuffingError(f"code byte {code} at {pos} points beyond a block of {end} bytes")
-        out.append(block[pos + 1 : pos + code])
+        groups.append(block[pos + 1 : pos + code])
         pos += code
         # No zero follows a full group or the last group.
         if code != 0xFF and pos < end:
-            out.append(b"\0")
-    return b"".join(out)
+            groups.append(b"\0")
+    return b"".join(groups)
 
 
 _Codec = tuple[Callable[[bytes], bytes], Callable[[bytes], bytes], type[Exception]]

@@ -76,8 +76,8 @@ def _expect_elements(field: PayloadField, value: Any) -> Iterator[str]:
     kinds = _ELEMENTS[field.element]
     numbers = list(bytes.fromhex(value)) if isinstance(value, str) else _flat(value)
     offset = field.offset
-    for place, number in enumerate(numbers):
-        kind = kinds[place % len(kinds)]
+    for index, number in enumerate(numbers):
+        kind = kinds[index % len(kinds)]
         yield f"    EXPECT(lum_get_{kind}(p + {offset}) == {number}u);"
         offset += _SIZES[kind]
     yield f"    EXPECT(size == {offset}u);"

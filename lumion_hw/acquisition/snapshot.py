@@ -137,7 +137,7 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     Raises:
         ConfigError: The file cannot be read, or contains mistakes; the message lists all with line and column.
     """
-    from lumion_hw.bench.file.loader import mistakes, problems_in
+    from lumion_hw.bench.file.loader import error_from_problems, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     raw = read_file(
@@ -150,7 +150,7 @@ def load_snapshot(path: AnyPath) -> Snapshot:
     document = read_yaml(text)
     snapshot, checks = _validated(document.data) if document.marks else (None, [])
     if (problems := problems_in(os.fspath(path), text, document, checks)) or snapshot is None:
-        raise mistakes(f"snapshot {os.fspath(path)}", problems)
+        raise error_from_problems(f"snapshot {os.fspath(path)}", problems)
     return snapshot
 
 

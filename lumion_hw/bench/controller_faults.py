@@ -40,7 +40,7 @@ def check_faults(bench: Bench) -> None:
     faults = latched_faults(bench)
     if faults:
         raise SafetyError(
-            f"the mesh controller has switched its heaters off: {listed(faults)}",
+            f"the mesh controller has switched its heaters off: {format_faults(faults)}",
             device=bench.model.mesh_section.controller,
             hint=f"{CLEAR_FAULTS}.",
         )
@@ -66,7 +66,7 @@ def clear_faults(bench: Bench, name: str, by: str) -> tuple[Fault, ...]:
     matching = [fault for fault in latched if name.upper() in (fault.source.upper(), str(fault.fault_id))]
     if not matching:
         raise ConfigError(
-            f"no latched fault has the name or id {name!r}; latched faults: {listed(latched) or 'none'}",
+            f"no latched fault has the name or id {name!r}; latched faults: {format_faults(latched) or 'none'}",
             device=None if bench.model.mesh is None else bench.model.mesh.controller,
             hint=f"Nothing was cleared. {LIST_FAULTS}.",
         )
@@ -93,6 +93,6 @@ def clear_host_silence(bench: Bench, by: str) -> tuple[Fault, ...]:
     return tuple(fault for name in names for fault in clear_faults(bench, name, by))
 
 
-def listed(faults: Iterable[Fault]) -> str:
+def format_faults(faults: Iterable[Fault]) -> str:
     """Return latched faults as text for a message."""
     return "; ".join(map(str, faults))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lumion_hw.bench.controller_faults import latched_faults, listed
+from lumion_hw.bench.controller_faults import format_faults, latched_faults
 from lumion_hw.circuits.fault_location import BROKEN_DB, LightReading, LocatedFault, locate_fault
 from lumion_hw.circuits.output_power import OutputPowerReader
 from lumion_hw.circuits.phase_trim import READS, PhaseError, record_with_drift, trim_phase
@@ -214,7 +214,7 @@ class CircuitMaintenance:
 
     def _restore_circuits(self) -> None:
         faults = latched_faults(self._setup.bench)
-        reason = f"it has switched its heaters off: {listed(faults)}" if faults else "its heaters are off"
+        reason = f"it has switched its heaters off: {format_faults(faults)}" if faults else "its heaters are off"
         for watched in self._watched:
             self._set_fault(watched, LocatedFault("controller", reason))
         self._service.restore_after_shutdown()

@@ -9,7 +9,7 @@ from .servers import (
     job_requests as job_requests,
     pair_requests as pair_requests,
     partners as partners,
-    substituted as substituted,
+    replace_server as replace_server,
     units as units,
 )
 from .spans import Span as Span

@@ -161,7 +161,7 @@ class FailureJudge:
                 reason = f"{unit} is gone: {evidence.reason or evidence.detector}"
                 return self._report_failure("unit", unit, "process", reason, [evidence], (), now_s)
         for unit, circuits in self._circuits_by_unit().items():
-            if unit not in self._reported and self._is_dark_at_once(unit, circuits):
+            if unit not in self._reported and self._failed_together(unit, circuits):
                 observations = self._evidence_in_order(circuits)
                 reason = f"all light of {unit} went out together ({len(circuits)} fibres)"
                 return self._report_failure("unit", unit, "light", reason, observations, circuits, now_s)
@@ -226,7 +226,7 @@ class FailureJudge:
             result[senders.unit] = (*result.get(senders.unit, ()), name)
         return result
 
-    def _is_dark_at_once(self, unit: str, circuits: Iterable[str]) -> bool:
+    def _failed_together(self, unit: str, circuits: Iterable[str]) -> bool:
         circuits = tuple(name for name in circuits if name not in self.searched)
         modules = {self.senders[name].module for name in circuits}
         # A single dark fibre may be a fade or a broken fibre, so it never convicts a server (docs/decisions/0019).

@@ -488,7 +488,7 @@ class FabricManager(JobCircuits):
                 # the fault.
                 timer.rewind("detected")
             try:
-                proofs = self._carry_out(decision, timer)
+                proofs = self._perform_decision(decision, timer)
             except Exception as error:  # noqa: BLE001 - after any error the next attempt is made
                 self._raise_if_controller(error)
                 check_faults(self.bench)
@@ -513,7 +513,7 @@ class FabricManager(JobCircuits):
         unusable = tuple(f"{spare}: {reason}" for (unit, spare), reason in refused if unit == verdict.name)
         return dataclasses.replace(view, plans=plans, unusable=unusable)
 
-    def _carry_out(self, decision: Swap | Reroute, timer: SpanTimer) -> tuple[CircuitProof, ...]:
+    def _perform_decision(self, decision: Swap | Reroute, timer: SpanTimer) -> tuple[CircuitProof, ...]:
         if isinstance(decision, Reroute):
             plan = self._reroute_plan(decision)
             timer.mark("route_found")
@@ -525,7 +525,7 @@ class FabricManager(JobCircuits):
                 self._hooks.stop(job.name, self.members(job), failed)
         self._emit("spare", {"failed": failed, "spare": spare, "is_warm": decision.plan.is_warm})
         timer.mark("spare_chosen")
-        return self._change_over(decision.plan, timer)
+        return self._switch_to_spare(decision.plan, timer)
 
     def _record_recovery(
         self,
@@ -572,7 +572,7 @@ class FabricManager(JobCircuits):
         self.refresh()
         return None
 
-    def _change_over(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
+    def _switch_to_spare(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
         timer.mark("route_found")
         if plan.is_warm and plan.plan is not None:
             return self.service.switch(plan.plan, milestone=timer.mark)

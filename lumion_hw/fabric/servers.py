@@ -110,7 +110,9 @@ def _link(first_nic: str, second_nic: str) -> tuple[CircuitRequest, CircuitReque
     return CircuitRequest(first_nic, second_nic), CircuitRequest(second_nic, first_nic)
 
 
-def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: str, spare: str) -> list[CircuitRequest]:
+def replace_server(
+    model: BenchModel, requests: Iterable[CircuitRequest], failed: str, spare: str
+) -> list[CircuitRequest]:
     """Return the circuits with the failed server's NICs replaced by those of the spare.
 
     Raises:
@@ -142,7 +144,7 @@ def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str)
     return names
 
 
-def touching(requests: Sequence[CircuitRequest], nics: Iterable[str]) -> list[CircuitRequest]:
+def requests_at(requests: Sequence[CircuitRequest], nics: Iterable[str]) -> list[CircuitRequest]:
     """Return the circuits that begin or end at one of the given modules."""
     own = set(nics)
     return [request for request in requests if {request.source, request.target} & own]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from lumion_hw.circuits import CircuitPlan, CircuitRequest, CircuitService
 from lumion_hw.errors import LumionError, RoutingError
-from lumion_hw.fabric.servers import FabricUnit, find_unit, substituted, touching, units
+from lumion_hw.fabric.servers import FabricUnit, find_unit, replace_server, requests_at, units
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,11 @@ class Standby:
         model = setup.bench.model
         active = {} if setup.active is None else {circuit.request: circuit for circuit in setup.active.circuits}
         own, spare_unit = find_unit(model, failed), find_unit(model, spare)
-        affected = touching(list(active), own.nics)
+        affected = requests_at(list(active), own.nics)
         waiting = [request for request in loop_requests(spare_unit) if request in active]
         removed = (*affected, *waiting)
         added = tuple(
-            substituted(model, [request for request in affected if request not in loop_requests(own)], failed, spare)
+            replace_server(model, [request for request in affected if request not in loop_requests(own)], failed, spare)
         )
         is_warm = len(waiting) == len(spare_unit.nics)
         moved: tuple[CircuitRequest, ...] = ()

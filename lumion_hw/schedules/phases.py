@@ -96,13 +96,13 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
 
 
 def _read(text: str, name: str) -> PhasePlan:
-    from lumion_hw.bench.file.loader import mistakes, problems_in
+    from lumion_hw.bench.file.loader import error_from_problems, problems_in
     from lumion_hw.bench.file.yaml_marks import read_yaml
 
     document = read_yaml(text)
     plan, checks = _validate(document.data) if document.marks else (None, [])
     if (problems := problems_in(name, text, document, checks)) or plan is None:
-        raise mistakes(f"phase file {name}", problems)
+        raise error_from_problems(f"phase file {name}", problems)
     return plan
 
 

@@ -20,10 +20,10 @@ from lumion_hw.clock import Clock, SystemClock
 from lumion_hw.errors import BusyError, LinkError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.interfaces import Fault
+from lumion_hw.serving.bench_keeper import BenchKeeper
 from lumion_hw.serving.calls import Calls
 from lumion_hw.serving.circuits_view import served_circuits, served_mesh
 from lumion_hw.serving.connections import Connections
-from lumion_hw.serving.keeping import BenchKeeper
 from lumion_hw.serving.lease import BenchLease, Caller
 from lumion_hw.serving.readings import BenchReadings
 from lumion_hw.serving.state import (

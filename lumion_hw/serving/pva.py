@@ -337,7 +337,7 @@ class _PutHandler:
         self._server, self._write = server, write
 
     def put(self, _pv: Any, operation: Any) -> None:
-        sent, caller, waits = operation.value().raw, _caller(operation), _waits(operation)
+        sent, caller, waits = operation.value().raw, _caller(operation), _waits_for_completion(operation)
         self._server.answer(lambda: self._write(sent, caller, waits), operation)
 
 
@@ -358,7 +358,7 @@ def _query(sent: Any) -> dict[str, Any]:
     return dict(query)
 
 
-def _waits(operation: Any) -> bool:
+def _waits_for_completion(operation: Any) -> bool:
     """Return whether a put waits until all effects are complete (option ``record[block=true]``)."""
     request = operation.pvRequest().todict()
     options = request.get("record", {}).get("_options", {})

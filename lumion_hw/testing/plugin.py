@@ -71,9 +71,9 @@ def _arguments(marker: pytest.Mark) -> tuple[str | Path | None, int | None]:
     seed = options.pop("seed", None)
     fits = len(marker.args) <= 1 and not options and isinstance(path, str | Path | None)
     if not fits or not (seed is None or (isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0)):
-        given = ", ".join([*map(repr, marker.args), *(f"{key}={value!r}" for key, value in marker.kwargs.items())])
+        arguments = ", ".join([*map(repr, marker.args), *(f"{key}={value!r}" for key, value in marker.kwargs.items())])
         raise ConfigError(
-            f"marker lumion_bench({given}): expected {_SYNTAX}",
+            f"marker lumion_bench({arguments}): expected {_SYNTAX}",
             hint="The path must be a string or a Path, the seed a whole number.",
         )
     return path, seed

@@ -44,7 +44,7 @@ class DisturbedLink(DrainedByReading):
         self._clock = clock
         self._at_next_reply = bytearray()
         self._arrived = bytearray()
-        self._held = bytearray()
+        self._late = bytearray()
         self._holding = False
         self._dripping = False
         self._cut = False
@@ -67,8 +67,8 @@ class DisturbedLink(DrainedByReading):
         """Hold back all received bytes (``True``), or now deliver the bytes held back (``False``)."""
         self._holding = holding
         if not holding:
-            self._arrived += self._held
-            self._held.clear()
+            self._arrived += self._late
+            self._late.clear()
 
     def drip(self) -> None:
         """Deliver one byte per read from now on."""
@@ -91,7 +91,7 @@ class DisturbedLink(DrainedByReading):
         """Return at least one byte, or ``b""`` at the deadline."""
         self._check_not_cut()
         while self._holding and (data := self._link.read(deadline)):
-            self._held += data
+            self._late += data
         if self._holding:
             return b""
         if not self._arrived:

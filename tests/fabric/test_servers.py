@@ -9,7 +9,7 @@ from lumion_hw.bench.file.loader import check_bench, load_bench
 from lumion_hw.bench.file.model import AcceleratorModel, BenchModel, JobModel
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError
-from lumion_hw.fabric import find_unit, job_requests, pair_requests, partners, substituted
+from lumion_hw.fabric import find_unit, job_requests, pair_requests, partners, replace_server
 from lumion_hw.fabric.servers import server_of
 
 PAIR_0_1 = [
@@ -65,7 +65,7 @@ def test_partners_are_the_servers_at_the_other_ends(model: BenchModel) -> None:
 
 def test_a_spare_takes_each_place_of_the_failed_server_nic_by_nic(model: BenchModel) -> None:
     other = CircuitRequest("sfp-s3n0", "sfp-s3n1")
-    assert substituted(model, [*PAIR_0_1, other], "server1", "server2") == [
+    assert replace_server(model, [*PAIR_0_1, other], "server1", "server2") == [
         CircuitRequest("sfp-s0n0", "sfp-s2n0"),
         CircuitRequest("sfp-s2n0", "sfp-s0n0"),
         CircuitRequest("sfp-s0n1", "sfp-s2n1"),
@@ -76,7 +76,7 @@ def test_a_spare_takes_each_place_of_the_failed_server_nic_by_nic(model: BenchMo
 
 def test_partners_on_different_nics_keep_their_nics(model: BenchModel) -> None:
     requests = [CircuitRequest("sfp-s0n0", "sfp-s1n0"), CircuitRequest("sfp-s3n1", "sfp-s1n1")]
-    assert substituted(model, requests, "server1", "server2") == [
+    assert replace_server(model, requests, "server1", "server2") == [
         CircuitRequest("sfp-s0n0", "sfp-s2n0"),
         CircuitRequest("sfp-s3n1", "sfp-s2n1"),
     ]
@@ -84,12 +84,12 @@ def test_partners_on_different_nics_keep_their_nics(model: BenchModel) -> None:
 
 def test_a_spare_with_too_few_nics_is_refused_by_name(model: BenchModel) -> None:
     with pytest.raises(CircuitError, match=r"server2 has 1 NICs, too few to replace sfp-s1n1"):
-        substituted(shorn(model, "server2", 1), PAIR_0_1, "server1", "server2")
+        replace_server(shorn(model, "server2", 1), PAIR_0_1, "server1", "server2")
 
 
 def test_nics_that_carry_nothing_need_no_counterpart(model: BenchModel) -> None:
     requests = PAIR_0_1[:2]
-    assert substituted(shorn(model, "server2", 1), requests, "server1", "server2")[0].target == "sfp-s2n0"
+    assert replace_server(shorn(model, "server2", 1), requests, "server1", "server2")[0].target == "sfp-s2n0"
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ def topology_of(section: Mapping[str, Any]) -> MeshTopology:
         raise ConfigError(problem.message)
     if _kind(section) is NETLIST:
         return _netlist_mesh(section)
-    chosen = _chosen(section)
+    chosen = _chosen_sizes(section)
     if len(chosen) != 1:
         raise ConfigError("the section 'mesh' does not select a mesh", hint="Correct its other mistakes first.")
     ((word, numbers),) = chosen.items()
@@ -89,13 +89,15 @@ def layout_problems(section: Mapping[str, Any]) -> Iterator[LayoutProblem]:
         if section.get(key) is not None:
             yield LayoutProblem(key, f"expected no {key}, which does not apply to a {kind.name} mesh", "topology")
     own_keys = {layout.key for layout in kind.layouts.values()}
-    for key in dict.fromkeys(_key(LAYOUTS[word]) for word in _given(section) if LAYOUTS[word].key not in own_keys):
+    for key in dict.fromkeys(
+        _key(LAYOUTS[word]) for word in _given_sizes(section) if LAYOUTS[word].key not in own_keys
+    ):
         yield LayoutProblem(key, f"expected no {key}, which does not apply to a {kind.name} mesh", "topology")
-    chosen = _chosen(section)
+    chosen = _chosen_sizes(section)
     keys = [_key(kind.layouts[word]) for word in chosen]
     if len(keys) > 1:
         yield LayoutProblem(keys[-1], f"expected either {' or '.join(keys)}, found both", keys[0])
-    elif kind.layouts and not keys and not _sized(section, kind):
+    elif kind.layouts and not keys and not _has_size(section, kind):
         sizes = " or ".join(map(_key, kind.layouts.values()))
         yield LayoutProblem("topology", f"expected also {sizes}, the size of a {kind.name} mesh, found none")
     for word, numbers in chosen.items() if len(keys) == 1 else ():
@@ -156,11 +158,11 @@ def _kind(section: Mapping[str, Any]) -> TopologyKind | None:
     return TOPOLOGIES.get(name) if isinstance(name, str) else None
 
 
-def _sized(section: Mapping[str, Any], kind: TopologyKind) -> bool:
+def _has_size(section: Mapping[str, Any], kind: TopologyKind) -> bool:
     return any(section.get(_key(layout)) is not None for layout in kind.layouts.values())
 
 
-def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _given_sizes(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     sizes: dict[str, tuple[int, ...]] = {}
     for word, layout in LAYOUTS.items():
         value = section.get(_key(layout))
@@ -172,10 +174,10 @@ def _given(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return sizes
 
 
-def _chosen(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _chosen_sizes(section: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     kind = _kind(section)
     if kind is None:
         return {}
-    if _sized(section, kind):
-        return {word: numbers for word, numbers in _given(section).items() if word in kind.layouts}
+    if _has_size(section, kind):
+        return {word: numbers for word, numbers in _given_sizes(section).items() if word in kind.layouts}
     return {word: () for word, layout in kind.layouts.items() if layout.key is None}

@@ -112,11 +112,11 @@ def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> Be
     """
     model, problems = _read(source, text)
     if model is None:
-        raise mistakes(f"bench file {os.fspath(source)}", problems)
+        raise error_from_problems(f"bench file {os.fspath(source)}", problems)
     return model
 
 
-def mistakes(subject: str, problems: Sequence[Problem]) -> ConfigError:
+def error_from_problems(subject: str, problems: Sequence[Problem]) -> ConfigError:
     """Return an error that lists the mistakes in a file."""
     listed = [str(problem) for problem in problems[:MAX_LISTED]]
     if len(problems) > MAX_LISTED:

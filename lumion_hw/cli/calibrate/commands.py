@@ -15,7 +15,7 @@ from lumion_hw.cli.calibrate import (
     report as cli_report,
     run as cli_run,
 )
-from lumion_hw.cli.calibrate.output import conclude
+from lumion_hw.cli.calibrate.output import report_result
 from lumion_hw.cli.calibrate.wavelengths import wavelength_option
 from lumion_hw.cli.common.lazy import NamedGroup
 from lumion_hw.cli.common.numbers import TOLERANCE_DB
@@ -124,7 +124,7 @@ def verify(
         f"{name.replace('_', ' ')}: {f'{value:.4g}' if isinstance(value, float) else value}"
         for name, value in document.items()
     )
-    return conclude(document, "\n".join(lines), failure, as_json)
+    return report_result(document, "\n".join(lines), failure, as_json)
 
 
 def _truth_document(bench: Bench, record: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.calibrate.output import conclude
+from lumion_hw.cli.calibrate.output import report_result
 from lumion_hw.cli.common.numbers import Number
 from lumion_hw.cli.common.opening import bench_options, open_bench
 from lumion_hw.cli.common.output import json_option, note
@@ -138,7 +138,7 @@ def drift(
             }
             if check_only:
                 failure = _invalid_record_error(health, path)
-                return conclude(document | cost_document(run), health_text(health), failure, as_json)
+                return report_result(document | cost_document(run), health_text(health), failure, as_json)
             renewal = run.renew()
         after, change = run.check_renewal(renewal), run.change(renewal)
         failure = _large_change_error(renewal, after, target)
@@ -147,7 +147,7 @@ def drift(
     document |= {"renewed": str(target), "health_after": health_document(after)} | dataclasses.asdict(change)
     document |= _renewal_document(renewal, run)
     text = f"{health_text(health)}\n{changes_text(renewal.changes)}\n{result_text(after, run)}\nRecord: {target}"
-    return conclude(document, text, failure, as_json)
+    return report_result(document, text, failure, as_json)
 
 
 def _tuned_probe(bench: Bench, record: CalibrationRecord) -> BenchProbe:

@@ -69,7 +69,7 @@ def many(
         ended = calibrate_benches(jobs, min(workers or os.cpu_count() or 1, len(jobs)), note)
     else:
         ended = calibrate_on_cluster(jobs, scheduler, workers, note)
-    code = code_of(ended.outcomes)
+    code = exit_code_of(ended.outcomes)
     if ended.interruption is not None:
         code = _TERMINATED if isinstance(ended.interruption, SystemExit) else _INTERRUPTED
     if as_json:
@@ -79,7 +79,7 @@ def many(
     return code
 
 
-def code_of(outcomes: tuple[BenchOutcome, ...]) -> int:
+def exit_code_of(outcomes: tuple[BenchOutcome, ...]) -> int:
     """Return the exit code for failed benches: their common code, 1 if codes differ, 3 if only out of tolerance."""
     codes = {outcome.exit_code for outcome in outcomes} - {0}
     failures = codes - {_OUT_OF_TOLERANCE}

@@ -8,7 +8,7 @@ from lumion_hw.cli.common.output import echo_json, echo_text, error_document, no
 from lumion_hw.errors import LumionError
 
 
-def conclude(document: dict[str, Any], text: str, failure: LumionError | None, as_json: bool) -> int:
+def report_result(document: dict[str, Any], text: str, failure: LumionError | None, as_json: bool) -> int:
     """Print the result of a command, and an error if the result is not acceptable; return the exit code.
 
     With ``--json``, result and error are one document.

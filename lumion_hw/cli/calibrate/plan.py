@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.calibrate.goal import goal_of, goal_options
-from lumion_hw.cli.calibrate.output import conclude
+from lumion_hw.cli.calibrate.output import report_result
 from lumion_hw.cli.common.numbers import PORT, SEED
 from lumion_hw.cli.common.output import json_option
 from lumion_hw.cli.common.progress import RunProgress
@@ -66,7 +66,7 @@ def plan(
             f"{result.shortfall}.", hint="Allow more time (--seconds), or add sources or monitors."
         )
     document = _document(bench_file, result, goal.sigma_rad)
-    return conclude(document, _text(document), failure, as_json)
+    return report_result(document, _text(document), failure, as_json)
 
 
 def _document(bench_file: str, result: DryRun, target_rad: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import click
 
 from lumion_hw.cli.calibrate.goal import goal_arguments, goal_of, goal_options
 from lumion_hw.cli.calibrate.operator import operator_of
-from lumion_hw.cli.calibrate.output import conclude
+from lumion_hw.cli.calibrate.output import report_result
 from lumion_hw.cli.calibrate.part import part_arguments, part_of, part_options, record_to_join
 from lumion_hw.cli.calibrate.report import report_option
 from lumion_hw.cli.calibrate.wavelengths import wavelengths_option
@@ -145,7 +145,7 @@ def _report(
     if report_file:
         written = write_report(path, report_file, overwrite=overwrite).path
         document, text = document | {"report": str(written)}, f"{text}\nReport: {written}"
-    return conclude(document, text, _failure(record, path), as_json)
+    return report_result(document, text, _failure(record, path), as_json)
 
 
 def _failure(record: CalibrationRecord, path: Path) -> CalibrationError | None:

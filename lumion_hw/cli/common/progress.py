@@ -118,9 +118,9 @@ class RunProgress:
             self.stage = ""
 
     def _label(self) -> str:
-        return f"{self.stage:>15}  {_duration(self._clock() - self._stage_began_s):>6}  {self._left():>14}"
+        return f"{self.stage:>15}  {_duration(self._clock() - self._stage_began_s):>6}  {self._remaining_text():>14}"
 
-    def _left(self) -> str:
+    def _remaining_text(self) -> str:
         remaining_s = None if self._forecast is None else self._forecast.remaining_s()
         return "" if remaining_s is None else f"{_duration(remaining_s)} left"
 
@@ -133,7 +133,7 @@ class RunProgress:
         self._bars.close()
         self._bar = None
         if self.stage and hidden and not self._quiet:
-            elapsed, remaining = _duration(self._clock() - self._stage_began_s), self._left()
+            elapsed, remaining = _duration(self._clock() - self._stage_began_s), self._remaining_text()
             early = finished and self.done < self.total
             steps = f"done after {self.done}" if early else f"{self.done} of {self.total}"
             note(f"{self.stage}: {steps} in {elapsed}{f', about {remaining}' if remaining else ''}")

@@ -61,11 +61,11 @@ class _PendingRequest(ExpectedReply):
         "due_s",
         "end_s",
         "index",
+        "max_sends",
         "message",
         "n_bytes",
         "payload",
         "rto_s",
-        "sends",
         "single_s",
         "start_s",
     )
@@ -79,7 +79,7 @@ class _PendingRequest(ExpectedReply):
         self.payload = payload
         self.single_s = single_s
         self.n_bytes = n_bytes
-        self.attempt = self.sends = 0
+        self.attempt = self.max_sends = 0
         self.computed_s = self.start_s = self.rto_s = self.due_s = self.end_s = 0.0
 
     @property
@@ -231,7 +231,7 @@ class FramedExchange:
                 # On a UART, it waits for the bytes of the earlier requests.
                 job.computed_s += sum(before.single_s for before in waiting)
             job.rto_s = quality.rto_s(job.computed_s)
-            job.sends = quality.sends(job.n_bytes)
+            job.max_sends = quality.max_sends(job.n_bytes)
             job.end_s = now_s + max(DEADLINE_RTOS * (job.computed_s + MARGIN_S), LONGEST_DEADLINE_S)
             job.due_s = min(now_s + job.rto_s, job.end_s)
             job.seq = self.last_seq = self._window.next_seq()
@@ -270,7 +270,7 @@ class FramedExchange:
             if job.due_s > now_s:
                 continue
             is_extended = are_reads and now_s < job.start_s + self.read_retry_s
-            is_over = not is_extended and (job.attempt + 1 >= job.sends or now_s >= job.end_s)
+            is_over = not is_extended and (job.attempt + 1 >= job.max_sends or now_s >= job.end_s)
             # The port stays open: closing it would turn a lost byte into a lost
             # device, and opening it again may reset the board by DTR (section 4.5).
             if is_over:

@@ -31,7 +31,7 @@ class LinkQuality:
 
     def __init__(self) -> None:
         self.margin_s = MARGIN_S
-        self._lost = 0.0
+        self._loss_error = 0.0
         self._bytes = _PRIOR_BYTES
         self._delay_s: float | None = None
         self._spread_s = 0.0
@@ -41,16 +41,16 @@ class LinkQuality:
         """Return the time in seconds after which a request is repeated, for a reply that should take ``computed_s``."""
         return (computed_s + self.margin_s) * (1 << self._backoffs)
 
-    def sends(self, n_bytes: int) -> int:
+    def max_sends(self, n_bytes: int) -> int:
         """Return how often a request may be sent, so that at most one request in a million fails.
 
         Args:
             n_bytes: Bytes of the request and its largest reply.
         """
-        if not self._lost:
+        if not self._loss_error:
             return SENDS
         # Losses are assumed to hit bytes independently: b bytes survive with probability exp(-e b) (section 4.5).
-        loss_probability = -math.expm1(-self._lost / self._bytes * n_bytes)
+        loss_probability = -math.expm1(-self._loss_error / self._bytes * n_bytes)
         return min(max(SENDS, math.ceil(math.log(_RESIDUE) / math.log(loss_probability))), MAX_SENDS)
 
     def record_answer(self, n_bytes: int, repeats: int, late_s: float) -> None:
@@ -65,18 +65,18 @@ class LinkQuality:
         """
         self._bytes += n_bytes * (repeats + 1)
         if repeats:
-            self._lost += repeats
+            self._loss_error += repeats
             return
         self._backoffs = 0
         self._timed(late_s)
         if self._bytes > _MEMORY_BYTES:
             # Halving both keeps the rate and gives later losses more weight.
-            self._lost, self._bytes = 0.5 * self._lost, 0.5 * self._bytes
+            self._loss_error, self._bytes = 0.5 * self._loss_error, 0.5 * self._bytes
 
     def record_late_answer(self) -> None:
         """Record a reply that arrived after the time-out, and double the next time-outs (RFC 3522)."""
         # The repeat had been counted as a loss, which it was not.
-        self._lost = max(self._lost - 1.0, 0.0)
+        self._loss_error = max(self._loss_error - 1.0, 0.0)
         self._backoffs = min(self._backoffs + 1, _MAX_BACKOFFS)
 
     def _timed(self, late_s: float) -> None:
@@ -154,14 +154,14 @@ class Line:
                 self.last_sent_s = now_s
                 self.inbox.counts["tx_bytes"] += len(wire)
         except LinkLost as error:
-            raise self._lost(label, error) from error
+            raise self._loss_error(label, error) from error
 
     def read(self, deadline: Deadline, label: str) -> bool:
         """Wait until data arrives or the deadline is reached; return whether data arrived. Raises ``LinkLost``."""
         try:
             data = self.link.read(deadline)
         except LinkLost as error:
-            raise self._lost(label, error) from error
+            raise self._loss_error(label, error) from error
         if data:
             self.inbox.take(data)
         return bool(data)
@@ -199,7 +199,7 @@ class Line:
         error.took_effect = took_effect
         return error
 
-    def _lost(self, label: str, error: LinkLost) -> LinkLost:
+    def _loss_error(self, label: str, error: LinkLost) -> LinkLost:
         self.lose(Loss.LINK)
         _log.warning(
             "%s @ %s: the link was lost during %s: %s", self._target.device, self._target.address, label, error.message

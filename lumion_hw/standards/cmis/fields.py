@@ -75,7 +75,7 @@ class Field(Register):
     def locations(self, index: int | None = None) -> Iterator[Location]:
         """Yield the bits of one array element, or of all elements if ``index`` is ``None``."""
         if index is None:
-            return (place for places in self._locations.values() for place in places)
+            return (location for locations in self._locations.values() for location in locations)
         try:
             return iter(self._locations[index])
         except KeyError:

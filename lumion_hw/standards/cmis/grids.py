@@ -83,8 +83,8 @@ class FineRange:
         """Return whether a fine-tuning offset can be set."""
         if offset_mhz == 0:
             return True
-        inside = self.low_mhz <= offset_mhz <= self.high_mhz
-        return inside and self.resolution_mhz > 0 and offset_mhz % self.resolution_mhz == 0
+        in_range = self.low_mhz <= offset_mhz <= self.high_mhz
+        return in_range and self.resolution_mhz > 0 and offset_mhz % self.resolution_mhz == 0
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ class LaserGrids:
         if self.fine is None or self.fine.resolution_mhz <= 0:
             return centre
         step = self.fine.resolution_mhz
-        wanted = mhz - centre
-        offset = wanted // step * step if side < 0 else -(-wanted // step) * step
+        offset_mhz = mhz - centre
+        offset = offset_mhz // step * step if side < 0 else -(-offset_mhz // step) * step
         low, high = -(-self.fine.low_mhz // step) * step, self.fine.high_mhz // step * step
         return centre + min(max(offset, min(low, 0)), max(high, 0))
 

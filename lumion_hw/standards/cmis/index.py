@@ -116,10 +116,10 @@ def fields_of(page: Page) -> tuple[Field, ...]:
 def byte_access(page: Page) -> ByteAccess:
     """Return the access rights of each bit of a page. Index 0 is byte 0 of the lower memory or byte 128 of a page."""
 
-    def masks(wanted: frozenset[Access]) -> tuple[int, ...]:
+    def masks(access: frozenset[Access]) -> tuple[int, ...]:
         result = [0] * HALF_BYTES
         for field in fields_of(page):
-            if field.access in wanted:
+            if field.access in access:
                 for location in field.locations():
                     result[location.byte % HALF_BYTES] |= location.mask
         return tuple(result)

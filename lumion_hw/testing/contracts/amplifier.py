@@ -90,7 +90,7 @@ class OpticalAmplifierContract(DeviceContract):
         wanted = value_in_range(limits, 0.5)
         if succeeds(lambda: getattr(driver, f"hold_{name}")(wanted)):
             actual = getattr(driver.settings(), name)
-            slack = self.accuracy * max(abs(each) for each in limits)
+            slack = self.accuracy * max(abs(limit) for limit in limits)
             expect(actual is not None and abs(actual - wanted) <= slack, f"{wanted:g} was set, {actual} is read back")
 
     # -- tests
@@ -117,7 +117,7 @@ class OpticalAmplifierContract(DeviceContract):
             settings = driver.settings()
             actual = getattr(settings, name)
             expect(settings.mode is _MODES[name], f"hold_{name}() was called, but the mode is {settings.mode}")
-            slack = self.accuracy * max(abs(each) for each in limits)
+            slack = self.accuracy * max(abs(limit) for limit in limits)
             expect(actual is not None and abs(actual - wanted) <= slack, f"{wanted:g} was set, {actual} is read back")
             other_values = [getattr(settings, other) for other in _UNITS if other != name]
             expect(other_values == [None, None], f"settings() reports more than one controlled quantity: {settings}")
@@ -219,8 +219,8 @@ class OpticalAmplifierContract(DeviceContract):
         before_dbm = emitted_dbm()
         driver.close()
         after_dbm = emitted_dbm()
-        same = before_dbm is not None and after_dbm is not None and abs(after_dbm - before_dbm) < 1.0
-        expect(same, f"close() changed the output power from {before_dbm} to {after_dbm} dBm")
+        is_same = before_dbm is not None and after_dbm is not None and abs(after_dbm - before_dbm) < 1.0
+        expect(is_same, f"close() changed the output power from {before_dbm} to {after_dbm} dBm")
 
     # -- helpers
 

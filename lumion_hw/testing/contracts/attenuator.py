@@ -194,8 +194,8 @@ class VariableAttenuatorContract(DeviceContract):
             driver.set_attenuation_db(1, wanted_db)
             actual_db = measured_attenuation_db(1)
             measured = "no light passes" if actual_db is None else f"{actual_db:.3f} dB was measured"
-            near = actual_db is not None and abs(actual_db - wanted_db) <= self.accuracy_db
-            expect(near, f"{wanted_db:g} dB was set, but {measured}")
+            is_near = actual_db is not None and abs(actual_db - wanted_db) <= self.accuracy_db
+            expect(is_near, f"{wanted_db:g} dB was set, but {measured}")
 
     @pytest.mark.parametrize("side", ["below", "above", "nan"])
     def test_an_attenuation_outside_the_limits_is_refused_and_nothing_changes(
@@ -276,7 +276,7 @@ class VariableAttenuatorContract(DeviceContract):
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
                 actual_db = driver.settings(1).attenuation_db
-                is_known = any(abs(actual_db - each) <= slack_db for each in wanted_db)
+                is_known = any(abs(actual_db - value_db) <= slack_db for value_db in wanted_db)
                 expect(is_known, f"{actual_db:g} dB was read, but was never set")
 
         run_parallel(clock, set_values, read)
@@ -296,5 +296,5 @@ class VariableAttenuatorContract(DeviceContract):
         )
 
     def _check_attenuation(self, expected_db: float, actual_db: float | None, action: str) -> None:
-        near = actual_db is not None and abs(actual_db - expected_db) <= self.accuracy_db
-        expect(near, f"{expected_db:g} dB was {action}, but {actual_db} dB is measured")
+        is_near = actual_db is not None and abs(actual_db - expected_db) <= self.accuracy_db
+        expect(is_near, f"{expected_db:g} dB was {action}, but {actual_db} dB is measured")

@@ -87,17 +87,19 @@ class BreakoutTransponderContract(DeviceContract):
         for start in first_lanes:
             driver.path(start).select_application(self.application)
         driver.enable()
-        one, *other_lanes = first_lanes
+        first_lane, *other_lanes = first_lanes
         before_w = {start: launched_w(start) for start in other_lanes}
         expect(min(before_w.values()) > 0.0, f"enable() of the module left paths dark: {before_w}")
         for name, act in (
-            ("disable", driver.path(one).disable),
-            ("enable", driver.path(one).enable),
-            ("select_application", lambda: driver.path(one).select_application(self.application)),
+            ("disable", driver.path(first_lane).disable),
+            ("enable", driver.path(first_lane).enable),
+            ("select_application", lambda: driver.path(first_lane).select_application(self.application)),
         ):
             act()
             after_w = {start: launched_w(start) for start in other_lanes}
-            expect(after_w == before_w, f"{name}() on the path of host lane {one} changed the light of other paths")
+            expect(
+                after_w == before_w, f"{name}() on the path of host lane {first_lane} changed the light of other paths"
+            )
 
     def test_the_module_switches_all_paths(
         self, driver: BreakoutTransponder, first_lanes: tuple[int, ...], launched_w: Callable[[int], float]

@@ -56,8 +56,8 @@ class MeshControllerContract(MeshStreamContract):
 
     def agree(self, before: Any, after: Any) -> bool:
         """Return whether two readings of the heater currents agree within the tolerance."""
-        (one, tolerance), (other, _) = before, after
-        return bool(np.all(np.abs(one - other) <= 2.0 * tolerance))
+        (value, tolerance), (other, _) = before, after
+        return bool(np.all(np.abs(value - other) <= 2.0 * tolerance))
 
     # -- fixtures of the author
 
@@ -249,7 +249,7 @@ class MeshControllerContract(MeshStreamContract):
         """The number of each receipt is larger than the last; equal currents have equal checksums."""
         before_s = clock.now()
         table = allowed_table(limits)
-        receipts = [controller.program(each) for each in (table, 0.5 * table, table)]
+        receipts = [controller.program(currents) for currents in (table, 0.5 * table, table)]
         numbers = [receipt.number for receipt in receipts]
         expect(numbers == sorted(set(numbers)), f"generation numbers do not increase: {numbers}")
         checksums = [receipt.crc32 for receipt in receipts]

@@ -107,7 +107,7 @@ class MeshStatesContract(DeviceContract):
     def test_two_threads_share_the_driver(self, driver: MeshStates, clock: Clock) -> None:
         """Configurations that two threads send at the same time are not mixed."""
         settings: tuple[dict[int, PucState], ...] = ({0: "bar"}, {1: "cross"})
-        lines = [driver.program_states(each).line for each in settings]
+        lines = [driver.program_states(setting).line for setting in settings]
         sent: list[tuple[int, Submission]] = []
 
         def program(which: int) -> None:
@@ -116,6 +116,6 @@ class MeshStatesContract(DeviceContract):
 
         run_parallel(clock, partial(program, 0), partial(program, 1))
         expect(
-            all(each.line == lines[which] for which, each in sent),
+            all(receipt.line == lines[which] for which, receipt in sent),
             f"configurations of the two threads were mixed: {sent}",
         )

@@ -77,7 +77,7 @@ class OpticalSwitchContract(DeviceContract):
         """A connection to an input or output in use is rejected, and nothing changes."""
         first, second, third = self._pairs(driver)
         driver.set_connections(first | second)
-        (entry, out), (other_entry, other_out), (free_entry, free_out) = (
+        (entry, output), (other_entry, other_out), (free_entry, free_out) = (
             *first.items(),
             *second.items(),
             *third.items(),
@@ -86,7 +86,7 @@ class OpticalSwitchContract(DeviceContract):
             {entry: free_out},
             {free_entry: other_out},
             {entry: other_out},
-            {free_entry: free_out} | {other_entry: out},
+            {free_entry: free_out} | {other_entry: output},
         ):
             expect_error(BusyError, f"{wanted}", partial(driver.connect, wanted))
         self._check(driver, first | second)
@@ -95,9 +95,14 @@ class OpticalSwitchContract(DeviceContract):
         """Unknown ports, ports of the wrong side, and two inputs for one output are rejected."""
         first, second, _ = self._pairs(driver)
         driver.set_connections(first)
-        entry, out = next(iter(second.items()))
+        entry, output = next(iter(second.items()))
         other = driver.ports.inputs[2]
-        for wanted in ({out: entry}, {entry: max(driver.ports.outputs) + 1}, {0: out}, {entry: out, other: out}):
+        for wanted in (
+            {output: entry},
+            {entry: max(driver.ports.outputs) + 1},
+            {0: output},
+            {entry: output, other: output},
+        ):
             for make in (driver.connect, driver.set_connections):
                 expect_error(ConfigError, f"{wanted}", partial(make, wanted))
         expect_error(ConfigError, "no such input", lambda: driver.disconnect([0]))

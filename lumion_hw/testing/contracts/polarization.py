@@ -30,8 +30,8 @@ def positions(driver: PolarizationController, fraction: float) -> NDArray[np.flo
     """Return settings at a fraction of the range of each actuator, rounded to its steps."""
     return np.array(
         [
-            each.minimum + round(fraction * (each.maximum - each.minimum) / each.step) * each.step
-            for each in driver.actuators
+            actuator.minimum + round(fraction * (actuator.maximum - actuator.minimum) / actuator.step) * actuator.step
+            for actuator in driver.actuators
         ]
     )
 
@@ -68,15 +68,20 @@ class PolarizationControllerContract(DeviceContract):
     def test_it_describes_its_actuators(self, driver: PolarizationController) -> None:
         """Every actuator has a unit, a range and a step, and the settling time is finite."""
         expect(len(driver.actuators) > 0, "there are no actuators")
-        for number, each in enumerate(driver.actuators):
-            expect(bool(each.kind and each.unit), f"actuator {number} has no unit: {each}")
-            expect(each.minimum < each.maximum and each.step > 0.0, f"actuator {number} has no range: {each}")
-            expect(each.period is None or each.period > 0.0, f"actuator {number} has an invalid period: {each}")
+        for number, actuator in enumerate(driver.actuators):
+            expect(bool(actuator.kind and actuator.unit), f"actuator {number} has no unit: {actuator}")
+            expect(
+                actuator.minimum < actuator.maximum and actuator.step > 0.0,
+                f"actuator {number} has no range: {actuator}",
+            )
+            expect(
+                actuator.period is None or actuator.period > 0.0, f"actuator {number} has an invalid period: {actuator}"
+            )
         expect(0.0 <= driver.settle_s < 60.0, f"the settling time is {driver.settle_s} s")
 
     def test_what_is_set_is_read_back(self, driver: PolarizationController) -> None:
         """Settings within the limits are read back within half a step."""
-        steps = np.array([each.step for each in driver.actuators])
+        steps = np.array([actuator.step for actuator in driver.actuators])
         for fraction in (0.0, 0.37, 1.0, 0.5):
             wanted = positions(driver, fraction)
             wanted[0] = positions(driver, 0.8 * fraction)[0]
@@ -90,7 +95,7 @@ class PolarizationControllerContract(DeviceContract):
 
     def test_settings_between_steps_go_to_the_nearest(self, driver: PolarizationController) -> None:
         """A setting between two steps is rounded to the nearest step."""
-        steps = np.array([each.step for each in driver.actuators])
+        steps = np.array([actuator.step for actuator in driver.actuators])
         wanted = positions(driver, 0.4) + 0.3 * steps
         driver.set(wanted)
         expect(
@@ -114,13 +119,13 @@ class PolarizationControllerContract(DeviceContract):
         """One setting outside its range rejects all settings, and nothing changes."""
         driver.set(positions(driver, 0.5))
         before = driver.read()
-        for number, each in enumerate(driver.actuators):
-            if each.endless:
+        for number, actuator in enumerate(driver.actuators):
+            if actuator.endless:
                 continue
             wanted = positions(driver, 0.25)
-            wanted[number] = each.minimum - each.step if side == "below" else each.maximum + each.step
-            error = expect_error(LimitError, f"{wanted[number]:g} {each.unit}", partial(driver.set, wanted))
-            expect(error.unit == each.unit, f"the unit of the error is {error.unit}, not {each.unit}")
+            wanted[number] = actuator.minimum - actuator.step if side == "below" else actuator.maximum + actuator.step
+            error = expect_error(LimitError, f"{wanted[number]:g} {actuator.unit}", partial(driver.set, wanted))
+            expect(error.unit == actuator.unit, f"the unit of the error is {error.unit}, not {actuator.unit}")
         expect(np.array_equal(driver.read(), before), "a rejected set changed settings")
 
     @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -152,7 +157,10 @@ class PolarizationControllerContract(DeviceContract):
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
                 actual = driver.read()
-                expect(any(np.allclose(actual, each) for each in wanted), f"{actual} was read, but was never set")
+                expect(
+                    any(np.allclose(actual, positions_set) for positions_set in wanted),
+                    f"{actual} was read, but was never set",
+                )
 
         run_parallel(clock, set_values, read)
 

@@ -447,9 +447,9 @@ class PowerMeterContract(DeviceContract):
     @on_wires_only
     def test_two_threads_share_the_driver(self, driver: PowerMeter, illuminate: Illuminate, clock: Clock) -> None:
         """Two threads that read two channels get the readings of their own channels."""
-        one, other = driver.channels[0], driver.channels[-1]
-        illuminate(one, self.bright_w)
-        illuminate(other, 0.01 * self.bright_w if other != one else self.bright_w)
+        first, last = driver.channels[0], driver.channels[-1]
+        illuminate(first, self.bright_w)
+        illuminate(last, 0.01 * self.bright_w if last != first else self.bright_w)
 
         def read(channel: int, power_w: float) -> None:
             for _ in range(_SHARED_ROUNDS):
@@ -457,8 +457,8 @@ class PowerMeterContract(DeviceContract):
 
         run_parallel(
             clock,
-            lambda: read(one, self.bright_w),
-            lambda: read(other, 0.01 * self.bright_w if other != one else self.bright_w),
+            lambda: read(first, self.bright_w),
+            lambda: read(last, 0.01 * self.bright_w if last != first else self.bright_w),
         )
 
     def _check_same_light(self, before: PowerReading, after: PowerReading | None, since: str) -> None:

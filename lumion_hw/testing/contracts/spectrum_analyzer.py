@@ -101,16 +101,17 @@ class SpectrumAnalyzerContract(DeviceContract):
         if after is None:
             return
         peaks = [
-            (float(each.wavelength_nm[peak]), float(each.power_dbm[peak]))
-            for each in (before, after)
-            for peak in [int(np.nanargmax(each.power_dbm))]
+            (float(spectrum.wavelength_nm[peak]), float(spectrum.power_dbm[peak]))
+            for spectrum in (before, after)
+            for peak in [int(np.nanargmax(spectrum.power_dbm))]
         ]
         off_nm, off_db = (abs(actual - expected) for expected, actual in zip(*peaks, strict=True))
         # A reset may have left a wider span, and so a coarser step.
         step_nm = float(np.diff(after.wavelength_nm).max())
-        near = off_nm <= self.accuracy_nm + step_nm and off_db <= self.accuracy_db
+        is_near = off_nm <= self.accuracy_nm + step_nm and off_db <= self.accuracy_db
         expect(
-            near, f"the line was at {peaks[0]} (nm, dBm), but after the change by another session it is at {peaks[1]}"
+            is_near,
+            f"the line was at {peaks[0]} (nm, dBm), but after the change by another session it is at {peaks[1]}",
         )
 
     # -- tests
@@ -136,8 +137,10 @@ class SpectrumAnalyzerContract(DeviceContract):
         for start_nm, stop_nm in ((1540.0, 1545.0), (1560.0, 1561.0), (1510.0, 1520.5), (1500.0, 1600.0), self.span_nm):
             driver.set_span_nm(start_nm, stop_nm)
             settings = driver.settings()
-            near = max(abs(settings.start_nm - start_nm), abs(settings.stop_nm - stop_nm)) < 2e-3
-            expect(near, f"{start_nm} to {stop_nm} nm was set, {settings.start_nm} to {settings.stop_nm} nm is active")
+            is_near = max(abs(settings.start_nm - start_nm), abs(settings.stop_nm - stop_nm)) < 2e-3
+            expect(
+                is_near, f"{start_nm} to {stop_nm} nm was set, {settings.start_nm} to {settings.stop_nm} nm is active"
+            )
 
     def test_a_span_outside_the_range_is_refused_and_nothing_changes(self, driver: SpectrumAnalyzer) -> None:
         """Spans outside the limits, reversed spans and NaN are rejected, and nothing changes."""

@@ -100,9 +100,9 @@ class TemperatureControllerContract(DeviceContract):
         for tolerance_c, window_s in ((0.5, 2.0), (0.05, 5.0)):
             driver.set_tolerance(tolerance_c, window_s)
             settings = driver.settings()
-            near = abs(settings.tolerance_c - tolerance_c) <= 0.006 and abs(settings.window_s - window_s) <= 0.06
+            is_near = abs(settings.tolerance_c - tolerance_c) <= 0.006 and abs(settings.window_s - window_s) <= 0.06
             expect(
-                near, f"set {tolerance_c} K, {window_s} s; read back {settings.tolerance_c} K, {settings.window_s} s"
+                is_near, f"set {tolerance_c} K, {window_s} s; read back {settings.tolerance_c} K, {settings.window_s} s"
             )
 
     def test_settings_outside_the_limits_are_refused_and_nothing_changes(self, driver: TemperatureController) -> None:
@@ -126,8 +126,8 @@ class TemperatureControllerContract(DeviceContract):
         driver.enable()
         state = driver.wait_locked(self.lock_s)
         expect(state.enabled and state.locked, f"wait_locked() returned {state}")
-        near = state.temperature_c is not None and abs(state.temperature_c - self.near_c) <= 0.11
-        expect(near, f"locked to {self.near_c} °C, but the temperature is {state.temperature_c}")
+        is_near = state.temperature_c is not None and abs(state.temperature_c - self.near_c) <= 0.11
+        expect(is_near, f"locked to {self.near_c} °C, but the temperature is {state.temperature_c}")
         driver.disable()
         after = driver.state()
         expect(not (after.enabled or after.locked), f"after disable() the state is {after}")
@@ -202,7 +202,7 @@ class TemperatureControllerContract(DeviceContract):
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
                 actual_c = driver.settings().setpoint_c
-                is_known = any(abs(actual_c - each) <= self.resolution_c for each in wanted_c)
+                is_known = any(abs(actual_c - value_c) <= self.resolution_c for value_c in wanted_c)
                 expect(is_known, f"{actual_c:g} °C was read, but was never set")
 
         run_parallel(clock, set_values, read)

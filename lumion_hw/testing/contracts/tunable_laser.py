@@ -102,7 +102,9 @@ class TunableLaserContract(DeviceContract):
         clock: Clock,
     ) -> None:
         """After another session changed the unit, reported and emitted power are right, or there is an error."""
-        first_dbm, second_dbm = (value_in_range(driver.ranges.power_dbm or (6.0, 10.0), each) for each in (0.6, 0.3))
+        first_dbm, second_dbm = (
+            value_in_range(driver.ranges.power_dbm or (6.0, 10.0), fraction) for fraction in (0.6, 0.3)
+        )
         driver.set_power_dbm(first_dbm)
         driver.enable()
         driver.wait_ready(self.ready_s)
@@ -139,8 +141,8 @@ class TunableLaserContract(DeviceContract):
             driver.enable()
             self._check_ready(driver.wait_ready(self.ready_s), wanted_dbm)
             light = emitted()
-            near = light is not None and abs(light[1] - wanted_dbm) <= self.accuracy_db
-            expect(near, f"{wanted_dbm:g} dBm was set after the reset, the light is {light}")
+            is_near = light is not None and abs(light[1] - wanted_dbm) <= self.accuracy_db
+            expect(is_near, f"{wanted_dbm:g} dBm was set after the reset, the light is {light}")
 
     # -- identity and ranges
 
@@ -350,7 +352,7 @@ class TunableLaserContract(DeviceContract):
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
                 actual_dbm = driver.state().power_dbm
-                is_known = any(abs(actual_dbm - each) <= 0.51 * step_db + 1e-6 for each in wanted_dbm)
+                is_known = any(abs(actual_dbm - value_dbm) <= 0.51 * step_db + 1e-6 for value_dbm in wanted_dbm)
                 expect(is_known, f"{actual_dbm:g} dBm was read, but was never set")
 
         run_parallel(clock, set_values, read)

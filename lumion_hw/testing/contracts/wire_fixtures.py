@@ -30,9 +30,10 @@ class WireFixtures:
         """Run each test in memory, on real wires, or both, according to its mark."""
         super().pytest_generate_tests(metafunc)  # type: ignore[misc]
         if "transport" in metafunc.fixturenames:
-            places = getattr(metafunc.function, "transports", ("memory",))
+            transports = getattr(metafunc.function, "transports", ("memory",))
             metafunc.parametrize(
-                "transport", [wire for place in places for wire in (self.wires if place == "wires" else (place,))]
+                "transport",
+                [wire for transport in transports for wire in (self.wires if transport == "wires" else (transport,))],
             )
 
     @pytest.fixture

@@ -145,7 +145,7 @@ def test_without_losses_three_sends_are_made_and_25_ms_are_allowed() -> None:
     quality = LinkQuality()
     for _ in range(1000):
         quality.record_answer(343, 0, 0.001)
-    assert quality.sends(343) == 3
+    assert quality.max_sends(343) == 3
     assert quality.rto_s(0.003) == pytest.approx(0.028)
 
 
@@ -154,17 +154,17 @@ def test_the_number_of_sends_leaves_one_request_in_a_million_unanswered() -> Non
     for number in range(4000):  # every fourth of 343 bytes is lost: -ln(3/4)/343 = 0.84e-3 per byte
         quality.record_answer(343, int(number % 3 == 0), 0.001)
     # Lost sends by bytes: 1/4 per 343. p(343) = 1 - exp(-1/4) = 0.221, 0.221^10 = 2.8e-7 < 1e-6 < 0.221^9 = 1.3e-6
-    assert quality.sends(343) == 10
+    assert quality.max_sends(343) == 10
     # p(56) = 1 - exp(-56/343/4) = 0.040, 0.040^5 = 1e-7 < 1e-6 < 0.040^4 = 2.6e-6
-    assert quality.sends(56) == 5
-    assert quality.sends(4000) == fp.MAX_SENDS
+    assert quality.max_sends(56) == 5
+    assert quality.max_sends(4000) == fp.MAX_SENDS
 
 
 def test_losses_are_forgotten_on_a_link_that_has_become_good() -> None:
     quality = LinkQuality()
     for _ in range(300):
         quality.record_answer(343, 1, 0.0)
-    assert quality.sends(343) == fp.MAX_SENDS
+    assert quality.max_sends(343) == fp.MAX_SENDS
     for _ in range(30_000):  # ten million bytes
         quality.record_answer(343, 0, 0.0)
-    assert quality.sends(343) <= 4
+    assert quality.max_sends(343) <= 4
