@@ -16,7 +16,7 @@ import pytest
 
 from calibration.run.bench_jobs import BenchJob, BenchOutcome, calibrate_bench, calibrate_benches, gather, jobs_for
 from lumion_hw.cli import calibrate_main as main
-from lumion_hw.cli.calibrate.many import code_of
+from lumion_hw.cli.calibrate.many import exit_code_of
 from lumion_hw.errors import ConfigError
 from lumion_hw.storage import load_record
 from tests.calibration.run.two_benches import bench_file
@@ -123,10 +123,10 @@ def test_an_interruption_drops_what_has_not_begun_and_waits_for_the_rest(monkeyp
 
 
 def test_exit_codes_of_several_benches() -> None:
-    assert code_of((outcome("a"), outcome("b"))) == 0
-    assert code_of((outcome("a"), outcome("b", 3))) == 3
-    assert code_of((outcome("a", 4), outcome("b", 3))) == 4
-    assert code_of((outcome("a", 4), outcome("b", 5))) == 1
+    assert exit_code_of((outcome("a"), outcome("b"))) == 0
+    assert exit_code_of((outcome("a"), outcome("b", 3))) == 3
+    assert exit_code_of((outcome("a", 4), outcome("b", 3))) == 4
+    assert exit_code_of((outcome("a", 4), outcome("b", 5))) == 1
 
 
 # Processes ------------------------------------------------------------------------------------------------------------
