@@ -31,22 +31,24 @@ SETTINGS = 200
 
 def main(path: str) -> None:
     record = load_record(Path(path))
-    known, space = RecordPosterior.of(record), space_from_record(record)
+    posterior, space = RecordPosterior.of(record), space_from_record(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm)
     rng = np.random.default_rng(1)
     plan = IncrementalSettings(
         np.full(2 * space.mesh.n_pucs, 2.0), space.sources, space.monitors, settings_per_source=12
     ).random(SETTINGS, rng)
-    exact = model.predict(known.parameters, plan)
-    reading = exact * (1.0 + 0.005 * rng.standard_normal(exact.shape))
-    seen = Observations(plan.currents_ma, plan.source, plan.monitors, reading, np.zeros(exact.shape, dtype=np.bool_))
-    likelihood = Likelihood(seen, NoiseModel(0.0064, 2e-5))
-    prior = prior_after_time(space, known, DriftModel(), 1.0)
+    predicted = model.predict(posterior.parameters, plan)
+    reading = predicted * (1.0 + 0.005 * rng.standard_normal(predicted.shape))
+    observations = Observations(
+        plan.currents_ma, plan.source, plan.monitors, reading, np.zeros(predicted.shape, dtype=np.bool_)
+    )
+    likelihood = Likelihood(observations, NoiseModel(0.0064, 2e-5))
+    prior = prior_after_time(space, posterior, DriftModel(), 1.0)
     for limit in (one_blas_thread, contextlib.nullcontext) * 2:
         with limit():
-            threads = max(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+            threads = max(library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas")
             began_s, began_cpu_s = time.monotonic(), time.process_time()
-            GlobalFit(model, likelihood, prior, known.free).run(known.parameters, rounds=2)
+            GlobalFit(model, likelihood, prior, posterior.free).run(posterior.parameters, rounds=2)
             wall_s, cpu_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
             print(f"{threads} BLAS threads: {wall_s:.1f} s, {cpu_s:.1f} s of CPU time")
 

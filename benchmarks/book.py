@@ -90,19 +90,19 @@ def rewritten(markdown: str, path: str) -> str:
     """
     here, home = posixpath.dirname(path), posixpath.dirname(in_book(path) or "")
 
-    def link(found: re.Match[str]) -> str:
-        there = in_book(posixpath.normpath(posixpath.join(here, found[1])))
-        return (posixpath.relpath(there, home or ".") if there else "index.md") + (found[2] or "")
+    def link(match: re.Match[str]) -> str:
+        there = in_book(posixpath.normpath(posixpath.join(here, match[1])))
+        return (posixpath.relpath(there, home or ".") if there else "index.md") + (match[2] or "")
 
     return _LINK.sub(link, _WORDS_OF_TESTS.sub("```python", markdown))
 
 
 def pointed_at(markdown: str, path: str) -> set[str]:
     """Return the files outside the book to which a page links."""
-    whole = {
-        posixpath.normpath(posixpath.join(posixpath.dirname(path), found[1])) for found in _LINK.finditer(markdown)
+    targets = {
+        posixpath.normpath(posixpath.join(posixpath.dirname(path), match[1])) for match in _LINK.finditer(markdown)
     }
-    return {each for each in whole if (in_book(each) or "").startswith("source/")}
+    return {target for target in targets if (in_book(target) or "").startswith("source/")}
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -130,13 +130,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Replace Sphinx roles in docstrings by plain names."""
-    return _ROLE.sub(lambda found: f"<code>{found[1].rpartition('.')[2]}</code>", html)
+    return _ROLE.sub(lambda match: f"<code>{match[1].rpartition('.')[2]}</code>", html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Raise an error if a page makes a browser load something from another server."""
     from mkdocs.exceptions import PluginError
 
-    if found := _LOADED.search(output):
-        raise PluginError(f"{page.file.src_uri} loads from the network: {output[found.start() : found.end() + 80]}")
+    if match := _LOADED.search(output):
+        raise PluginError(f"{page.file.src_uri} loads from the network: {output[match.start() : match.end() + 80]}")
     return output

@@ -84,10 +84,10 @@ def calibrated(bench_file: str | Path, seed: int) -> dict[str, Any]:
         record = run.run()
         if run.fitted is None:
             raise RuntimeError(f"seed {seed}: nothing was fitted")
-        found = judge(bench, probe, record, run.fitted, seed)
+        figures = judge(bench, probe, record, run.fitted, seed)
     return {
-        "figures": {"seed": float(seed), **found.figures},
-        "normalised": {name: values.tolist() for name, values in found.normalised.items()},
+        "figures": {"seed": float(seed), **figures.figures},
+        "normalised": {name: values.tolist() for name, values in figures.normalised.items()},
         "faults": list(record.faults),
     }
 
@@ -138,8 +138,8 @@ def goal_rows(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, ...]]:
             bound, ratio = f"{np.nanmedian(bounds):.3g}", f"{np.nanmedian(ratios):.2f} (worst {np.nanmax(ratios):.2f})"
             met = met and float(np.nanmax(ratios)) <= goal.ratio
         wanted = f"{abs(goal.median):g}" + ("" if goal.worst == goal.median else f" / {abs(goal.worst):g}")
-        shown = [f"{value:.5f}" if sign < 0.0 else f"{value:.3g}" for value in (median, worst)]
-        yield goal.text, ("≥ " if sign < 0.0 else "≤ ") + wanted, *shown, bound, ratio, "yes" if met else "NO"
+        texts = [f"{value:.5f}" if sign < 0.0 else f"{value:.3g}" for value in (median, worst)]
+        yield goal.text, ("≥ " if sign < 0.0 else "≤ ") + wanted, *texts, bound, ratio, "yes" if met else "NO"
 
 
 def further_rows(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, ...]]:
@@ -150,14 +150,14 @@ def further_rows(rows: Sequence[Mapping[str, float]]) -> Iterator[tuple[str, ...
             yield text, f"{np.median(values):.3g}", f"{values.min() if 'least' in text else values.max():.3g}"
 
 
-def honesty_rows(found: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def honesty_rows(results: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text per parameter group, which compares errors with the stated standard errors."""
-    names = {name: None for result in found for name in result["normalised"]}
+    names = {name: None for result in results for name in result["normalised"]}
     for name in names:
-        pooled = np.concatenate([np.array(result["normalised"].get(name, ())) for result in found])
-        std, beyond = float(np.sqrt(np.mean(pooled**2))), float(np.mean(np.abs(pooled) > 3.0))
+        pooled = np.concatenate([np.array(result["normalised"].get(name, ())) for result in results])
+        std, outlier_share = float(np.sqrt(np.mean(pooled**2))), float(np.mean(np.abs(pooled) > 3.0))
         met = HONEST[0] <= std <= HONEST[1]
-        yield name, str(len(pooled)), f"{std:.3f}", f"{100 * beyond:.2f} %", "yes" if met else "NO"
+        yield name, str(len(pooled)), f"{std:.3f}", f"{100 * outlier_share:.2f} %", "yes" if met else "NO"
 
 
 def print_table(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> None:
@@ -166,11 +166,11 @@ def print_table(header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> None:
         print("| " + " | ".join(row) + " |")
 
 
-def print_tables(found: list[Mapping[str, Any]]) -> None:
-    rows = [result["figures"] for result in sorted(found, key=lambda result: result["figures"]["seed"])]
+def print_tables(results: list[Mapping[str, Any]]) -> None:
+    rows = [result["figures"] for result in sorted(results, key=lambda result: result["figures"]["seed"])]
     print_table(("goal", "wanted: median / worst", "median", "worst", "bound", "ratio to it", "met"), goal_rows(rows))
     print_table(("further figures", "median", "worst"), further_rows(rows))
-    print_table(("stated errors of", "errors", "error / stated, rms", "beyond 3", "0.8 … 1.3"), honesty_rows(found))
+    print_table(("stated errors of", "errors", "error / stated, rms", "beyond 3", "0.8 … 1.3"), honesty_rows(results))
 
 
 def main() -> None:

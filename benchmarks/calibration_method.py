@@ -59,9 +59,9 @@ def passive_errors(simulated: SimulatedMesh, found_rad: np.ndarray) -> np.ndarra
     return np.abs(wrapped(found_rad - simulated.truth.passive_phase))
 
 
-def errors_mrad(simulated: SimulatedMesh, found: MeshParameters) -> str:
-    passive = 1e3 * rms(passive_errors(simulated, found.passive_phase_rad))
-    loops = 1e3 * loop_rms_rad(WHOLE, found.joint_phase_rad - simulated.truth.joint_phase)
+def errors_mrad(simulated: SimulatedMesh, fitted: MeshParameters) -> str:
+    passive = 1e3 * rms(passive_errors(simulated, fitted.passive_phase_rad))
+    loops = 1e3 * loop_rms_rad(WHOLE, fitted.joint_phase_rad - simulated.truth.joint_phase)
     return f"{passive:.3g} / {loops:.3g}"
 
 
@@ -127,18 +127,18 @@ def searched(simulated: SimulatedMesh, count: int, *, informed: bool) -> str:
     sources, rng = np.array(simulated.ports), np.random.default_rng(8)
     currents, _ = simulated.random_settings(count)
     number = np.arange(count) * len(sources) // count
-    seen = simulated.measure(currents, sources[number])
+    readings = simulated.measure(currents, sources[number])
     light, heated = MeanLight.of(WHOLE), Heating(WHOLE).phases(simulated.parameters(), currents)
-    levels = mean_levels(seen, simulated.ports, light)
-    guess = guess_passive_phases(seen, heated.arm_rad, simulated.ports, light, levels)
+    levels = mean_levels(readings, simulated.ports, light)
+    guess = guess_passive_phases(readings, heated.arm_rad, simulated.ports, light, levels)
     if not informed:
         guess = PassiveGuess(rng.uniform(0.0, 2.0 * np.pi, WHOLE.n_pucs), np.zeros(WHOLE.n_pucs))
     model = AmplitudeModel(WHOLE, simulated.ports, simulated.ports)
     plan = SearchPlan(starts=1)
-    search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
-    found = search.run(guess, levels, lambda step, share: None)
-    home = found.unexplained < plan.unexplained
-    return f"{100 * found.unexplained:.2f} % after {found.steps}{'' if home else ' (no)'}"
+    search = PhaseSearch(model, readings, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
+    result = search.run(guess, levels, lambda step, share: None)
+    home = result.unexplained < plan.unexplained
+    return f"{100 * result.unexplained:.2f} % after {result.steps}{'' if home else ' (no)'}"
 
 
 def walk_of(simulated: SimulatedMesh, **kind: float) -> IncrementalSettings:
@@ -152,8 +152,8 @@ def bound_mrad(
     model, truth = MeshModel(WHOLE, simulated.ports, simulated.ports), simulated.parameters()
     plan = walk.random(count, np.random.default_rng(2))
     bound = plan_bound(model, truth, plan, NOISE, default_prior(model.space, truth), free)
-    told = f"{1e3 * bound.rms('passive_phase_rad'):.2f} / {1e3 * bound.rms('loops'):.2f}"
-    return told, HardwareTimes().plan_s(plan)
+    text = f"{1e3 * bound.rms('passive_phase_rad'):.2f} / {1e3 * bound.rms('loops'):.2f}"
+    return text, HardwareTimes().plan_s(plan)
 
 
 def choices(seed: int) -> list[list[object]]:
@@ -169,8 +169,8 @@ def choices(seed: int) -> list[list[object]]:
     )
     rows: list[list[object]] = []
     for title, kind, count, free in cases:
-        told, seconds = bound_mrad(simulated, walk_of(simulated, **kind), count, free)
-        rows.append([title, count, f"{seconds:.1f}", told])
+        bound_text, seconds = bound_mrad(simulated, walk_of(simulated, **kind), count, free)
+        rows.append([title, count, f"{seconds:.1f}", bound_text])
     return rows
 
 

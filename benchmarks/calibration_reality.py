@@ -48,11 +48,11 @@ def rows() -> dict[str, dict[str, Any]]:
     """Return the emulation section of the bench file for every row, by name."""
     from lumion_hw.emulator.chip.effects import CHIP_EFFECTS
 
-    found: dict[str, dict[str, Any]] = {"ideal": {"physics": "ideal"}}
+    rows_by_name: dict[str, dict[str, Any]] = {"ideal": {"physics": "ideal"}}
     for effect in CHIP_EFFECTS:
         for size in dict.fromkeys((effect.realistic, effect.harsh)):
-            found[f"{effect.name} {size:g}"] = {"physics": "ideal", "effects": {effect.name: size}}
-    return found | {"realistic": {"physics": "realistic"}, "harsh": {"physics": "harsh"}}
+            rows_by_name[f"{effect.name} {size:g}"] = {"physics": "ideal", "effects": {effect.name: size}}
+    return rows_by_name | {"realistic": {"physics": "realistic"}, "harsh": {"physics": "harsh"}}
 
 
 def one(bench: str, row: str, seed: int) -> dict[str, Any]:
@@ -67,9 +67,9 @@ def one(bench: str, row: str, seed: int) -> dict[str, Any]:
         path = Path(directory) / "bench.yaml"
         path.write_text(yaml.safe_dump(model), encoding="utf-8")
         try:
-            found = _goal_benchmark().calibrated(path, seed)
-            normalised = {name: [len(values), _rms(values)] for name, values in found["normalised"].items()}
-            return named | found | {"normalised": normalised}
+            result = _goal_benchmark().calibrated(path, seed)
+            normalised = {name: [len(values), _rms(values)] for name, values in result["normalised"].items()}
+            return named | result | {"normalised": normalised}
         except Exception as error:  # noqa: BLE001 - a failed seed must not end a run of an hour
             return named | {"figures": {}, "normalised": {}, "faults": [f"{type(error).__name__}: {error}"]}
 
@@ -87,10 +87,10 @@ def _goal_benchmark() -> Any:
     return module
 
 
-def results(bench: str, asked: Sequence[tuple[str, int]], workers: int) -> Iterator[dict[str, Any]]:
+def results(bench: str, cases: Sequence[tuple[str, int]], workers: int) -> Iterator[dict[str, Any]]:
     """Yield every result when it is ready."""
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(one, bench, name, seed) for name, seed in asked]):
+        for done in as_completed([pool.submit(one, bench, name, seed) for name, seed in cases]):
             yield done.result()
 
 
@@ -99,7 +99,7 @@ def read(paths: Sequence[Path]) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths if path.exists() for line in path.read_text().splitlines()]
 
 
-def print_table(found: Sequence[Mapping[str, Any]]) -> None:
+def print_table(results: Sequence[Mapping[str, Any]]) -> None:
     """Print one row per effect: medians over seeds, and errors divided by stated errors over all certified seeds."""
     head = (
         "chip",
@@ -113,9 +113,9 @@ def print_table(found: Sequence[Mapping[str, Any]]) -> None:
         "s",
     )
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
-    for name in [row for row in rows() if any(each["row"] == row for each in found)]:
-        of_row = [each for each in found if each["row"] == name]
-        certified = [each for each in of_row if each["figures"].get("fit_certified")]
+    for name in [row for row in rows() if any(result["row"] == row for result in results)]:
+        of_row = [result for result in results if result["row"] == name]
+        certified = [result for result in of_row if result["figures"].get("fit_certified")]
         cells = [name, f"{len(certified)}/{len(of_row)}"]
         cells += [
             _median(of_row, figure, form) for figure, form in (("passive_mrad", ".2f"), ("passive_bound_mrad", ".2f"))
@@ -126,13 +126,13 @@ def print_table(found: Sequence[Mapping[str, Any]]) -> None:
         print("| " + " | ".join(cells) + " |")
 
 
-def _median(found: Sequence[Mapping[str, Any]], figure: str, form: str) -> str:
-    values = [each["figures"][figure] for each in found if figure in each["figures"]]
+def _median(results: Sequence[Mapping[str, Any]], figure: str, form: str) -> str:
+    values = [result["figures"][figure] for result in results if figure in result["figures"]]
     return format(float(np.median(values)), form) if values else "–"
 
 
-def _pooled(found: Sequence[Mapping[str, Any]], group: str) -> str:
-    rows = [each["normalised"][group] for each in found if group in each["normalised"]]
+def _pooled(results: Sequence[Mapping[str, Any]], group: str) -> str:
+    rows = [result["normalised"][group] for result in results if group in result["normalised"]]
     if not rows:
         return "–"
     count, rms = np.array(rows).T
@@ -152,18 +152,18 @@ def main() -> None:
     if given.table:
         print_table(read(given.table))
         return
-    found = read([given.out] if given.out else [])
-    there = {(each["bench"], each["row"], each["seed"]) for each in found}
+    stored = read([given.out] if given.out else [])
+    there = {(result["bench"], result["row"], result["seed"]) for result in stored}
     seeds = range(given.first, given.first + given.seeds)
-    asked = [(name, seed) for seed in seeds for name in given.rows or rows() if (given.bench, name, seed) not in there]
-    for result in results(given.bench, asked, given.workers):
-        found.append(result)
+    cases = [(name, seed) for seed in seeds for name in given.rows or rows() if (given.bench, name, seed) not in there]
+    for result in results(given.bench, cases, given.workers):
+        stored.append(result)
         if given.out:
             with given.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
         for fault in result["faults"]:
             print(f"<!-- {result['row']}, seed {result['seed']}: {fault} -->", flush=True)
-    print_table(found)
+    print_table(stored)
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def document(pucs: int) -> dict[str, Any]:
     ((word, numbers),) = MESHES[pucs].items()
     ports = build_mesh(word, numbers if isinstance(numbers, list) else [numbers]).fibre_ports
     count = 3 if pucs == 15 else 8
-    lit = [ports[len(ports) * number // count] for number in range(count)]
+    input_ports = [ports[len(ports) * number // count] for number in range(count)]
     modules = [f"sfp-{number}" for number in range(count)]
     power_mw = 1000.0 * pucs / 72.0
     devices: dict[str, Any] = {
@@ -68,7 +68,7 @@ def document(pucs: int) -> dict[str, Any]:
     devices |= {f"pol-{number}": {"kind": "oz-epc04"} for number in range(count)}
     inputs = [
         {"transponder": name, "port": port, "polarization": f"pol-{number}", "loss_db": 0.5, "gain_db": 11.0}
-        for number, (name, port) in enumerate(zip(modules, lit, strict=True))
+        for number, (name, port) in enumerate(zip(modules, input_ports, strict=True))
     ]
     return {
         "version": 1,
@@ -89,20 +89,20 @@ def one(pucs: int, seed: int) -> dict[str, Any]:
     with TemporaryDirectory() as directory:
         path = Path(directory) / "bench.yaml"
         path.write_text(yaml.safe_dump(document(pucs)), encoding="utf-8")
-        found = goals.calibrated(path, seed)
+        result = goals.calibrated(path, seed)
     # Linux reports kB.
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return {"pucs": pucs, "faults": found["faults"], "figures": found["figures"] | {"memory_mb": memory_mb}}
+    return {"pucs": pucs, "faults": result["faults"], "figures": result["figures"] | {"memory_mb": memory_mb}}
 
 
-def print_table(found: Sequence[Mapping[str, Any]]) -> None:
+def print_table(results: Sequence[Mapping[str, Any]]) -> None:
     """Print a row per size, and the exponents."""
     print("| PUCs | " + " | ".join(title for title, _, _ in COLUMNS) + " |\n|" + "---|" * (len(COLUMNS) + 1))
-    for each in sorted(found, key=lambda one: one["pucs"]):
+    for each in sorted(results, key=lambda one: one["pucs"]):
         cells = [format(each["figures"].get(name, np.nan), form) for _, name, form in COLUMNS]
         print(f"| {each['pucs']} | " + " | ".join(cells) + " |")
     for least in (0, 72):
-        rows = [each for each in found if each["pucs"] >= least]
+        rows = [each for each in results if each["pucs"] >= least]
         if len({each["pucs"] for each in rows}) > 1:
             sizes = np.log([each["pucs"] for each in rows])
             slopes = [np.polyfit(sizes, np.log([each["figures"][name] for each in rows]), 1)[0] for name in COSTS]
@@ -120,16 +120,16 @@ def main() -> None:
     if given.table:
         print_table([json.loads(line) for path in given.table for line in path.read_text().splitlines()])
         return
-    found = []
+    results = []
     for pucs in given.pucs:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            found.append(pool.apply(one, (pucs, given.seed)))
-        for fault in found[-1]["faults"]:
+            results.append(pool.apply(one, (pucs, given.seed)))
+        for fault in results[-1]["faults"]:
             print(f"<!-- {pucs} PUCs: {fault} -->", flush=True)
         if given.out:
             with given.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found[-1]) + "\n")
-    print_table(found)
+                file.write(json.dumps(results[-1]) + "\n")
+    print_table(results)
 
 
 if __name__ == "__main__":

@@ -190,23 +190,23 @@ def spans(bench: Bench, setup: PathSetup, plan: CircuitPlan) -> Iterator[tuple[s
 
 def bench_time(seeds: int, bench_name: str) -> None:
     """Print bench time from request to proven circuits, and CPU time of planning."""
-    found: dict[tuple[str, int], list[float]] = {}
+    times_ms: dict[tuple[str, int], list[float]] = {}
     for seed in range(seeds):
         for count in (1, 4):
             with Bench.emulate(bench_name, seed=seed) as bench:
                 record = known_record(bench, seed)
                 setup = PathSetup(bench, record, Aligner(bench.clock))
                 try:
-                    for what, ms in spans(bench, setup, planned(bench, record, seed, count)):
-                        found.setdefault((what, count), []).append(ms)
+                    for span, ms in spans(bench, setup, planned(bench, record, seed, count)):
+                        times_ms.setdefault((span, count), []).append(ms)
                 except CircuitError as error:
                     print(f"<!-- seed {seed}: {error} -->")
     print(f"\n### Request to proven, {bench_name}, ms of bench time, {seeds} seeds\n")
     print("| | one circuit: median / worst | four: median / worst | four over one |\n|---|---|---|---|")
-    for what in dict.fromkeys(what for what, _ in found):
-        one, four = np.array(found[what, 1]), np.array(found.get((what, 4), [np.nan]))
+    for span in dict.fromkeys(span for span, _ in times_ms):
+        one, four = np.array(times_ms[span, 1]), np.array(times_ms.get((span, 4), [np.nan]))
         print(
-            f"| {what} | {np.median(one):.0f} / {one.max():.0f} | {np.median(four):.0f} / {four.max():.0f} "
+            f"| {span} | {np.median(one):.0f} / {one.max():.0f} | {np.median(four):.0f} / {four.max():.0f} "
             f"| {np.median(four) / np.median(one):.2f} |"
         )
     print(f"\nGoals: {SEARCH_MS:.0f} ms with search, {KNOWN_MS:.0f} ms without; four at most {FOUR_OVER_ONE} of one.")
@@ -258,8 +258,8 @@ def held(seed: int, fibres: int, rad_per_s: float, minutes: float) -> tuple[list
     meter, tracked = SharedInstrument(clock, look), []
     for number, fibre in enumerate(light):
         aligner = Aligner(clock)
-        found = aligner.maximise("pol", fibre.path, fibre.path.reading_w)
-        tracked.append(aligner.track("pol", fibre.path, functools.partial(meter.read, number), found))
+        alignment = aligner.maximise("pol", fibre.path, fibre.path.reading_w)
+        tracked.append(aligner.track("pol", fibre.path, functools.partial(meter.read, number), alignment))
     for fibre in light:
         fibre.rest()
     losses: list[list[float]] = [[] for _ in light]
@@ -335,9 +335,9 @@ def idle_levels(bench: Bench, plan: CircuitPlan) -> Iterator[tuple[float, float]
         hertz = world.chains[index].frequency_hz
         field = world.true_fields(circuit.entry.port, hertz)
         fibre = np.abs(field) ** 2 * 10.0 ** (-world.truth.access_loss_db / 10.0)
-        for each in circuit.budget.leakage:
-            if each.is_idle:
-                yield 10.0 * float(np.log10(max(fibre[each.port] / fibre[circuit.exit.port], 1e-20))), each.level_db
+        for leak in circuit.budget.leakage:
+            if leak.is_idle:
+                yield 10.0 * float(np.log10(max(fibre[leak.port] / fibre[circuit.exit.port], 1e-20))), leak.level_db
 
 
 # Two polarizations --------------------------------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def idle_levels(bench: Bench, plan: CircuitPlan) -> Iterator[tuple[float, float]
 def expected_ber(received_dbm: float, osnr_db: float, penalty_db: float) -> float:
     """Return the expected pre-FEC bit error ratio (docs/sources.md: reception of 400ZR)."""
     noise_db = [16.4 + received_dbm + 20.0, 17.0, osnr_db - 10.0 * np.log10(59.84 / 12.5)]
-    esnr_db = -10.0 * np.log10(sum(10.0 ** (-each / 10.0) for each in noise_db)) - penalty_db
+    esnr_db = -10.0 * np.log10(sum(10.0 ** (-level_db / 10.0) for level_db in noise_db)) - penalty_db
     return float(0.375 * erfc(np.sqrt(10.0 ** (esnr_db / 10.0) / 10.0)))
 
 
@@ -367,15 +367,18 @@ def dual(seeds: int, bench_name: str) -> None:
                 module.enable()
             report = modules[1].wait_for_lock(60.0)
             bench.clock.sleep(5.0)
-            told = modules[1].performance().quantities
-            seen = {name: told[name].current.value for name in READ}
-            budget, penalty_db = circuit.budget, 0.8 * (seen["pdl"] / 2.5) ** 2 + 0.5 * (seen["dgd"] / 10.0) ** 2
+            quantities = modules[1].performance().quantities
+            readings = {name: quantities[name].current.value for name in READ}
+            budget, penalty_db = (
+                circuit.budget,
+                0.8 * (readings["pdl"] / 2.5) ** 2 + 0.5 * (readings["dgd"] / 10.0) ** 2,
+            )
             osnr_db = np.inf if budget.osnr_db is None else budget.osnr_db
-            seen["planned"] = expected_ber(budget.received_dbm, osnr_db, budget.penalty_db)
-            seen["as read"] = expected_ber(seen["rx_signal_power"], seen["osnr"], penalty_db)
-            seen["off by"] = seen["rx_signal_power"] - budget.received_dbm
+            readings["planned"] = expected_ber(budget.received_dbm, osnr_db, budget.penalty_db)
+            readings["as read"] = expected_ber(readings["rx_signal_power"], readings["osnr"], penalty_db)
+            readings["off by"] = readings["rx_signal_power"] - budget.received_dbm
             hops = {arm.path.hops for arm in circuit.arms}
-            rows.append((seed, report.stage.name, max(hops) - min(hops), circuit.budget.pdl_db, *seen.values()))
+            rows.append((seed, report.stage.name, max(hops) - min(hops), circuit.budget.pdl_db, *readings.values()))
     print(f"\n### Two polarizations, {bench_name}, {seeds} seeds\n")
     print(
         "| seed | lock | hops differ by | PDL dB, planned | as read | DGD ps | power over the plan dB | BER "
@@ -497,13 +500,15 @@ def main() -> None:
     arguments.add_argument("--bench", help="bench file; by default the prototype, for dual tests/data/zr_pair.yaml")
     arguments.add_argument("--minutes", type=float, default=60.0, help="hold: bench time")
     arguments.add_argument("--rate", type=float, default=1.0, help="hold: rad/s")
-    asked = arguments.parse_args()
-    if asked.table == "hold":
-        hold(asked.seeds, asked.minutes, asked.rate)
+    options = arguments.parse_args()
+    if options.table == "hold":
+        hold(options.seeds, options.minutes, options.rate)
         return
     pair = Path(__file__).parents[1] / "tests" / "data" / "zr_pair.yaml"
-    table = {"single": single, "time": bench_time, "dual": dual, "leakage": leakage, "planning": planning}[asked.table]
-    table(asked.seeds, asked.bench or (str(pair) if asked.table == "dual" else "lumion-prototype"))
+    table = {"single": single, "time": bench_time, "dual": dual, "leakage": leakage, "planning": planning}[
+        options.table
+    ]
+    table(options.seeds, options.bench or (str(pair) if options.table == "dual" else "lumion-prototype"))
 
 
 if __name__ == "__main__":

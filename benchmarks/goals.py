@@ -163,7 +163,7 @@ def _compare_light(
     bench: Bench, probe: Probe, record: CalibrationRecord, least: Real, rows: Sequence[Real]
 ) -> dict[str, Real]:
     """Drive settings and compare every monitor with the prediction of the record, in dB."""
-    space, found, world = space_from_record(record), parameters_from_record(record), bench.emulated.world
+    space, parameters, world = space_from_record(record), parameters_from_record(record), bench.emulated.world
     source = np.resize(np.array(space.sources), len(rows))
     columns = [probe.monitors.index(port) for port in space.monitors]
     ports = np.array(space.monitors)
@@ -181,11 +181,11 @@ def _compare_light(
         space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds,
         channels=record.heater_channels, physics=space.physics,
     )  # fmt: skip
-    parts = list(model.linearise(found, plan))
+    parts = list(model.linearise(parameters, plan))
     read_ma = np.concatenate([part.reading_ma for part in parts])
     # Compare light, without the response of the photodiodes.
-    lit = {name: value for name, value in found.extra_physics.items() if name not in DETECTOR_ROWS}
-    predicted = model.predict(replace(found, extra_physics=lit), plan)
+    lit = {name: value for name, value in parameters.extra_physics.items() if name not in DETECTOR_ROWS}
+    predicted = model.predict(replace(parameters, extra_physics=lit), plan)
     plain = len(least)
     by_parameter = [part.jacobian[..., :plain] for part in parts]
     variance = np.concatenate([((each @ least) * each).sum(axis=-1) for each in by_parameter])

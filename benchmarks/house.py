@@ -101,12 +101,12 @@ COLOURS = ("#b3261e", "#1a56b0", "#1b7f3b")
 
 def sources(root: Path) -> dict[str, Path]:
     """Return the source files of a checkout by module name."""
-    found = {}
+    paths = {}
     for package in PACKAGES:
         for path in sorted((root / package).rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 def imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
@@ -132,7 +132,7 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
 
     def visit(node: str) -> None:
         index[node] = low[node] = len(index)
@@ -145,14 +145,14 @@ def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
                 low[node] = min(low[node], index[other])
         if low[node] == index[node]:
             at = stack.index(node)
-            found.append(sorted(stack[at:]))
+            groups.append(sorted(stack[at:]))
             del stack[at:]
 
     sys.setrecursionlimit(10_000)
     for node in sorted(graph):
         if node not in index:
             visit(node)
-    return found
+    return groups
 
 
 def floors(graph: Mapping[str, set[str]]) -> int:
@@ -168,12 +168,12 @@ def floors(graph: Mapping[str, set[str]]) -> int:
 
 def class_names(modules: Mapping[str, Path]) -> dict[str, list[str]]:
     """Return the modules that define each top-level class, by class name."""
-    found = defaultdict(list)
+    modules_by_class = defaultdict(list)
     for name, path in modules.items():
         code = re.sub(r'"""[\s\S]*?"""', "", path.read_text())  # parsing all modules would take seconds
         for class_name in re.findall(r"^class (\w+)", code, re.MULTILINE):
-            found[class_name].append(name)
-    return found
+            modules_by_class[class_name].append(name)
+    return modules_by_class
 
 
 def comment_share(paths: Iterable[Path]) -> float:
@@ -323,21 +323,21 @@ def picture(root: Path) -> str:
     wide, tall, gap, left = 560, 40, 8, 24
     rows = rooms(root)
     places: dict[str, tuple[float, float, float]] = {}
-    drawn = []
+    elements = []
     for number, row in enumerate(rows):
         y = 60 + number * (tall + gap)
-        each = (wide - gap * (len(row) - 1)) / len(row)
+        box_w = (wide - gap * (len(row) - 1)) / len(row)
         for column, room in enumerate(row):
-            x = left + column * (each + gap)
+            x = left + column * (box_w + gap)
             fill = FILLS[room.split(".")[0]]
-            drawn.append(
-                f'<rect x="{x:.0f}" y="{y}" width="{each:.0f}" height="{tall}" rx="5" fill="{fill}" stroke="#8a8f98"/>'
+            elements.append(
+                f'<rect x="{x:.0f}" y="{y}" width="{box_w:.0f}" height="{tall}" rx="5" fill="{fill}" stroke="#8a8f98"/>'
                 f'<text x="{x + 10:.0f}" y="{y + 17}" font-weight="600">{escape(room)}</text>'
                 f'<text x="{x + 10:.0f}" y="{y + 32}" fill="#555" font-size="11">{escape(PURPOSES[room])}</text>'
             )
-            places[room] = (x, y, each)
-    for number, (what, stops) in enumerate(WAYS.items()):
-        drawn.append(_way(number, what, stops, places, left + wide + 50 + number * 330))
+            places[room] = (x, y, box_w)
+    for number, (title, stops) in enumerate(WAYS.items()):
+        elements.append(_way(number, title, stops, places, left + wide + 50 + number * 330))
     height = 60 + len(rows) * (tall + gap) + 20
     width = left + wide + 50 + len(WAYS) * 330
     return (
@@ -345,17 +345,17 @@ def picture(root: Path) -> str:
         'font-family="sans-serif" font-size="13">'
         f'<rect width="{width}" height="{height}" fill="white"/>'
         f'<text x="{left}" y="32" font-size="17" font-weight="600">A room imports only rooms below it</text>'
-        + "".join(drawn)
+        + "".join(elements)
         + "</svg>\n"
     )
 
 
 def _way(
-    number: int, what: str, stops: tuple[str, ...], places: Mapping[str, tuple[float, float, float]], x: float
+    number: int, title: str, stops: tuple[str, ...], places: Mapping[str, tuple[float, float, float]], x: float
 ) -> str:
     """Return the SVG of one call path: its modules in a column, each beside its package."""
     colour = COLOURS[number]
-    head, _, tail = what.partition(": ")
+    head, _, tail = title.partition(": ")
     text = [f'<text x="{x}" y="26" font-weight="600" fill="{colour}">{escape(head)}</text>']
     text.append(f'<text x="{x}" y="42" font-size="11" fill="#555">{escape(tail)}</text>')
     taken: dict[float, int] = {}

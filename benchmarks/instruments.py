@@ -180,7 +180,7 @@ def queries(port: int, n_queries: int) -> Rounds:
 
 def blocks(port: int, n_samples: int) -> dict[str, Rounds]:
     """Return seconds per block, by payload and client."""
-    found: dict[str, Rounds] = {}
+    rounds_by_size: dict[str, Rounds] = {}
     for number, (name, payload) in enumerate(payloads(n_samples).items()):
         times: Rounds = {"bare socket": [], "our session": []}
         for _ in range(BLOCK_ROUNDS):
@@ -193,8 +193,8 @@ def blocks(port: int, n_samples: int) -> dict[str, Rounds]:
                 opened.close()
                 if got != payload:
                     raise SystemExit("a block is not what was sent: the figures would be of something else")
-        found[name] = times
-    return found
+        rounds_by_size[name] = times
+    return rounds_by_size
 
 
 def verdict(met: bool) -> str:

@@ -211,8 +211,8 @@ def in_chromium(measured: Measured, seconds: float) -> str:
         taken = last[0] - first[0] - missed
         work_ms = 1e3 * (after["TaskDuration"] - before["TaskDuration"]) / max(taken, 1)
         heap_mb = after["JSHeapUsedSize"] / 1e6
-    told = f"live after {live_s:.1f} s; {taken / took_s:.1f} states/s taken, {missed / took_s:.1f} missed"
-    return f"{told}; {work_ms:.1f} ms of work for each, {heap_mb:.0f} MB of heap"
+    text = f"live after {live_s:.1f} s; {taken / took_s:.1f} states/s taken, {missed / took_s:.1f} missed"
+    return f"{text}; {work_ms:.1f} ms of work for each, {heap_mb:.0f} MB of heap"
 
 
 def picture(record: Path, out: Path, after_s: float) -> None:
@@ -243,13 +243,13 @@ def picture(record: Path, out: Path, after_s: float) -> None:
             with tempfile.TemporaryDirectory() as profile, browser(Path(profile), 1280, 1300) as driver:
                 driver.get(served["page"])
                 time.sleep(after_s)
-                shown = driver.find_element("tag name", "body").text
+                page_text = driver.find_element("tag name", "body").text
                 driver.save_screenshot(str(out))
                 print("\n".join(complaints(driver)))
             context.close()
         finally:
             process.terminate()
-    wrong = [word for word in ("STALE", "silent", "not known") if word in shown]
+    wrong = [word for word in ("STALE", "silent", "not known") if word in page_text]
     print(f"{out}: {'not fit, it says ' + ', '.join(wrong) if wrong else 'look at it'}")
 
 
@@ -261,24 +261,24 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--record", type=Path, help="Calibration record of the built-in bench, for the picture.")
     parser.add_argument("--out", type=Path, default=Path("docs/img/page.png"), help="Output file for the picture.")
-    asked = parser.parse_args()
-    if asked.what == "picture":
-        picture(asked.record, asked.out, 60.0)
+    options = parser.parse_args()
+    if options.what == "picture":
+        picture(options.record, options.out, 60.0)
         return
-    if asked.what != "measure":
-        publish(asked.what == "publish")
+    if options.what != "measure":
+        publish(options.what == "publish")
         return
-    alone = Measured(page=False)
-    share, memory_mb, _, _ = cost(alone, 0, asked.seconds)
-    alone.close()
+    without_page = Measured(page=False)
+    share, memory_mb, _, _ = cost(without_page, 0, options.seconds)
+    without_page.close()
     print(f"publishing alone      {share:5.1f} % of a core  {memory_mb:6.1f} MB")
     for n_pages in (0, 1, 20):
         measured = Measured(page=True)
-        more, more_mb, pages, rates = cost(measured, n_pages, asked.seconds)
-        told = f"{min(rates):.1f} to {max(rates):.1f} updates/s" if rates else ""
+        more, more_mb, pages, rates = cost(measured, n_pages, options.seconds)
+        rates_text = f"{min(rates):.1f} to {max(rates):.1f} updates/s" if rates else ""
         size = f"of {pages[0].n_bytes / max(pages[0].n_updates, 1) / 1e3:.1f} kB" if pages else ""
-        beyond = f"{more - share:5.1f} % of a core  {more_mb - memory_mb:6.1f} MB"
-        print(f"with {n_pages:2d} pages, beyond  {beyond}  {told} {size}")
+        extra_text = f"{more - share:5.1f} % of a core  {more_mb - memory_mb:6.1f} MB"
+        print(f"with {n_pages:2d} pages, beyond  {extra_text}  {rates_text} {size}")
         if n_pages == 1:
             plain, packed = load_sizes(measured)
             print(f"loading it            {plain / 1e3:.1f} kB, {packed / 1e3:.1f} kB as sent")

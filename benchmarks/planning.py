@@ -38,9 +38,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--states", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    _simulations(asked.states, asked.seed)
-    _streams(asked.seed)
+    options = parser.parse_args()
+    _simulations(options.states, options.seed)
+    _streams(options.seed)
 
 
 def _simulations(states: int, seed: int) -> None:
@@ -60,10 +60,10 @@ def _simulations(states: int, seed: int) -> None:
     print("| faults | s | over drawing | counted | job migration | server eviction |\n|---|---|---|---|---|---|")
     for name, faults in cases.items():
         begun = time.perf_counter()
-        found = simulate(fleet, faults, MIXES["tpu-v4-small"], states=states, seed=seed, mapper=on_cores(2))
+        result = simulate(fleet, faults, MIXES["tpu-v4-small"], states=states, seed=seed, mapper=on_cores(2))
         taken_s = time.perf_counter() - begun
         for counting in COUNTINGS[1:]:
-            ratios = [found.ratio(policy, "in-rack-spares", counting=counting) for policy in list(found.costs)[:2]]
+            ratios = [result.ratio(policy, "in-rack-spares", counting=counting) for policy in list(result.costs)[:2]]
             print(
                 f"| {name} | {taken_s:.1f} | {taken_s / drawn_s:.2f} | {counting} | {ratios[0]:.2f} | {ratios[1]:.2f} |"
             )

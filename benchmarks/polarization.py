@@ -74,13 +74,13 @@ def search_row(trials: int, n: int, noise_db: float, sign: int, crosstalk: float
     began = time.process_time()
     runs = [searched(seed, n, noise_db, sign, crosstalk) for seed in range(trials)]
     spent_ms = 1e3 * (time.process_time() - began) / trials
-    reads = np.array([found.reads for _, found in runs])
+    reads = np.array([result.reads for _, result in runs])
     share = np.array([squeezers.share for squeezers, _ in runs])
     pure = (share - crosstalk) / (1.0 - 2.0 * crosstalk)
     loss_db = -10.0 * np.log10(np.maximum(pure if sign > 0 else 1.0 - pure, 1e-12))
-    told_db = np.array([found.remaining_loss_db for _, found in runs])
+    told_db = np.array([result.remaining_loss_db for _, result in runs])
     dark_db = -10.0 * np.log10(np.maximum(share, 1e-9))
-    fallen_back = sum(found.method != "model" for _, found in runs)
+    fallen_back = sum(result.method != "model" for _, result in runs)
     print(
         f"| {'brightest' if sign > 0 else 'darkest'} | {n} | {noise_db} "
         f"| {f'{10 * np.log10(crosstalk):.0f}' if crosstalk else '–'} "
@@ -98,8 +98,8 @@ def tracking_row(trials: int, reads: int, motion: str, drift_rad: float) -> None
     for seed in range(trials):
         squeezers = Squeezers(seed, 4, 0.01)
         aligner = Aligner(VirtualClock())
-        found = aligner.maximise("pol", squeezers, squeezers.reading_w)
-        tracking = aligner.track("pol", squeezers, squeezers.reading_w, found)
+        alignment = aligner.maximise("pol", squeezers, squeezers.reading_w)
+        tracking = aligner.track("pol", squeezers, squeezers.reading_w, alignment)
         axis, rng = squeezers.random_state(), np.random.default_rng(seed + 1000)
         was_returning = False
         for _ in range(reads):

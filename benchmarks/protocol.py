@@ -92,8 +92,8 @@ def frame_table() -> None:
     for candidate in CANDIDATES:
         cells = [[1 / best[candidate, pattern, way] for way in (0, 1)] for pattern in BODIES]
         worst = max(best[candidate, "all zero", way] / best[candidate, "random", way] for way in (0, 1))
-        shown = " | ".join(f"{encode / 1e3:.0f} / {decode / 1e3:.0f}" for encode, decode in cells)
-        print(f"| {candidate} | {shown} | {worst:.2f}x |")
+        times_text = " | ".join(f"{encode / 1e3:.0f} / {decode / 1e3:.0f}" for encode, decode in cells)
+        print(f"| {candidate} | {times_text} | {worst:.2f}x |")
     fast = next(iter(CANDIDATES))
     least = min(1 / best[fast, pattern, way] for pattern in BODIES for way in (0, 1))
     print(f"\nGoal {GOAL_FRAMES / 1e6:.0f} M/s each way: the slowest of the first row is {least / 1e6:.2f} M/s.\n")
@@ -114,15 +114,15 @@ def garbage_table() -> None:
     print(f"| stream in pieces of {CHUNK} bytes | MB/s | found per MB | ns per found |")
     print("|---|---|---|---|")
     for name, stream in streams.items():
-        taken, found = 1e9, 0
+        taken, n_frames = 1e9, 0
         for _ in range(ROUNDS // 2):
             decoder, count = fp.Decoder(4096), 0
             began = time.perf_counter()
             for start in range(0, len(stream), CHUNK):
                 count += len(decoder.feed(stream[start : start + CHUNK]))
-            taken, found = min(taken, time.perf_counter() - began), count
-        each = f"{taken / found * 1e9:.0f}" if found > 10 else "–"
-        print(f"| {name} | {len(stream) / taken / 1e6:.0f} | {found / len(stream) * 1e6:.0f} | {each} |")
+            taken, n_frames = min(taken, time.perf_counter() - began), count
+        time_text = f"{taken / n_frames * 1e9:.0f}" if n_frames > 10 else "–"
+        print(f"| {name} | {len(stream) / taken / 1e6:.0f} | {n_frames / len(stream) * 1e6:.0f} | {time_text} |")
     print(
         f"\nGoal {GOAL_GARBAGE / 1e6:.0f} MB/s. Every bad block becomes a value with its cause, about a microsecond"
         " each: blocks shorter than about 100 bytes are limited by that and not by their bytes."

@@ -90,8 +90,8 @@ def served_apart(transport: str, reply_mode: str, directory: str) -> Iterator[st
         process.join(timeout=10.0)
 
 
-def check(wanted: np.ndarray, found: np.ndarray) -> None:
-    worst = float(np.abs(np.abs(wanted) - np.abs(found)).max())
+def check(wanted: np.ndarray, actual: np.ndarray) -> None:
+    worst = float(np.abs(np.abs(wanted) - np.abs(actual)).max())
     if worst > TOLERANCE_MA:
         raise SystemExit(f"a current is {worst} mA off: the figures would be of something else")
 
@@ -109,15 +109,15 @@ def median_ms(work: Callable[[np.ndarray], None], runs: int) -> float:
 
 def our_times(address: str, runs: int) -> dict[str, float]:
     """Return milliseconds per set with verification, by mode of our driver."""
-    found = {}
+    times = {}
     for name, (mode, window_bytes) in OURS.items():
         clock = SystemClock()
         controller = QontrolController(
             open_link(address, clock), clock, device="mesh0", mode=mode, window_bytes=window_bytes
         )
         with controller:
-            found[name] = median_ms(controller.program, runs)
-    return found
+            times[name] = median_ms(controller.program, runs)
+    return times
 
 
 @contextlib.contextmanager
@@ -172,7 +172,7 @@ def maker_times(address: str, runs: int) -> dict[str, float]:
 
         return work
 
-    found = {}
+    times = {}
     cases = (
         ("ascii, one by one", one_by_one, False),
         ("ascii, vectors", vectors, False),
@@ -182,8 +182,8 @@ def maker_times(address: str, runs: int) -> dict[str, float]:
     )
     for name, make, binary in cases:
         with maker_client(address, binary=binary) as client:
-            found[name] = median_ms(make(client), runs)
-    return found
+            times[name] = median_ms(make(client), runs)
+    return times
 
 
 def table_rows(transport: str, reply_mode: str, apart: bool, directory: str, compare: bool) -> Iterator[str]:

@@ -74,15 +74,15 @@ def paragraphs(path: Path) -> Iterator[Item]:
 
 def items() -> list[Item]:
     """Return all texts of the checkout."""
-    found: list[Item] = []
+    texts: list[Item] = []
     for package in PACKAGES:
         for path in sorted((HERE / package).rglob("*.py")):
             tree, place = ast.parse(path.read_text()), path.relative_to(HERE)
-            found += [*docstrings(place, tree), *messages(place, tree)]
+            texts += [*docstrings(place, tree), *messages(place, tree)]
     for path in sorted((HERE / "docs").rglob("*.md")):
         if "generated" not in path.read_text()[:600].lower():
-            found += paragraphs(path)
-    return [*found, *paragraphs(HERE / "README.md")]
+            texts += paragraphs(path)
+    return [*texts, *paragraphs(HERE / "README.md")]
 
 
 def _named(tree: ast.Module) -> Iterator[tuple[ast.Module | ast.ClassDef | ast.FunctionDef, str]]:
@@ -100,7 +100,7 @@ def _own_calls(node: ast.AST) -> Iterator[ast.Call]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.ClassDef, ast.FunctionDef)):
             for decorator in child.decorator_list:
-                yield from (each for each in ast.walk(decorator) if isinstance(each, ast.Call))
+                yield from (call for call in ast.walk(decorator) if isinstance(call, ast.Call))
             continue
         if isinstance(child, ast.Call):
             yield child
@@ -117,7 +117,7 @@ def _message(call: ast.Call) -> str | None:
     logged = name in _LOGGED and "log" in function.lower()
     if not (spoken or logged):
         return None
-    text = next((found for argument in call.args if (found := _text(argument)) and " " in found), None)
+    text = next((text_part for argument in call.args if (text_part := _text(argument)) and " " in text_part), None)
     if text is None:
         return None
     hint = next((_text(word.value) for word in call.keywords if word.arg == "hint"), None)
@@ -149,9 +149,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seed", type=int, default=0, help="Random seed.")
     seed: int = parser.parse_args().seed
-    rng, found, number = random.Random(seed), items(), 0
+    rng, texts, number = random.Random(seed), items(), 0
     for kind, count in COUNTS.items():
-        for item in rng.sample([item for item in found if item.kind == kind], count):
+        for item in rng.sample([item for item in texts if item.kind == kind], count):
             number += 1
             print(f"## {number}. {kind} ({item.place})\n\n{item.text}\n")
 

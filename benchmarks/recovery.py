@@ -115,7 +115,7 @@ def bench_time(trials: int) -> None:
     print("| | " + " | ".join(SPANS) + " | CPU ms to proven | of it outside the emulator | goal, proven |")
     print("|" + "---|" * (len(SPANS) + 4))
     for name, keys, detectors, goal_ms in cases:
-        found: dict[str, list[float]] = {span: [] for span in SPANS}
+        times_ms: dict[str, list[float]] = {span: [] for span in SPANS}
         cpu_ms: list[float] = []
         own_ms: list[float] = []
         share = EmulatorShare()
@@ -128,21 +128,21 @@ def bench_time(trials: int) -> None:
                     manager.begin()
                     for trial in range(trials):
                         for span in lost(manager, "server1", 0.0137 * trial, share):
-                            found[span.name].append(span.at_ms)
+                            times_ms[span.name].append(span.at_ms)
                             if span.name == "detected":
                                 cpu_ms.append(0.0)
                             if span.name != "link_up":
                                 cpu_ms[-1] += span.cpu_ms
                         own_ms.append(cpu_ms[-1] - share.until_proven_ms)
                         back(manager)
-        cells = [f"{statistics.median(v):.1f} ({min(v):.1f}, {max(v):.1f})" if v else "–" for v in found.values()]
+        cells = [f"{statistics.median(v):.1f} ({min(v):.1f}, {max(v):.1f})" if v else "–" for v in times_ms.values()]
         cpu = f"{statistics.median(cpu_ms):.1f} | {statistics.median(own_ms):.1f}"
         print(f"| {name} | " + " | ".join(cells) + f" | {cpu} | {goal_ms:.0f} |")
 
 
 def count_emulator(bench: Bench, share: EmulatorShare) -> None:
     """Measure the CPU time of the devices of an open bench, at their ends of the open links."""
-    links = [each for each in gc.get_objects() if isinstance(each, MemoryLink)]
+    links = [link for link in gc.get_objects() if isinstance(link, MemoryLink)]
     for link in links:
         if link._peer is not None:
             share.counted(link._peer)
@@ -224,10 +224,10 @@ def turning(rate_rad2_per_s: float, for_s: float) -> None:
             def look() -> None:
                 deepest_db.extend(each.lost_db or 0.0 for each in manager.maintenance.health)
 
-            made = manager.run(for_s, between_steps=look)
+            recoveries = manager.run(for_s, between_steps=look)
             counted = manager.judge.counters
             print(
-                f"{for_s / 60:.0f} min with fibres at {rate_rad2_per_s:g} rad²/s: {len(made)} recoveries, "
+                f"{for_s / 60:.0f} min with fibres at {rate_rad2_per_s:g} rad²/s: {len(recoveries)} recoveries, "
                 f"{counted.verdicts} verdicts, {counted.fades} fades; light down by at most {max(deepest_db):.2f} dB, "
                 f"dark counts from 10 dB; {len(deepest_db) - 1} looks"
             )
@@ -277,7 +277,7 @@ def rehearsal(trials: int) -> None:
     with Bench.emulate(seed=4) as bench:
         record = record_of_truth(bench)
     with tempfile.TemporaryDirectory() as folder:
-        for words, fabric in (
+        for title, fabric in (
             ("a switch of 10 ms", SwitchedLight(["server0", "server1"], ["server2"])),
             ("the emulated bench", BenchFabric("lumion-prototype", record, folder, seed=4)),
         ):
@@ -287,7 +287,7 @@ def rehearsal(trials: int) -> None:
                     cells = "; ".join(f"{name} {row['at_ms']:.0f}" for name, row in rows.items())
                     first = rows["first_step"]
                     print(
-                        f"{words}, {each.job}, {each.network}, {each.fault}: first step {first['at_ms']:.0f} ms "
+                        f"{title}, {each.job}, {each.network}, {each.fault}: first step {first['at_ms']:.0f} ms "
                         f"({first['least_ms']:.0f}, {first['most_ms']:.0f}), goal {goals[each.fault]:.0f}; "
                         f"bit-identical {sum(each.identical)} of {len(each.identical)}. Cumulative medians: {cells}"
                     )

@@ -70,10 +70,10 @@ def own_fwhm_ghz(thz: Real, power_w: Real, centre_thz: float, fwhm_ghz: float) -
 
     depth = 0.5 if y[len(y) // 2] < np.median(y[[0, -1]]) else -5.0
     try:
-        found, _ = curve_fit(curve, x, y, (float(np.median(y[[0, -1]])), 0.0, depth, 0.0, fwhm_ghz), maxfev=20_000)
+        fitted, _ = curve_fit(curve, x, y, (float(np.median(y[[0, -1]])), 0.0, depth, 0.0, fwhm_ghz), maxfev=20_000)
     except RuntimeError:
         return float("nan")
-    return abs(float(found[4]))
+    return abs(float(fitted[4]))
 
 
 def main() -> None:
@@ -92,8 +92,10 @@ def main() -> None:
                 print(f"| {label} | refused: {error.message} | | | | | |")
                 continue
             thz, power_w = _NM_THZ / wavelength_nm, 10.0 ** (power_dbm / 10.0)
-            own = [own_fwhm_ghz(thz, power_w, each.frequency_thz, each.fwhm_ghz) for each in fit.resonances]
-            ratio = np.array([each.fwhm_ghz for each in fit.resonances]) / np.array(own)
+            own = [
+                own_fwhm_ghz(thz, power_w, resonance.frequency_thz, resonance.fwhm_ghz) for resonance in fit.resonances
+            ]
+            ratio = np.array([resonance.fwhm_ghz for resonance in fit.resonances]) / np.array(own)
             differences.append(float(np.nanmedian(ratio) - 1.0))
             above = "> " if np.isinf(fit.extinction_error_db) else ""
             print(

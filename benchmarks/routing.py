@@ -70,10 +70,10 @@ def hops_in_time(mesh: HexMesh, pairs: Pairs, *, compiled: bool) -> float:
     with patch.object(search, "should_compile", lambda n_pucs: compiled):
         negotiation = Negotiation(problem)
     bound = sum(cost or 0.0 for cost in negotiation.route_separately())
-    found = negotiation.run(200, bound).wave_paths
-    if found is None:
+    wave_paths = negotiation.run(200, bound).wave_paths
+    if wave_paths is None:
         raise LookupError("routed at first but not in this run")
-    better = negotiation.improve(found, bound, lambda: time.process_time() - began >= IMPROVE_S)
+    better = negotiation.improve(wave_paths, bound, lambda: time.process_time() - began >= IMPROVE_S)
     return problem.cost(better)
 
 
@@ -96,8 +96,10 @@ def switch() -> None:
     print("| method | ms per configuration | result |\n|---|---|---|")
     print(f"| this router, each re-traced | {statistics.median(times):.2f} median, {max(times):.1f} worst | {met} |")
     sample = list(itertools.permutations(SWITCH_OUTPUTS))[::120]
-    exact = [timed(mesh, list(zip(SWITCH_INPUTS, o, strict=True)), rounds=0, time_limit_s=60.0)[0] for o in sample]
-    print(f"| CP-SAT alone, 6 of them | {statistics.median(exact):.0f} median | optimal |")
+    optimal_times = [
+        timed(mesh, list(zip(SWITCH_INPUTS, o, strict=True)), rounds=0, time_limit_s=60.0)[0] for o in sample
+    ]
+    print(f"| CP-SAT alone, 6 of them | {statistics.median(optimal_times):.0f} median | optimal |")
     for method, ms in (("analytic (Spanke–Beneš)", 38), ("edge penalty", 2700), ("sequential", 5800)):
         print(f"| published: {method} (Sánchez-Jácome 2025) | {ms} | – |")
     print(f"\nGoal: median under 2 ms: {'met' if statistics.median(times) < 2.0 else 'missed'}. {loop()}")
@@ -207,12 +209,12 @@ def matchings() -> None:
             fibres: Sequence[int] = mesh.fibre_ports
             ports = [fibres[index * len(fibres) // count] for index in range(count)]
             began = time.perf_counter()
-            found = all_to_all(mesh, ports)
+            result = all_to_all(mesh, ports)
             took_s = time.perf_counter() - began
             label = "9 columns of 8 and 9" if mesh is nine else mesh.label
             print(
-                f"| {label} | {mesh.n_pucs} | {count} | {len(found.configurations)} | {found.lower_bound} "
-                f"| {found.longest_hops} | {took_s:.2f} |",
+                f"| {label} | {mesh.n_pucs} | {count} | {len(result.configurations)} | {result.lower_bound} "
+                f"| {result.longest_hops} | {took_s:.2f} |",
                 flush=True,
             )
 

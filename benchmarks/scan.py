@@ -86,13 +86,13 @@ def cases(bench: Bench, turns: int, n: int) -> None:
     print("| swept | bare calls, µs | scan, µs | more, µs | ratio |")
     print("|---|---|---|---|---|")
     for name, bare, sweep in rows:
-        found = []
+        cases = []
         for _ in range(turns):
             one = per_point(bare, n)
             with tempfile.TemporaryDirectory() as folder:
-                found.append((one, per_point(partial(scanned, bench, sweep, Path(folder)), n)))
-        bare_s, scan_s = (statistics.median(times) for times in zip(*found, strict=True))
-        more = statistics.median(other - one for one, other in found)
+                cases.append((one, per_point(partial(scanned, bench, sweep, Path(folder)), n)))
+        bare_s, scan_s = (statistics.median(times) for times in zip(*cases, strict=True))
+        more = statistics.median(other - one for one, other in cases)
         print(f"| {name} | {1e6 * bare_s:.0f} | {1e6 * scan_s:.0f} | {1e6 * more:.0f} | {scan_s / bare_s:.2f} |")
 
 

@@ -157,17 +157,17 @@ def mesh_table() -> None:
         ports = [mesh.fibre_ports[k * len(mesh.fibre_ports) // (2 * ranks)] for k in range(2 * ranks)]
         router, schedule = MeshRouter(mesh, ports[0::2], ports[1::2]), make_schedule(name, ranks)
         begun_s = time.process_time()
-        found = route_schedule(router, schedule)
+        routed = route_schedule(router, schedule)
         split_s = time.process_time()
         if name.startswith("all-to-all"):
             chosen = route_schedule(router, regroup_schedule(router, schedule))
         else:
             chosen = route_schedule(router.with_ports_of(relabel_ranks(router, schedule)), schedule)
         took = f"{split_s - begun_s:.1f} s", f"{time.process_time() - split_s:.1f} s"
-        proven = found.rounds + found.min_extra
-        least = min_rounds(schedule) if name.startswith("all-to-all") else found.rounds
-        longest = max(found.longest_hops, chosen.longest_hops)
-        body.append((name, ranks, len(found.steps), proven, len(chosen.steps), least, longest, *took))
+        proven = routed.rounds + routed.min_extra
+        least = min_rounds(schedule) if name.startswith("all-to-all") else routed.rounds
+        longest = max(routed.longest_hops, chosen.longest_hops)
+        body.append((name, ranks, len(routed.steps), proven, len(chosen.steps), least, longest, *took))
     print("on 72 PUCs, inputs and outputs taking turns round the rim: settings")
     head = ("rounds split", "no fewer for these rounds", "rounds or places chosen", "no fewer at all")
     rows(("schedule", "ranks", *head, "longest way", "CPU", "CPU, chosen"), body)
@@ -198,13 +198,13 @@ def phases_table() -> None:
 
 def rotations() -> None:
     """Search a rotation for every even number up to 62 that is not a power of two, and print the file."""
-    found = {}
+    rotations_by_ranks = {}
     for ranks in [n for n in range(6, 64, 2) if n & (n - 1)]:
         for seed in range(5):
             if (rotation := rotation_of(ranks, 120.0, seed)) is not None:
-                found[ranks] = rotation
+                rotations_by_ranks[ranks] = rotation
                 break
-    lines = ",\n".join(f'  "{n}": {json.dumps(each, separators=(",", ":"))}' for n, each in found.items())
+    lines = ",\n".join(f'  "{n}": {json.dumps(each, separators=(",", ":"))}' for n, each in rotations_by_ranks.items())
     print(f'{{"format": "lumion-rotations", "version": 1, "rotations": {{\n{lines}\n}}}}')
 
 

@@ -116,12 +116,12 @@ def bare() -> Iterator[str]:
 
 
 def timed_ms(what: Callable[[int], object], rounds: int) -> list[float]:
-    found = []
+    times_ms = []
     for number in range(rounds):
         began_s = time.perf_counter()
         what(number)
-        found.append(1e3 * (time.perf_counter() - began_s))
-    return found
+        times_ms.append(1e3 * (time.perf_counter() - began_s))
+    return times_ms
 
 
 def shown(name: str, times_ms: list[float]) -> float:
@@ -151,22 +151,22 @@ def measured(address: str, bare_address: str, tables: np.ndarray) -> dict[str, l
         return once
 
     half = len(tables) // 2
-    found: dict[str, list[float]] = {"bare": [], "ours": []}
+    times_ms: dict[str, list[float]] = {"bare": [], "ours": []}
     for _ in range(2):  # in turns, so that other load affects both
-        found["bare"] += timed_ms(write(theirs, "bare"), half)
-        found["ours"] += timed_ms(write(ours, HEATERS), half)
+        times_ms["bare"] += timed_ms(write(theirs, "bare"), half)
+        times_ms["ours"] += timed_ms(write(ours, HEATERS), half)
     ours.put(f"{BENCH}:lease:owner", "")
     with Bench.attach(address) as bench:
-        found["call"] = timed_ms(lambda number: bench.mesh.confirmed_currents_ma(), half)
+        times_ms["call"] = timed_ms(lambda number: bench.mesh.confirmed_currents_ma(), half)
     ours.close()
     theirs.close()
-    return found
+    return times_ms
 
 
 def setpoints(rounds: int) -> None:
     from lumion_hw import Bench
 
-    tables, half, found = np.random.default_rng(0).uniform(0.0, 1.0, (rounds, 144)), rounds // 2, {}
+    tables, half, times_ms = np.random.default_rng(0).uniform(0.0, 1.0, (rounds, 144)), rounds // 2, {}
     with emulated() as endpoints, bare() as bare_address:
         with Bench.open(BENCH, addresses=json.loads(endpoints.read_text()), only=["mesh0"]) as own:
 
@@ -174,14 +174,14 @@ def setpoints(rounds: int) -> None:
                 own.mesh.program(tables[number], settle_s=0.0)
                 return own.mesh.confirmed_currents_ma()
 
-            found["controller"] = timed_ms(drive, half)
+            times_ms["controller"] = timed_ms(drive, half)
         with served(endpoints) as (address, _):
-            found |= measured(address, bare_address, tables)
-    plain = shown("bare p4p server, put and get of 144 doubles", found["bare"])
-    device = shown("controller alone, programmed and read back in process", found["controller"])
-    whole = shown("served bench, put (driven, read back) and get", found["ours"])
-    shown("served bench, one call of the interface (read back)", found["call"])
-    best = {name: float(np.percentile(times, 10)) for name, times in found.items()}
+            times_ms |= measured(address, bare_address, tables)
+    plain = shown("bare p4p server, put and get of 144 doubles", times_ms["bare"])
+    device = shown("controller alone, programmed and read back in process", times_ms["controller"])
+    whole = shown("served bench, put (driven, read back) and get", times_ms["ours"])
+    shown("served bench, one call of the interface (read back)", times_ms["call"])
+    best = {name: float(np.percentile(times, 10)) for name, times in times_ms.items()}
     print(
         f"served over bare and controller together: {whole / (plain + device):.2f} by medians, "
         f"{best['ours'] / (best['bare'] + best['controller']):.2f} by best tenths; "
@@ -409,11 +409,11 @@ class Soak:
 
     def _held(self, what: str) -> int:
         """Return the smallest number of threads or files over some time, because short queries open temporary ones."""
-        found = []
+        counts = []
         for _ in range(20):
-            found.append(len(os.listdir(f"/proc/{self._pid}/{what}")))
+            counts.append(len(os.listdir(f"/proc/{self._pid}/{what}")))
             time.sleep(0.1)
-        return min(found)
+        return min(counts)
 
     def sample(self, at_s: float) -> dict[str, object]:
         """Return memory, threads and files of the server between two cycles, before and after freeing memory."""

@@ -163,8 +163,8 @@ def day(hours: float, keep_s: float, directory: Path) -> list[dict[str, Any]]:
             minute(owner, bench, clients, number, keep_s)
             if number % 60 == 59:
                 samples.append(sample(state))
-                told = "  ".join(f"{name} {value:.10g}" for name, value in samples[-1].items())
-                print(f"{(number + 1) // 60:3d} h  {told}", flush=True)
+                text = "  ".join(f"{name} {value:.10g}" for name, value in samples[-1].items())
+                print(f"{(number + 1) // 60:3d} h  {text}", flush=True)
         clients.end()
         owner.stop()
     return samples
