@@ -47,6 +47,9 @@ _UNLIKE_RAD = 3e-3
 _STALL_ROUNDS, _PROGRESS = 8, 0.93
 # The same number if the discrepancy has not fallen at all.
 _UNCHANGED_ROUNDS = 5
+# A fit that gains less than this in χ² (2 standard errors of one parameter) over so many rounds has converged. Crosstalk
+# and laws of a chip with few heaters form a curved valley, along which a fit creeps for hundreds of rounds.
+_CREEP_ROUNDS, _CREEP_CHI2 = 20, 4.0
 # Largest rms distance, in standard errors, at which the information matrix is kept.
 _MAX_REUSE_SIGMA = 1.5
 # A smaller relative change of the slope is too inexact to correct the curvature.
@@ -202,6 +205,10 @@ class GlobalFit:
 
     def _free_first(self, *, early: bool) -> None:
         late = (*_LATE_GROUPS, *self._model.space.physics.names)
+        # Crosstalk that is hardly known shifts phases as much as other coarse parameters do.
+        crosstalk = self._model.space.group("crosstalk").start
+        if self._prior.sigma[crosstalk] < self._prior.mean[crosstalk]:
+            late = (*late, "crosstalk")
         self._free = self._wanted & ~self._model.space.mask(late) if early else self._wanted
         self._prior_information = self._prior.information(self._free)
 
@@ -253,7 +260,7 @@ class GlobalFit:
             # readings.
             # A fit that has just freed the fine parameters has not yet moved them.
             is_unmoved = step.size_sigma < convergence_sigma and state.discrepancy == before.discrepancy
-            converged = is_unmoved and not early and not freed
+            converged = (is_unmoved or self._creeps(history[coarse:])) and not early and not freed
             if self._should_stop(state.discrepancy):
                 break
         result = self._result(state, converged, history)
@@ -265,6 +272,13 @@ class GlobalFit:
             return fit
         equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
         return replace(fit, information=equations.information, information_distance_sigma=0.0)
+
+    def _creeps(self, history: Sequence[Round]) -> bool:
+        latest = history[-_CREEP_ROUNDS - 1 :]
+        if len(latest) <= _CREEP_ROUNDS or any(fit_round.discrepancy > 0.0 for fit_round in latest):
+            return False
+        gain = (latest[0].chi2_per_reading - latest[-1].chi2_per_reading) * int(self._likelihood.used.sum())
+        return abs(gain) < _CREEP_CHI2
 
     def _initial_state(self, point: Real) -> _FitState:
         reading_ma = self._reading_ma(point)

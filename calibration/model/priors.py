@@ -90,12 +90,8 @@ PRIOR_SIGMA: dict[str, float] = {
     "differential_slope_rad_per_hz": 2e-13,  # 15 (5 … 27) mrad/nm (docs/sources.md#figures-of-the-mesh)
     "coupler_slope_rad_per_hz": 1e-14,  # 7e-4 per nm of the splitting
 }
-CROSSTALK_SIGMA = (0.1, 0.4, 2e-4)
-"""Standard deviations of crosstalk amplitude (rad/mW), decay length (mm) and floor (rad/mW) of the published heaters.
-
-The amplitude is 4 % of a heater's phase on its own arm: without trenches, 3.5 % reach a waveguide 15 µm away (Jacques
-2019).
-"""
+CROSSTALK_SIGMA = (1e-3, 0.4, 2e-4)
+"""Standard deviations of crosstalk amplitude (rad/mW), decay length (mm) and floor (rad/mW), for published heaters."""
 MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
 """Parameter groups that a calibration with one laser determines."""
@@ -154,11 +150,20 @@ def default_prior(
     return Prior(mean, sigma)
 
 
-def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderTest) -> Prior:
+def run_prior(
+    space: ParameterSpace, start: MeshParameters, device: DeviceUnderTest, crosstalk_spread: float | None = None
+) -> Prior:
     """Return the prior of a device before its readings are fitted, around a start point.
 
     Monitors with a very unusual reading get no prior for their sensitivity. Phases refer to the mean frequency of the
     modules, which is not measured.
+
+    Args:
+        space: The parameters.
+        start: Start of the fit.
+        device: What is known of the device.
+        crosstalk_spread: Relative standard deviation of the crosstalk around that of the start; ``None`` for the
+            published crosstalk.
     """
     prior = default_prior(space, start, device.heaters, device.puc_loss_db)
     monitors = space.group("monitor_db")
@@ -174,10 +179,11 @@ def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderT
     at = np.array(space.mesh.port_puc_port, dtype=np.int64)[list(space.monitors)] // 4
     stuck = (start.heater_law.reshape(space.mesh.n_pucs, -1) == 0.0).all(axis=1)
     sigma[monitors] = np.where(is_outlier & ~stuck[at], _ANY_DB, device.monitor_spread_db)
-    # In a PUC with two heaters, readings hardly tell the floor from the laws. It is as uncertain as it is large.
-    crosstalk, floor = space.group("crosstalk"), space.group("crosstalk").stop - 1
-    factor = float(start.crosstalk_rad_per_mw[0] / mean[crosstalk][0])
-    mean[floor] *= factor
-    sigma[floor] *= factor
+    if crosstalk_spread is not None:
+        crosstalk = space.group("crosstalk")
+        factor = start.crosstalk_rad_per_mw[0] / mean[crosstalk.start]
+        mean[crosstalk] *= (factor, 1.0, factor)
+        sigma[crosstalk] *= (factor, 1.0, factor)
+        sigma[crosstalk.start] = crosstalk_spread * mean[crosstalk.start]
     prior = Prior(mean, sigma)
     return prior.anchored("source_detuning_hz", space, _REFERENCE_HZ) if device.source_spread_hz else prior

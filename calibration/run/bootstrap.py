@@ -63,6 +63,7 @@ _FIRST_STARTS = 3
 # Thermal crosstalk, relative to that of the published chip, that is tried if no phases explain the light. With 36, a
 # heater adds 5 % of its own phase to the other arm; with 60, to the arms one PUC away.
 _CROSSTALK_FACTORS = (20.0, 40.0, 60.0)
+_STRONG_CROSSTALK_SPREAD = 1.0  # the factors are a factor of two apart
 _MAX_UNEXPLAINED_RATIO = 0.9  # the right factor leaves 0.6 to 0.8 of the light that factor 1 leaves unexplained
 # Smallest share of the random settings in which a usable monitor works.
 _MIN_WORKING_FRACTION = 0.3
@@ -111,6 +112,7 @@ class Start:
         trusted: Whether the phases explain the readings.
         defects: Faulty elements.
         warnings: Other problems, as sentences.
+        crosstalk_spread: Relative uncertainty of the crosstalk in ``parameters``; ``None`` if it is the published one.
     """
 
     parameters: MeshParameters
@@ -123,6 +125,7 @@ class Start:
     trusted: bool
     defects: tuple[Defect, ...]
     warnings: tuple[str, ...]
+    crosstalk_spread: float | None = None
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -239,7 +242,8 @@ class Bootstrap:
         )
         parameters = self._start(nominal, result)
         warnings = _search_warnings(result, trusted)
-        return Start(parameters, survey, heaters, guess, result, sweeps, random, trusted, defects, warnings)
+        spread = _STRONG_CROSSTALK_SPREAD if self._crosstalk_factor > 1.0 else None
+        return Start(parameters, survey, heaters, guess, result, sweeps, random, trusted, defects, warnings, spread)
 
     def _run_by_hand(self) -> Start:
         logbook = self._logbook

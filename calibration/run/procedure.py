@@ -58,6 +58,11 @@ _RIGHT_VALLEY = 0.01
 # they did not help on five chips of five.
 _MAX_NEAR_DISCREPANCY = 0.01
 _MAX_DOUBLINGS = 2
+# Fitted crosstalk above this multiple of the published value is real: the prior is one third of it wide.
+_MIN_STRONGER_CROSSTALK = 3.0
+# Relative uncertainty of crosstalk that a first fit has found. With more, laws and crosstalk of a chip with ten heaters
+# can hardly be told apart, and a fit does not converge in 60 rounds.
+_FITTED_CROSSTALK_SPREAD = 0.1
 # Number of searches that must end in the same valley before it is accepted.
 _MAX_CONFIRMATIONS = 2
 
@@ -340,7 +345,7 @@ class Calibration:
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
         model = self._model(start).with_physics(Physics())
-        prior = run_prior(model.space, start.parameters, self.device)
+        prior = run_prior(model.space, start.parameters, self.device, start.crosstalk_spread)
         free = model.space.free(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
         rounds = itertools.count(1)
 
@@ -528,7 +533,7 @@ def first_fit(
     work = work or FitWork()
     work.spent += start.search.work
     work.share, confirmations = FIRST_FITS_SHARE, 0
-    best = start, diagnosis(start).begin(start.parameters)
+    best = _with_fitted_crosstalk((start, diagnosis(start).begin(start.parameters)), diagnosis)
     on_fit(*best)
     # Another search comes before the diagnosis: a search takes seconds, but every cause needs fits. From a wrong valley
     # the diagnosis would find failures and drifts that do not exist.
@@ -557,6 +562,25 @@ def first_fit(
     if not _may_be_in_wrong_valley(diagnosed.fit):
         return start, diagnosed
     return start, diagnosis(start).exchanged_from(start.parameters, diagnosed)
+
+
+def _with_fitted_crosstalk(
+    fitted: tuple[Start, DiagnosedFit], diagnosis: Callable[[Start], FaultDiagnosis]
+) -> tuple[Start, DiagnosedFit]:
+    """Fit again with a prior for the crosstalk that the fit found, if it is stronger than the search assumed.
+
+    On a small chip the search succeeds in spite of strong crosstalk. The prior for the published crosstalk then shifts
+    heater laws, which the readings can hardly tell from the crosstalk at large distance.
+    """
+    start, diagnosed = fitted
+    before, after = start.parameters.crosstalk_rad_per_mw, diagnosed.fit.parameters.crosstalk_rad_per_mw
+    factor = after[0] / before[0]
+    if factor < _MIN_STRONGER_CROSSTALK and (start.crosstalk_spread is None or factor <= 0.0):
+        return fitted
+    crosstalk = before * np.array([factor, 1.0, factor])
+    parameters = replace(diagnosed.fit.parameters, crosstalk_rad_per_mw=crosstalk)
+    start = replace(start, parameters=parameters, crosstalk_spread=_FITTED_CROSSTALK_SPREAD)
+    return start, diagnosis(start).begin(start.parameters)
 
 
 def _may_be_in_wrong_valley(fit: FitResult) -> bool:
