@@ -47,8 +47,8 @@ _UNLIKE_RAD = 3e-3
 _STALL_ROUNDS, _PROGRESS = 8, 0.93
 # The same number if the discrepancy has not fallen at all.
 _UNCHANGED_ROUNDS = 5
-# A fit that gains less than this in χ² (2 standard errors of one parameter) over so many rounds has converged. Crosstalk
-# and laws of a chip with few heaters form a curved valley, along which a fit creeps for hundreds of rounds.
+# A fit has also converged if χ² falls by less than this (2 standard errors of one parameter) over so many rounds.
+# Crosstalk and laws of a chip with few heaters form a curved valley, along which a fit creeps for hundreds of rounds.
 _CREEP_ROUNDS, _CREEP_CHI2 = 20, 4.0
 # Largest rms distance, in standard errors, at which the information matrix is kept.
 _MAX_REUSE_SIGMA = 1.5

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +23,7 @@ from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.mesh.record.calibration_record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 from lumion_hw.storage import load_record
+from tests.waiting import PATIENCE_S
 
 BY_HAND = Path(__file__).parents[2] / "data" / "by-hand.yaml"
 PORTS = {"tls": (0, 1, 2, 3), "pm": (4, 5, 6, 7)}
@@ -108,6 +114,83 @@ def test_ctrl_c_between_two_pluggings_loses_nothing(bench: Bench, tmp_path: Path
     run(bench, tmp_path / "chip.json", then, resume=True)
     assert [request.port for request in first.requests + then.requests] == [0, 5, 6, 7, 4, 1, 2, 3]
     judge(bench, load_record(tmp_path / "chip.json"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lumion_hw.bench.bench import Bench
+from tests.calibration.run.test_by_hand import BY_HAND, Operator, run
+
+with Bench.emulate(BY_HAND, seed=1) as bench:
+    operator = Operator(bench)
+
+    def kill(request):
+        if len(operator.requests) == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        operator(request)
+        print(request.device, request.port, flush=True)
+
+    run(bench, Path(sys.argv[1]), kill)
+"""
+
+
+@pytest.mark.long
+def test_kill_between_two_pluggings_loses_nothing(bench: Bench, tmp_path: Path) -> None:
+    path = tmp_path / "chip.json"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], capture_output=True, text=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    done = [line.split() for line in killed.stdout.splitlines()]
+    assert [int(port) for _, port in done] == [0, 5, 6, 7, 4]
+    # The fibres stay where they were plugged in last.
+    for device, port in done:
+        bench.emulated.faults.plug(device, int(port))
+    then = Operator(bench)
+    run(bench, path, then, resume=True)
+    assert [request.port for request in then.requests] == [1, 2, 3]
+    judge(bench, load_record(path))
+
+
+PROMPTED = """
+from calibration.measure.plug_requests import PlugRequest
+from lumion_hw.cli.calibrate.operator import operator_of
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import CalibrationError
+from tests.calibration.run.test_by_hand import BY_HAND
+
+with Bench.emulate(BY_HAND, seed=1) as bench:
+    ask = operator_of(bench, emulate=False)
+    ask(PlugRequest("laser", "tls", 2))
+    print("plugged")
+    try:
+        ask(PlugRequest("meter", "pm", 5, "The meter seems to be in port 4, not 5."))
+    except CalibrationError as error:
+        print(error, error.hint)
+"""
+
+
+def test_a_terminal_asks_the_operator_and_waits_for_enter() -> None:
+    terminal, child = pty.openpty()
+    with subprocess.Popen([sys.executable, "-c", PROMPTED], stdin=child, stdout=child, stderr=child) as process:
+        os.close(child)
+        shown = _read_until(terminal, "press Enter. ")
+        assert shown == "Plug laser tls into port 2, then press Enter. "
+        os.write(terminal, b"\n")
+        shown = _read_until(terminal, "press Enter. ")
+        assert "plugged" in shown
+        assert "The meter seems to be in port 4, not 5. Plug meter pm into port 5, then press Enter. " in shown
+        os.write(terminal, b"\x04")  # Ctrl-D
+        shown = _read_until(terminal, "--resume.")
+        assert "the terminal was closed before the fibre was plugged in" in shown
+        assert process.wait(PATIENCE_S) == 0
+    os.close(terminal)
+
+
+def _read_until(terminal: int, end: str) -> str:
+    text = ""
+    while end not in text:
+        text += os.read(terminal, 1024).decode()
+    return text
 
 
 def test_a_fibre_in_a_wrong_port_is_named_and_requested_again(bench: Bench, tmp_path: Path) -> None:
