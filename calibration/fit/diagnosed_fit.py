@@ -189,12 +189,14 @@ class FaultDiagnosis:
         likelihood = replace(self.likelihood, field_error=max(physics.field_error, self.min_field_error))
         return replace(self, model=model, prior=self.prior.with_physics(model.space), free=free, likelihood=likelihood)
 
+    def fit_from(self, start: MeshParameters) -> FitResult:
+        """Return a fit from a start point. Heaters without a law there are dead and are not fitted."""
+        return self._fit(start, self._live_readings, _dead_heaters(start))
+
     def begin(self, start: MeshParameters) -> DiagnosedFit:
         """Fit from a start point without a search for causes. Heaters without a law there are taken as dead."""
-        # Heaters without a law are dead from the start and are not fitted.
-        dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
         diagnosed = self._try_other_branches(
-            DiagnosedFit(self._fit(start, self._live_readings, dead), self._live_readings, dead)
+            DiagnosedFit(self.fit_from(start), self._live_readings, _dead_heaters(start))
         )
         # Near the solution the slopes show missing physics; in a wrong valley they mislead.
         is_near = 0.0 < diagnosed.fit.discrepancy < _NEARLY
@@ -428,7 +430,7 @@ class FaultDiagnosis:
     def _try_other_branches(self, diagnosed: DiagnosedFit) -> DiagnosedFit:
         """Fit with the phase of one source moved by half a turn per PUC; return the best fit."""
         group = self.model.space.group("source_detuning_hz")
-        if not self.free[group].all():
+        if not self.free[group].all() or self.model.work.is_used_up:
             return diagnosed
         readings = int(diagnosed.likelihood.used.sum())
         best, lowest_cost = diagnosed, diagnosed.fit.chi2_per_reading * readings
@@ -450,6 +452,8 @@ class FaultDiagnosis:
         group, model = self.model.space.group("coupler_difference_rad"), self.model
         is_candidate = diagnosed.fit.free & model.space.mask(("coupler_difference_rad",))
         numbers = np.flatnonzero(is_candidate)
+        if not numbers.size:  # the fit ended before it freed them
+            return diagnosed
         level = replace(diagnosed.fit.parameters, coupler_difference_rad=np.zeros(model.mesh.n_pucs))
         at_zero, at_fit = (
             np.diag(
@@ -461,6 +465,8 @@ class FaultDiagnosis:
         )
         readings = int(diagnosed.likelihood.used.sum())
         for number in numbers[at_zero < _MAX_SIGN_SHARE * at_fit].tolist():
+            if self.model.work.is_used_up:
+                break
             reversed_rad = diagnosed.fit.parameters.coupler_difference_rad.copy()
             reversed_rad[number - group.start] *= -1.0
             point = replace(diagnosed.fit.parameters, coupler_difference_rad=reversed_rad)
@@ -468,9 +474,9 @@ class FaultDiagnosis:
             fit = fitting.run(point, _BRANCH_ROUNDS, near=True, earlier_fit=diagnosed.fit, allow_near_information=True)
             if (diagnosed.fit.chi2_per_reading - fit.chi2_per_reading) * readings > _MIN_SIGN_GAIN:
                 _log.info("reversing the coupler difference of PUC %d", number - group.start)
-                diagnosed = replace(
-                    diagnosed, fit=self._fit(fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True)
-                )
+                fit = self._fit(fit.parameters, diagnosed.likelihood, diagnosed.dead, near=True)
+                if fit.chi2_per_reading < diagnosed.fit.chi2_per_reading:
+                    diagnosed = replace(diagnosed, fit=fit)
         return diagnosed
 
     def _extrapolate_drift(self, before: DiagnosedFit) -> DiagnosedFit:
@@ -618,7 +624,7 @@ class FaultDiagnosis:
             start: Start point of the fit.
             diagnosed: The fit that does not explain all readings.
         """
-        dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
+        dead = _dead_heaters(start)
         misfit = mean_squared_residual(self.model, start, self._live_readings)[
             self.model.space.group("passive_phase_rad")
         ]
@@ -677,6 +683,10 @@ class FaultDiagnosis:
             return discrepancy > 0.0 and work.is_used_up
 
         return GlobalFit(self.model, likelihood, self.prior, free, self.on_round, should_stop)
+
+
+def _dead_heaters(start: MeshParameters) -> frozenset[int]:
+    return frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
 
 
 def _positions_in_run(all_readings: Observations, part: Observations) -> NDArray[np.int64]:

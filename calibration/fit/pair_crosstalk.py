@@ -1,7 +1,7 @@
 """Pair crosstalk: crosstalk from one heater to one waveguide that distance alone does not explain.
 
 Only the best-determined combinations of pairs ("directions") are fitted, because the pairs are too many. See
-docs/decisions/0023-pairs-that-are-not-fitted.md.
+docs/decisions/0023-unfitted-crosstalk.md.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class Pairs:
     """
 
     def __init__(self, model: MeshModel, fit: FitResult, pass_: Pass) -> None:
-        kernel = model.heating.crosstalk(replace(fit.parameters, extra_physics={}))
-        self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
+        self._curve = model.heating.pair_curve(fit.parameters)
         self._single = self._curve.T[..., None].astype(np.float32)
         self._work, self._pass, self._explained = model.work, pass_, fit.discrepancy == 0.0
         self._by_phase, self._heat, self._misfit = pass_.by_phase, pass_.heat_mw, pass_.misfit

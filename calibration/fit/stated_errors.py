@@ -1,6 +1,6 @@
 """Standard errors that remain valid where the model is incomplete, and reasons why a fit is not certified.
 
-Effects that are not fitted increase the errors (docs/decisions/0021-stated-errors.md).
+Effects that are not fitted increase the errors (docs/decisions/0021-standard-errors.md).
 """
 
 from __future__ import annotations

@@ -85,7 +85,10 @@ class Response:
         return cls(ripple, through, light, mixed, reading, gain, mixing)
 
     def reading_slopes(self, slopes: Slopes) -> Slopes:
-        """Convert derivatives of the photocurrents L to those of readings, for P parameters."""
+        """Convert derivatives of the photocurrents to derivatives of the readings.
+
+        Both have the shape ``(settings, monitors, parameters)``.
+        """
         slopes = slopes * np.broadcast_to(self.ripple, self.light_ma.shape)[..., None].astype(slopes.dtype)
         mixed: Slopes = slopes if self.mixing is None else self.mixing.astype(slopes.dtype) @ slopes
         mixed *= self.gain[..., None].astype(slopes.dtype)

@@ -4,7 +4,7 @@ Workers need the same bench files and the same output folder. After a worker is 
 one, because both could drive the heaters.
 
 dask uses pickle: scheduler and workers must trust everybody who can connect to them
-(docs/decisions/0008-several-benches.md).
+(docs/decisions/0008-process-per-bench.md).
 """
 
 from __future__ import annotations

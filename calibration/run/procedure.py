@@ -167,7 +167,7 @@ class Calibration:
 
     def _stages(self) -> None:
         self._tune()
-        self._start = self._bootstrap.run()
+        self._start = self._bootstrap.run(self._explains)
         self.residual("search_unexplained_share", self._start.search.unexplained)
         # The work limit counts the random settings of an undisturbed run; extra settings after failed searches do not
         # raise it.
@@ -275,6 +275,10 @@ class Calibration:
             physics=self._diagnosed.physics if self._diagnosed else None,
             work=self._work,
         )
+
+    def _explains(self, start: Start) -> bool:
+        """Return whether a fit from a start explains almost all light, as it does near the right phases only."""
+        return self._diagnosis(start).fit_from(start.parameters).discrepancy < _RIGHT_VALLEY
 
     def _likelihood(self, start: Start) -> Likelihood:
         """Return the likelihood (readings with noise) of the random settings, without the heater sweeps."""

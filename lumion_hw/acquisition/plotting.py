@@ -60,7 +60,8 @@ def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), ove
     units = list(dict.fromkeys(column.unit for column in columns))
     if len(units) > _MAX_PANELS:
         raise ConfigError(
-            f"{source} has {len(units)} units, but a picture has at most {_MAX_PANELS} panels, one per unit",
+            f"{source} has columns in {len(units)} physical units; a picture has a panel per physical unit and at most "
+            f"{_MAX_PANELS} panels",
             hint="Select fewer channels.",
         )
     figure = NewFigure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")

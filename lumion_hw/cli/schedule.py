@@ -267,7 +267,8 @@ def _cost_row(plan: Schedule, model: CostModel, buffer_bytes: float, late: float
     type=Number("bytes", 0.0, 1e15, above=True),
     default=1.0,
     show_default=True,
-    help="Bytes per count. For tokens: hidden size times bytes per element. For rates in bytes/s: duration in seconds.",
+    help="Bytes for each unit in the matrix. Matrix of tokens: hidden size times bytes per element. Matrix of bytes/s: "
+    "duration in seconds.",
 )
 @click.option(
     "--rank-of-column",

@@ -1,7 +1,8 @@
 """Settings on which a reading depends: read together with it, and restored if something changed them.
 
 The front panel, a second session or ``*RST`` can change the unit or wavelength of a meter unnoticed. If a driver finds
-such a change, it logs a warning, restores the setting and repeats the reading (docs/decisions/0025-held-settings.md).
+such a change, it logs a warning, restores the setting and repeats the reading
+(docs/decisions/0025-readings-with-settings.md).
 """
 
 from __future__ import annotations

@@ -46,12 +46,13 @@ class FailureVerdict:
     """Decision on which server, accelerator or path has failed.
 
     Attributes:
-        suspect: ``unit`` calls for a spare, ``path`` for another path between the same ends.
+        suspect: ``unit`` if a server or accelerator failed: a spare replaces it. ``path`` if a circuit failed: it gets
+            another path between the same ends.
         name: Name of the server, accelerator or circuit.
         cause: ``light`` or ``process``.
         reason: Reason, as a sentence.
-        since_s: Time on the bench's clock of the last check without a failure.
-        at_s: Time of the decision on the bench's clock.
+        since_s: Time of the last check without a failure, in s on the bench's clock.
+        at_s: Time of the decision, in s on the bench's clock.
         detectors: Detectors that observed the failure, in order of time.
     """
 

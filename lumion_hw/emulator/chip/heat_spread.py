@@ -50,6 +50,8 @@ class HeatSpread:
         rng: np.random.Generator | None = None,
         *,
         scale: float = 1.0,
+        other_arm: float = 0.0,
+        oxide_decay_mm: float = 0.03,
     ) -> HeatSpread:
         """Draw the thermal crosstalk of one chip.
 
@@ -58,12 +60,20 @@ class HeatSpread:
             heat_per_pi_mw: Typical heat of a heater for π on its own arm.
             sizes: Sizes of the imperfections.
             rng: Random numbers for the scatter; not needed without scatter.
-            scale: Crosstalk relative to that of the published chip.
+            scale: Crosstalk through the substrate, relative to that of the published chip.
+            other_arm: Crosstalk through the oxide: phase on the other arm of the PUC for a phase of 1 on the own arm.
+            oxide_decay_mm: Distance over which the crosstalk through the oxide falls to 1/e, in mm.
         """
         heaters, joints = arm_centres_mm(mesh), mesh.joint_positions * PUC_MM
-        arms = scale * _curve(_distances(heaters, heaters), heat_per_pi_mw)
+
+        def spread(mm: Real) -> Real:
+            through_oxide = other_arm * np.pi / heat_per_pi_mw * np.exp((2.0 * _ARM_OFFSET_MM - mm) / oxide_decay_mm)
+            total: Real = scale * _curve(mm, heat_per_pi_mw) + through_oxide
+            return total
+
+        arms = spread(_distances(heaters, heaters))
         arms[np.diag_indices_from(arms)] = 0.0  # the effect of a heater on its own arm is its Pπ
-        onto_joints = scale * _curve(_distances(joints, heaters), heat_per_pi_mw)
+        onto_joints = spread(_distances(joints, heaters))
         on_edge = 1.0 + sizes.crosstalk_edge * _edge_share(heaters, mesh)
         spreads = []
         for centres, phase in ((heaters, arms), (joints, onto_joints)):

@@ -197,7 +197,7 @@ class SensorSample:
 
 
 class Pm100Sensor:
-    """One sensor with the amplifier of the console."""
+    """A power sensor connected to the input amplifier of the meter console."""
 
     def __init__(
         self, profile: SensorProfile, light: Callable[[], Light], rng: np.random.Generator, now_s: Callable[[], float]

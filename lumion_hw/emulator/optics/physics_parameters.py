@@ -98,6 +98,18 @@ class PhysicsParameters:
         "arms one PUC away.",
         high=100.0,
     )
+    other_arm_crosstalk: float = _key(  # 3.5 % over 15 µm of oxide, 10 % over 5 µm (Jacques 2019)
+        0.0,
+        "Thermal crosstalk through the oxide: phase on the other arm of a PUC, 0.05 mm away, relative to the phase on "
+        "the heater's own arm.",
+        high=0.5,
+    )
+    oxide_decay_mm: float = _key(  # 10 µm from the two figures above; more where silicon conducts
+        0.03,
+        "Distance over which `other_arm_crosstalk` falls to 1/e, mm.",
+        high=1.0,
+        low_is_allowed=False,
+    )
     eta_slope_per_nm: float = 7e-4  # gives the published 45 nm of 30 dB isolation (median, through)
     differential_slope_per_nm: float = 15e-3  # a slope of η alone changes a 50 % setting only to second order
     monitor_scale_sigma: float = 0.03

@@ -150,7 +150,10 @@ def draw_mesh(
         )
     )
     variations = ChipVariations.draw(mesh, physics.effects, effects_rng, heater_channels)
-    heat = HeatSpread.draw(mesh, physics.p_pi_typical_mw, physics.effects, effects_rng, scale=physics.crosstalk_scale)
+    heat = HeatSpread.draw(
+        mesh, physics.p_pi_typical_mw, physics.effects, effects_rng, scale=physics.crosstalk_scale,
+        other_arm=physics.other_arm_crosstalk, oxide_decay_mm=physics.oxide_decay_mm,
+    )  # fmt: skip
     turn = 2 * np.pi if physics.random_passive_phases else 0.0
     return MeshTruth(
         loss_db=np.maximum(loss, 0.0) * np.array([kind.loss_share for kind in kinds]),
@@ -174,7 +177,9 @@ def truth_id(truth: MeshTruth, physics: PhysicsParameters) -> str:
     """Return a short name for a chip: 8 hex digits of a hash of the parameters."""
     random_values = np.concatenate([truth.passive_phase, truth.joint_phase, truth.loss_db, truth.p_pi_mw])
     rounded = ",".join(f"{value:.6f}" for value in random_values)
-    crosstalk = physics.crosstalk if physics.crosstalk_scale == 1.0 else physics.crosstalk_scale
+    crosstalk = str(physics.crosstalk if physics.crosstalk_scale == 1.0 else physics.crosstalk_scale)
+    if physics.other_arm_crosstalk:
+        crosstalk += f",{physics.other_arm_crosstalk},{physics.oxide_decay_mm}"
     return hashlib.sha256(f"{rounded};{crosstalk};{physics.effects}".encode()).hexdigest()[:8]
 
 

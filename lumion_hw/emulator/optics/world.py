@@ -446,9 +446,9 @@ class OpticalWorld:
         return self._meter_light(meter, channel)
 
     def meter_light_at(self, meter: str, channel: int, at_s: float) -> Light:
-        """Return the light at one meter channel at a past time.
+        """Return the light at one meter channel, with each sweeping laser where it was at the time ``at_s`` (s).
 
-        Only the light of sweeping lasers is that of the past time; all other parameters have their present values.
+        Heater currents, switches and lasers that do not sweep are taken as they are now.
         """
         self._update_world()
         now_s = self._now()

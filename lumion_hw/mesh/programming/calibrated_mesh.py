@@ -79,13 +79,17 @@ class CalibratedMesh:
         # current.
         nominal = record.heater_ohm * 1e-3 * chip.heat_factor
         arms, joints = _crosstalk(record)
+        heat_mw_per_rad = np.divide(nominal, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0)
+        if (share := chip.extra_physics.get("other_arm_share")) is not None:
+            live = np.flatnonzero(rho2)
+            arms[live ^ 1, live] += share[0] / heat_mw_per_rad[live]
         passive = [entry.passive_phase_rad for entry in record.pucs]
         return cls(
             record,
             chip,
             np.array([np.nan if value is None else value for value in passive]),
             np.array([min(law.max_ma, max_ma) if law else 0.0 for law in laws]),
-            np.divide(nominal, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0),
+            heat_mw_per_rad,
             arms,
             joints,
             SharedReturns.from_channels(record.heater_channels),

@@ -1,6 +1,6 @@
 """Find paths through the mesh for one or many circuits that do not conflict.
 
-Private: import from :mod:`lumion_hw.mesh`. Methods: docs/decisions/0004-no-means-proven.md.
+Private: import from :mod:`lumion_hw.mesh`. Methods: docs/decisions/0004-proof-of-no-path.md.
 """
 
 from lumion_hw.mesh.routing.request import RouteRequest

@@ -123,7 +123,10 @@ class WaveEquations:
 
     @cached_property
     def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
-        """Sparse matrix pattern by columns: index of each element, its row, and the start of each column."""
+        """Return the pattern of the wave equations as a sparse matrix in compressed columns (CSC).
+
+        The arrays hold the index of each non-zero element in this class, its row, and the first element of each column.
+        """
         n = self.n_waves
         rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
         chosen = np.lexsort((rows, columns))

@@ -1,4 +1,4 @@
-"""Heater currents for the mesh controller contract, and comparison with read-back."""
+"""Tables of heater currents for the tests of all mesh controllers, and their comparison with the currents read back."""
 
 from __future__ import annotations
 

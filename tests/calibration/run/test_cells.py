@@ -63,15 +63,26 @@ def test_a_clements_chip_is_calibrated(tmp_path: Path) -> None:
     assert [heater.note for heater in heaters].count("no heater") == 28 - 15
 
 
+THROUGH_OXIDE = {"other_arm_crosstalk": 0.05, "oxide_decay_mm": 0.1}
+THROUGH_SUBSTRATE = {"crosstalk_scale": 36.0}
+"""Heaters add 5 % of their own phase to the other arm of their PUC, and 3 % to the arms of the next PUC."""
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("topology", "ports"), [("clements", 3), pytest.param("rectangular", 5, marks=pytest.mark.campaign)]
+    ("topology", "ports", "crosstalk"),
+    [
+        ("rectangular", 5, THROUGH_OXIDE),
+        ("clements", 3, THROUGH_SUBSTRATE),
+        pytest.param("rectangular", 5, THROUGH_SUBSTRATE, marks=pytest.mark.campaign),
+    ],
 )
-def test_a_chip_without_trenches_is_calibrated(tmp_path: Path, topology: str, ports: int) -> None:
-    """Heaters add 5 % of their own phase to the other arm of their PUC, and 3 % to the arms of the next PUC."""
+def test_a_chip_without_trenches_is_calibrated(
+    tmp_path: Path, topology: str, ports: int, crosstalk: dict[str, float]
+) -> None:
     path = cells_bench(tmp_path, topology, ports)
     document = yaml.safe_load(path.read_text())
-    document["emulation"] = document.get("emulation", {}) | {"crosstalk_scale": 36.0}
+    document["emulation"] = document.get("emulation", {}) | crosstalk
     path.write_text(yaml.safe_dump(document))
     with Bench.emulate(path, seed=1) as bench:
         record = calibrated_bench(bench, 1).record

@@ -167,3 +167,15 @@ def test_every_effect_has_a_size_a_limit_and_a_source(effect) -> None:
     alone = EffectSizes(**{effect.name: effect.harsh})
     assert alone.has_any
     assert EffectSizes.for_chip("realistic", {effect.name: 0.0}) != EffectSizes.for_chip("realistic")
+
+
+def test_heat_through_the_oxide_reaches_the_other_arm_and_falls_off() -> None:
+    plain = HeatSpread.draw(MESH, 1.34, EffectSizes())
+    warm = HeatSpread.draw(MESH, 1.34, EffectSizes(), other_arm=0.05, oxide_decay_mm=0.03)
+    added_rad = 1.34 * (warm.arm_rad_per_mw - plain.arm_rad_per_mw)
+    heaters = np.arange(2 * N)
+    np.testing.assert_allclose(added_rad[heaters ^ 1, heaters], 0.05 * np.pi)  # the arms are 0.05 mm apart
+    np.testing.assert_array_equal(np.diag(added_rad), 0.0)
+    # The next PUC is at least 0.35 mm away: ten decay lengths farther.
+    others = added_rad[(heaters[:, None] // 2) != (heaters // 2)]
+    assert others.max() < 0.05 * np.pi * np.exp(-0.3 / 0.03)
